@@ -226,6 +226,16 @@ class Instance:
             raise ValueError(f"instance {self.id}: min_throughput_ratio {self.min_throughput_ratio} is outside (0, 1]")
         if self.max_latency_ratio is not None and not self.max_latency_ratio >= 1:
             raise ValueError(f"instance {self.id}: max_latency_ratio {self.max_latency_ratio} is below 1")
+        for resource, demand in self.demand.items():
+            if demand.resource != resource:
+                raise ValueError(f"instance {self.id}: demand for {demand.resource} stands under {resource}")
+            if resource == "cpu" and demand.mean > self.vcpus:
+                raise ValueError(f"instance {self.id}: demand of {demand.mean:g} CPUs is above its {self.vcpus} vCPUs")
+
+    @property
+    def demand_key(self) -> tuple[Demand, ...]:
+        """What is known of its demand as a value that can be hashed and compared, in order of the resources."""
+        return tuple(self.demand[resource] for resource in sorted(self.demand))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from advisor.inventories import static
+from profiler.demand import Demand
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, Host, Instance, IsolationSettings
 
@@ -109,6 +110,33 @@ INSTANCE: Mapping[str, Row] = {
     ),
     "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
     "labels": ("mapping of texts", "as of a host", "free; some name domains, taps or interfaces for commands"),
+    "demand": (
+        "mapping",
+        "`cpu` (CPUs), `net_mbit`, `disk_mb_s`, `mem_bw_mb_s`: a mean, or a mapping with the fields below",
+        "what it would use if nothing held it back; left out = as instances of its size",
+    ),
+    "cpu_percent": (
+        "% of one CPU",
+        f"0-{100 * MAX_CPUS:,}; instead of `demand.cpu`",
+        "its mean demand as monitoring tells it, 100 = one whole CPU",
+    ),
+    "net_mbit": ("Mbit/s", f"{_RATE}; instead of `demand.net_mbit`", "its mean traffic, both directions"),
+    "disk_mb_s": ("MB/s", f"0-{static.MAX_MB_S:,.0f}; instead of `demand.disk_mb_s`", "its mean disk throughput"),
+    "mem_bw_mb_s": ("MB/s", f"0-{static.MAX_MB_S:,.0f}; instead of `demand.mem_bw_mb_s`", "its mean memory traffic"),
+}
+_MOST = "as the resource; not above what follows"
+DEMAND: Mapping[str, Row] = {
+    "mean": ("the resource's", "cpu: not above `vcpus`", "mean over time"),
+    "spread": ("the resource's", "as the resource", "standard deviation between windows; 0 = not known"),
+    "p50": ("the resource's", _MOST, "the demand that half of the windows stay below"),
+    "p95": ("the resource's", _MOST, "the demand that 95 % of the windows stay below"),
+    "p99": ("the resource's", "as the resource", "the demand that 99 % of the windows stay below"),
+    "window_s": ("s", "above 0, to 1,000,000", "length of the windows that these are of"),
+    "autocorrelation_s": ("s", "0-1,000,000,000", "how long a window resembles the next ones"),
+    "hours": ("list of ratios", "24 or 168 numbers, 0-168", "mean of each hour (UTC; of the day or the week) over all"),
+    "common": ("ratio", "0-1", "share of its variance that all instances have in common"),
+    "open_loop": ("ratio", "0-1", "share of its work that arrives whatever the service is"),
+    "burst_ms": ("ms", "0-1,000,000,000", "mean CPU time of one burst"),
 }
 WORKLOAD: Mapping[str, Row] = {
     "name": ("name", "up to 255 characters, no `/`", "what instances call it"),
@@ -126,7 +154,7 @@ hosts:
   - {id: kvm02, kind: kvm, pcpus: 64, memory_mb: 524288, cpu_overcommit: 2.0}
 instances:
   - {id: web-1, host: kvm01, vcpus: 4, memory_mb: 8192, workload: web, service: latency, max_latency_ratio: 2}
-  - {id: batch-1, host: kvm01, vcpus: 8, memory_mb: 16384, cap_percent: 400}
+  - {id: batch-1, host: kvm01, vcpus: 8, memory_mb: 16384, cap_percent: 400, cpu_percent: 310}
   - {id: web-2, vcpus: 4, memory_mb: 8192, workload: web}
 workloads:
   - {name: web, metrics: {cpu: 62, pages_exchanged: 5200, net_mbit: 160}}
@@ -150,6 +178,11 @@ def page() -> str:
         *_table(HOST, _defaults(Host), ("id", *static.NEEDED)),
         "\n## An instance\n",
         *_table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
+        "\n## A demand\n",
+        "`demand: {cpu: 0.4}` says that it wants 0.4 CPUs in the mean, and `{mean: 0.4, p95: 0.9}` also\n"
+        "how much at busy times. `cpu_percent: 40` is the same as `demand: {cpu: 0.4}`. What is left out is taken\n"
+        "from public traces of virtual machines, and the demand stays more doubtful than one that was measured.\n",
+        *_table(DEMAND, _defaults(Demand), ("mean",)),
         "\n## A workload\n",
         *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
         "\n**Next:** [ask where an instance should go](tour.md#where-should-it-go).",

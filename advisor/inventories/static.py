@@ -13,9 +13,10 @@ from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
 from advisor.validation import misfit
 from models.data.dataset import DatasetError, load_dataset
+from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
+from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
 
 Reader = Callable[[Item], Any]
 ORIGINS = ("paper", "measured", "simulated", "given", "unknown")
@@ -142,6 +143,48 @@ SETTINGS: Mapping[str, Reader] = {
     "network": _network,
     "disk_limit_mb_s": _up_to(1e6),
 }
+MOST_DEMAND: Mapping[Resource, float] = {
+    "cpu": float(MAX_CPUS),
+    "net_mbit": MAX_NIC_MBIT,
+    "disk_mb_s": MAX_MB_S,
+    "mem_bw_mb_s": MAX_MB_S,
+}
+DEMAND: Mapping[str, Callable[[float], Reader]] = {  # by the most that the resource may be
+    **dict.fromkeys(("mean", "spread", "p50", "p95", "p99"), _up_to),
+    "window_s": lambda _: _up_to(1e6),
+    "autocorrelation_s": lambda _: _up_to(1e9),
+    "hours": lambda _: lambda item: tuple(hour.number(0.0, 168.0) for hour in item.items()),
+    **dict.fromkeys(("common", "open_loop"), lambda _: _up_to(1.0)),
+    "burst_ms": lambda _: _up_to(1e9),
+}
+
+
+def _demand(resource: Resource) -> Reader:
+    """One number, its mean, or a mapping."""
+
+    def read(item: Item) -> Demand:
+        if isinstance(item.value, str):
+            return Demand(item.number(0.0, MOST_DEMAND[resource]), resource)
+        readers = {name: reader(MOST_DEMAND[resource]) for name, reader in DEMAND.items()}
+        values = _read(item, readers, needed=("mean",))
+        return built(item, lambda: Demand(resource=resource, **values))
+
+    return read
+
+
+def _demands(item: Item) -> Mapping[Resource, Demand]:
+    fields = item.mapping(RESOURCES)
+    return {resource: _demand(resource)(fields[resource]) for resource in RESOURCES if resource in fields}
+
+
+def _percent(item: Item) -> Demand:
+    return Demand(item.number(0.0, 100.0 * MAX_CPUS) / 100)
+
+
+SHORT: Mapping[str, tuple[Resource, Reader]] = {  # demand as monitoring tells it, as fields of the instance
+    "cpu_percent": ("cpu", _percent),
+    **{resource: (resource, _demand(resource)) for resource in RESOURCES if resource != "cpu"},
+}
 INSTANCE: Mapping[str, Reader] = {
     "id": _id,
     "host": _id,
@@ -156,6 +199,8 @@ INSTANCE: Mapping[str, Reader] = {
     "max_latency_ratio": _up_to(1e6),
     "exclusive": Item.flag,
     "labels": _labels,
+    "demand": _demands,
+    **{name: reader for name, (_, reader) in SHORT.items()},
 }
 
 
@@ -169,9 +214,17 @@ def _host(item: Item, *, default_id: str | None = None) -> Host:
 
 
 def _instance(item: Item, *, default_host: str | None = None) -> Instance:
+    if isinstance(item.value, Mapping) and "cpu" in item.value:
+        item.value["cpu"].fail("is it CPUs or per cent? Say cpu_percent (100 = one CPU), or demand: {cpu: CPUs}")
     values = {"host": default_host} | _read(item, INSTANCE, needed=("id",))
+    demand = dict(values.pop("demand", {}))
+    for name, (resource, _) in SHORT.items():
+        if name in values:
+            if resource in demand:
+                item.mapping()[name].fail(f"stands beside demand.{resource}; keep one of them")
+            demand[resource] = values.pop(name)
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
-    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings)))
+    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings), demand=demand))
     _check_labels(item, instance)
     return instance
 

@@ -203,8 +203,7 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
     newcomer = fingerprints.digest(
         [(platform, fingerprints.of_profile(table, row)) for platform, row in own_row or by_name],
         (instance.workload, instance.vcpus, instance.load, instance.service, instance.max_latency_ratio is None),
-        tuple(instance.demand.items()),
-        instance.settings,
+        (instance.settings, instance.demand_key),
     )
     without_newcomer = [
         fingerprint + question_key

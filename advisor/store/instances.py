@@ -28,6 +28,7 @@ instances = sa.Table(
     sa.Column("labels", VALUE, nullable=False),
     sa.Column("max_latency_ratio", sa.Double),
     sa.Column("exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("demand", VALUE, nullable=False, server_default=sa.text("'{}'")),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
@@ -24,6 +24,7 @@ from api.schemas.base import (
     Positive,
     Ratio,
     Schema,
+    Share,
     Text,
     Time,
     Times,
@@ -33,6 +34,7 @@ from api.schemas.base import (
     same_name,
 )
 from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
+from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import MAX_CPUS, DiskKind
 
@@ -102,11 +104,59 @@ class HostItem(HostBody):
         return cls.model_construct(**{**fields, **lists, "labels": dict(host.labels)})
 
 
+class DemandBody(Schema):
+    """What an instance would use of a resource if nothing held it back, over time: CPUs, Mbit/s or MB/s."""
+
+    mean: Amount = Field(description="mean over time; of CPU not above the vCPUs")
+    spread: Amount = Field(default=0.0, description="standard deviation between windows; 0 = not known")
+    p50: Amount | None = Field(default=None, description="the demand that half of the windows stay below")
+    p95: Amount | None = Field(default=None, description="the demand that 95 % of the windows stay below")
+    p99: Amount | None = Field(default=None, description="the demand that 99 % of the windows stay below")
+    window_s: Positive = Field(default=300.0, description="length of the windows in seconds")
+    autocorrelation_s: Amount | None = Field(default=None, description="how long a window resembles the next ones")
+    hours: Annotated[list[Amount], Field(max_length=168)] = Field(
+        default=[], description="mean of each of 24 or 168 hours (UTC) over the mean of all; empty = unknown"
+    )
+    common: Share | None = Field(default=None, description="share of its variance that everybody has in common")
+    windows: Amount = Field(default=0.0, description="how many windows taught it; 0 = none was measured")
+    doubt: Amount = Field(default=0.0, description="standard deviation of what is not known of the mean")
+    open_loop: Share | None = Field(default=None, description="share of its work that arrives whatever the service is")
+    burst_ms: Amount | None = Field(default=None, description="mean CPU time of one burst in ms")
+    origin: DemandOrigin = Field(default="given", description="where it comes from")
+
+
+Demands = Annotated[dict[Resource, Amount | DemandBody], Field(max_length=len(RESOURCES))]
+DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its size"
+
+
+def to_demands(given: Mapping[Resource, float | DemandBody]) -> Mapping[Resource, Demand]:
+    """The domain's demands; ValueError where quantiles do not grow or hours are neither 24 nor 168."""
+    found: dict[Resource, Demand] = {}
+    for resource, one in given.items():
+        if isinstance(one, DemandBody):
+            fields = {name: getattr(one, name) for name in DemandBody.model_fields}
+            found[resource] = Demand(resource=resource, **{**fields, "hours": tuple(one.hours)})
+        else:
+            found[resource] = Demand(one, resource)
+    return found
+
+
+def of_demands(known: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]:
+    """From the domain, unchecked."""
+    return {
+        resource: DemandBody.model_construct(
+            **{**{name: getattr(one, name) for name in DemandBody.model_fields}, "hours": list(one.hours)}
+        )
+        for resource, one in known.items()
+    }
+
+
 class InstanceBody(Schema):
     """A VM or a container: what it needs, where it is, what holds it back."""
 
     model_config = examples(
-        {"vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k", "pinning": {"0": [2], "1": [3]}}
+        {"vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k", "pinning": {"0": [2], "1": [3]}},
+        {"vcpus": 4, "memory_mb": 8192, "demand": {"cpu": {"mean": 0.4, "p95": 0.9}, "net_mbit": 20.0}},
     )
 
     id: Id | None = Field(default=None, description=SAME)
@@ -130,6 +180,8 @@ class InstanceBody(Schema):
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
     labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
 
+    demand: Demands = Field(default={}, description=DEMAND)
+
     @as_input
     def to_domain(self, instance_id: str) -> Instance:
         """The domain's Instance of that id."""
@@ -147,6 +199,7 @@ class InstanceBody(Schema):
             max_latency_ratio=self.max_latency_ratio,
             exclusive=self.exclusive,
             labels=self.labels,
+            demand=to_demands(self.demand),
         )
 
 
@@ -164,7 +217,7 @@ class InstanceItem(InstanceBody):
         """From the domain, unchecked."""
         same = {name: getattr(instance, name) for name in cls.model_fields if name not in {"pinning", "isolation"}}
         return cls.model_construct(
-            **{**same, "labels": dict(instance.labels)},
+            **{**same, "labels": dict(instance.labels), "demand": of_demands(instance.demand)},
             pinning=pinning_map(instance.settings.pinning),
             isolation=Isolation.of(instance.settings),
         )

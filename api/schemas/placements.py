@@ -38,7 +38,7 @@ from api.schemas.base import (
     examples,
 )
 from api.schemas.effects import JITTER, BandOut, EffectOut, ModelRef
-from api.schemas.inventory import Service
+from api.schemas.inventory import DEMAND, Demands, Service, to_demands
 from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
 from profiler.host_kinds import HostKind
 
@@ -80,6 +80,7 @@ class NewInstance(Schema):
     )
     isolation: Isolation = Field(default=Isolation(), description="CPU, network and disk settings that it has")
     labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
+    demand: Demands = Field(default={}, description=DEMAND)
 
     @as_input
     def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
@@ -99,6 +100,7 @@ class NewInstance(Schema):
             max_latency_ratio=self.max_latency_ratio,
             exclusive=self.exclusive,
             labels=self.labels,
+            demand=to_demands(self.demand),
         )
         profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile

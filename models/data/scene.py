@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
+from models.data.demand_classes import completed
 from models.data.profile import WorkloadProfile
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
@@ -238,10 +239,15 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
 
 
 def cpu_demand(instance: Instance) -> Floats:
-    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,)."""
+    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,).
+
+    What was given and not measured is widened as its class is.
+    """
     demand = instance.demand.get("cpu")
     if demand is None:
         return np.full(len(CPU_DEMAND), np.nan)
+    if not demand.windows:
+        demand = completed(demand, instance.vcpus)
     return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in CPU_DEMAND])
 
 

@@ -12,7 +12,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, MOST_BUSY, OPEN
-from models.physics.demands import ASSUMED_COMMON, ASSUMED_DOUBT, ASSUMED_SPREAD, guessed, weights
+from models.physics.demands import ASSUMED, guessed, weights
 from models.physics.kinds import trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
@@ -109,10 +109,10 @@ def _consumers(
     size = np.where(here, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
     demand = np.where(here, cpu, 0.0)
     class_of_all = here & guessed(scenes)
-    doubts = ASSUMED_DOUBT * np.where(scenes.profile == 0, scenes.vcpus, demand)
-    spread = np.where(here, _known(scenes, "spread", class_of_all * ASSUMED_SPREAD * demand), 0.0)
-    common = np.where(here, _known(scenes, "common", class_of_all * ASSUMED_COMMON), 0.0)
-    doubt = np.where(here, _known(scenes, "doubt", class_of_all * doubts), 0.0)
+    per_vcpu = np.where(class_of_all, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
+    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
+    common = np.where(here, _known(scenes, "common", class_of_all * (ASSUMED.common or 0.0)), 0.0)
+    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
     if deviations:
         together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
         demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.arrays import Bools, Floats
+from models.data.demand_classes import day_one
 from models.data.scene import ProfileTable, SceneBatch
 from models.physics.kinds import holds, trait
 
@@ -18,10 +19,7 @@ MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost
 # Payload share of an Ethernet link under TCP: 1448 bytes of data in 1538 bytes on the wire (IEEE 802.3, RFC 7323).
 GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
-# Of its vCPUs that an instance uses of which nothing is known: the mean over 1,052 PlanetLab nodes (2011-03-03) and
-# over 38 VMs of Bitbrains (GWA-T-12), with the standard deviation between instances, that between windows over the
-# mean, and the share of that variance which all have in common.
-ASSUMED_USE, ASSUMED_DOUBT, ASSUMED_SPREAD, ASSUMED_COMMON = 0.12, 0.15, 0.75, 0.04
+ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
 
 
@@ -52,7 +50,7 @@ def demands(scenes: SceneBatch) -> Demands:
 
     pages = column("pages_exchanged")
     kind_cost = trait(scenes.kind, "cpu_s_per_page")[:, None]
-    usual = np.where(scenes.profile == 0, ASSUMED_USE, 1.0) * scenes.vcpus
+    usual = np.where(scenes.profile == 0, ASSUMED.mean, 1.0) * scenes.vcpus
     cpu = first_known(scenes.cpu_demand[:, :, 0], column("cpu") / 100, usual)
     driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, nothing)
     # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.

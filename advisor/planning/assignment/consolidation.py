@@ -36,13 +36,8 @@ class Refusals:
         sort = [
             number.setdefault(
                 (
-                    k.workload,
-                    k.vcpus,
-                    k.settings,
-                    k.service,
-                    k.min_throughput_ratio,
-                    k.max_latency_ratio,
-                    tuple(k.demand.items()),
+                    *(k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio),
+                    k.demand_key,
                 ),
                 len(number),
             )

@@ -110,8 +110,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         key = (
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service,
-            instance.min_throughput_ratio, instance.max_latency_ratio, instance.exclusive,
-            tuple(instance.demand.items()),
+            instance.min_throughput_ratio, instance.max_latency_ratio, instance.exclusive, instance.demand_key,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)

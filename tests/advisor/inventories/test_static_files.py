@@ -16,6 +16,7 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.errors import InvalidInput
 from advisor.inventories import document
 from advisor.inventories.static import load_instances, load_inventory, load_scene
+from profiler.demand import Demand, Resource
 from profiler.observed import NetworkSettings
 
 CLOUD = """\
@@ -368,3 +369,46 @@ def test_a_cloud_of_a_thousand_hosts_is_read_in_seconds(tmp_path: Path) -> None:
     start = time.monotonic()
     assert len(load_inventory(path).instances) == 5000
     assert time.monotonic() - start < 20  # 0.5 s on an idle machine; the bound is for busy ones
+
+
+def _told(folder: Path, told: str) -> Path:
+    path = folder / "one.yaml"
+    path.write_text(f"id: shop-1\nvcpus: 2\n{told}\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("demand: {cpu: 0.4}", {"cpu": Demand(0.4)}),
+        ("demand:\n  cpu: {mean: 0.4, spread: 0.2, p95: 0.9}", {"cpu": Demand(0.4, spread=0.2, p95=0.9)}),
+        ("cpu_percent: 40", {"cpu": Demand(0.4)}),
+        ("cpu_percent: 40\nnet_mbit: 12", {"cpu": Demand(0.4), "net_mbit": Demand(12.0, "net_mbit")}),
+        ("demand: {disk_mb_s: {mean: 5, p95: 20}}", {"disk_mb_s": Demand(5.0, "disk_mb_s", p95=20.0)}),
+    ],
+)
+def test_demand_is_read_in_each_form(tmp_path: Path, told: str, expected: dict[Resource, Demand]) -> None:
+    (found,) = load_instances(_told(tmp_path, told))
+    assert dict(found.demand) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "line", "field", "reason"),
+    [
+        ("cpu: 40", 3, "cpu", "cpu_percent"),
+        ("demand: {cpu: 2.5}", 3, "demand", "above its 2 vCPUs"),
+        ("demand:\n  cpu:\n    mean: 0.4\n    p95: 0.9\n    p99: 0.5", 7, "demand.cpu.p99", "do not grow"),
+        ("demand: {cpu: {spread: 1}}", 3, "demand.cpu", "field mean is missing"),
+        ("demand: {cpu: {mean: 1, hours: [1, 2]}}", 3, "demand.cpu.hours", "24 or 168"),
+        ("demand: {cpu: -1}", 3, "demand.cpu", "outside"),
+        ("demand: {memory: 1}", 3, "demand.memory", "not a known field"),
+        ("demand: {cpu: 1}\ncpu_percent: 40", 4, "cpu_percent", "stands beside demand.cpu"),
+    ],
+)
+def test_a_demand_that_is_wrong_is_refused_with_line_and_field(
+    tmp_path: Path, told: str, line: int, field: str, reason: str
+) -> None:
+    path = _told(tmp_path, told)
+    with pytest.raises(InvalidInput, match=reason) as caught:
+        load_instances(path)
+    assert f"{path}, line {line}, field {field}: " in caught.value.message

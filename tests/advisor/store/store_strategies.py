@@ -23,6 +23,7 @@ from advisor.domain import (
 )
 from advisor.store.pending import Pending
 from advisor.store.recommendations import RecordedOutcome
+from profiler.demand import ORIGINS, RESOURCES, Demand, Resource
 from profiler.observed import (
     Colocation,
     Host,
@@ -84,6 +85,31 @@ hosts = st.builds(
     driver_overcommit=positive,
     platform=ids | st.just(""),
 )
+quantiles = st.lists(amounts, min_size=3, max_size=3).map(sorted)
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> dict[Resource, Demand]:
+    found: dict[Resource, Demand] = {}
+    for resource in draw(st.lists(st.sampled_from(RESOURCES), unique=True)):
+        p50, p95, p99 = draw(quantiles)
+        found[resource] = Demand(
+            mean=draw(st.floats(0, 3)),
+            resource=resource,
+            spread=draw(amounts),
+            p50=draw(st.none() | st.just(p50)),
+            p95=p95,
+            p99=p99,
+            hours=draw(st.just(()) | st.just((1.0,) * 24)),
+            common=draw(st.none() | st.floats(0, 1)),
+            windows=draw(amounts),
+            doubt=draw(amounts),
+            burst_ms=draw(st.none() | amounts),
+            origin=draw(st.sampled_from(ORIGINS)),
+        )
+    return found
+
+
 instances = st.builds(
     Instance,
     id=ids,
@@ -98,6 +124,7 @@ instances = st.builds(
     labels=labels,
     max_latency_ratio=st.none() | st.floats(1, 1e3),
     exclusive=st.booleans(),
+    demand=demands(),
 )
 profiles = st.builds(
     WorkloadProfile,

@@ -1,0 +1,195 @@
+"""Demand of instances that nobody has measured: widened from one number, or taken from instances that are alike."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+from profiler.demand import Demand, Resource
+from profiler.observed import Instance
+
+_STEM = re.compile(r"[-_.]?[0-9]+$")  # what numbers the copies of one service: `web-12`
+WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
+GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
+LEAST = 1e-3  # of a CPU per vCPU: below it an instance sleeps, and a logarithm says nothing more
+
+
+@dataclass(frozen=True, slots=True)
+class DemandClass:
+    """What virtual machines of a kind have in common, in medians over machines; ratios are to a machine's own mean.
+
+    `mean` is the mean use of a vCPU over machines and `log_deviation` the standard deviation of its logarithm;
+    `lag_one` the correlation of successive windows of `window_s`, `common` the share of variance shared with the
+    others, `days` the deviation of one day's mean over the mean of all days.
+    """
+
+    mean: float
+    log_deviation: float
+    spread: float
+    p50: float
+    p95: float
+    p99: float
+    lag_one: float
+    common: float
+    days: float
+    window_s: float = 300.0
+
+
+# Computed by research/demand_classes.py on 2026-11-23. PlanetLab: 1,052 machines on 2011-03-03, 288 windows each
+# (CoMon; Beloglazov and Buyya, 2012). Bitbrains: 50 machines (OpenDC's sample of fastStorage; Shen et al., CCGrid
+# 2015), 49 of them awake, 269,000 windows in August and September 2013. PlanetLab's one day has no `days`; it takes
+# the other's.
+PLANETLAB = DemandClass(0.123, 1.09, 0.76, 0.91, 2.09, 3.18, 0.05, 0.023, 0.11)
+BITBRAINS = DemandClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
+# On the first day: the business machines of a hoster, which are nearer to a private cloud than a research testbed is.
+DAY_ONE = BITBRAINS
+
+
+def from_mean(mean: float, vcpus: int, of: DemandClass = DAY_ONE, resource: Resource = "cpu") -> Demand:
+    """Widen a mean that somebody gave, in CPUs (or the resource's unit), to a distribution like those of its class.
+
+    It is as doubtful as GIVEN_WINDOWS windows of the class would leave it. ValueError when the mean is no demand or
+    above `vcpus`.
+    """
+    if resource == "cpu" and mean > vcpus:
+        raise ValueError(f"demand for cpu: mean {mean:g} is above {vcpus} vCPUs")
+    most = float(vcpus) if resource == "cpu" else math.inf
+    unsure = max(doubt(GIVEN_WINDOWS, of.spread * mean, mean, of.lag_one, 0.0, of), LEAST)
+    return _like(Demand(mean, resource, doubt=unsure, origin="given"), of, most)
+
+
+def completed(given: Demand, vcpus: int, of: DemandClass = DAY_ONE) -> Demand:
+    """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share."""
+    wide = from_mean(given.mean, vcpus, of, given.resource)
+    quantiles = (given.p50, given.p95, given.p99)
+    keep = any(one is not None for one in quantiles)
+    p50, p95, p99 = _grown(given, wide) if keep else (wide.p50, wide.p95, wide.p99)
+    return replace(
+        given,
+        spread=given.spread or wide.spread,
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        autocorrelation_s=wide.autocorrelation_s if given.autocorrelation_s is None else given.autocorrelation_s,
+        common=wide.common if given.common is None else given.common,
+        doubt=given.doubt or wide.doubt,
+    )
+
+
+def of_instance(instance: Instance) -> Demand:
+    """CPU demand of an instance in full: what is known of it, completed by the class, or what its size alone tells."""
+    known = instance.demand.get("cpu")
+    return day_one(instance.vcpus) if known is None else completed(known, instance.vcpus)
+
+
+def day_one(vcpus: int, of: DemandClass = DAY_ONE) -> Demand:
+    """CPU demand of an instance of which only the size is known, on a cloud that has measured nobody yet."""
+    return from_class(vcpus, (), of)
+
+
+def from_class(vcpus: int, levels: Sequence[Sequence[tuple[float, float]]], of: DemandClass = DAY_ONE) -> Demand:
+    """CPU demand of a newcomer from instances that are alike, by empirical Bayes.
+
+    `levels` are from wide to narrow, each of (mean in CPUs, vCPUs) per instance. The logarithm of the mean per vCPU is
+    taken as normal; a level's centre and variance are shrunk towards the next wider one's, which counts as WORTH
+    instances, and the widest towards the class. What the centre itself is unsure of adds to the doubt.
+    """
+    centre, variance, known = math.log(of.mean) - of.log_deviation**2 / 2, of.log_deviation**2, WORTH
+    for level in levels:
+        logs = [math.log(max(mean / size, LEAST)) for mean, size in level]
+        if not logs:
+            continue
+        n = len(logs)
+        average = sum(logs) / n
+        within = sum((one - average) ** 2 for one in logs)
+        variance = (WORTH * variance + within) / (WORTH + n)
+        centre = (WORTH * centre + n * average) / (WORTH + n)
+        known = WORTH + n
+    deviation = math.sqrt(variance * (1 + 1 / known))
+    taught = any(levels)
+    return replace(_newcomer(vcpus, centre, deviation, of), origin="class" if taught else "assumed")
+
+
+def alike(newcomer: Instance, known: Iterable[Instance]) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """Levels for `from_class`: all instances whose CPU demand was measured, then those like the newcomer by ever more.
+
+    By the labels project, image and flavor, then name stem and workload; a trait that nobody shares with the newcomer
+    adds no level. Each level is within the one before.
+    """
+    others = [one for one in known if one.id != newcomer.id and "cpu" in one.demand and one.demand["cpu"].windows > 0]
+    levels = [others]
+    for trait in _traits(newcomer):
+        narrower = [one for one in levels[-1] if trait in _traits(one)]
+        if narrower:
+            levels.append(narrower)
+    return tuple(tuple((one.demand["cpu"].mean, float(one.vcpus)) for one in level) for level in levels)
+
+
+def doubt(windows: float, spread: float, mean: float, lag: float, days: float, of: DemandClass = DAY_ONE) -> float:
+    """Standard deviation of what is not known of a mean: windows resemble each other, and other days were not seen.
+
+    n windows with a lag-1 correlation r are worth n (1 - r) / (1 + r) independent ones, at least one (Bartlett). The
+    mean of whole days varies by the class's `days`.
+    """
+    r = min(max(lag, 0.0), 0.99)
+    independent = max(windows * (1 - r) / (1 + r), 1.0)
+    return math.sqrt(spread**2 / independent + (of.days * mean) ** 2 / (1 + days))
+
+
+def _traits(instance: Instance) -> tuple[tuple[str, str], ...]:
+    """What an instance may share with others, from the widest trait to the narrowest."""
+    named = [(name, instance.labels.get(name, "")) for name in ("project", "image", "flavor")]
+    stem = _STEM.sub("", instance.id)
+    found = [*named, ("stem", stem if stem != instance.id else ""), ("workload", instance.workload or "")]
+    return tuple((name, value) for name, value in found if value)
+
+
+def _newcomer(vcpus: int, centre: float, deviation: float, of: DemandClass) -> Demand:
+    """A logarithmic normal of the mean per vCPU, of which what is above a whole vCPU counts as one, as a demand."""
+    normal = NormalDist()
+    full = normal.cdf(centre / deviation)
+    first, second = (
+        math.exp(power * centre + (power * deviation) ** 2 / 2) * normal.cdf(-centre / deviation - power * deviation)
+        + full
+        for power in (1, 2)
+    )
+    unsure = math.sqrt(max(second - first**2, 0.0))
+    return _like(Demand(vcpus * first, doubt=vcpus * max(unsure, LEAST)), of, float(vcpus))
+
+
+def _like(one: Demand, of: DemandClass, most: float) -> Demand:
+    """Its spread, quantiles and resemblance over time as those of the class, none above `most`."""
+    p50, p95, p99 = (min(ratio * one.mean, most) for ratio in (of.p50, of.p95, of.p99))
+    return replace(
+        one,
+        spread=_within(of.spread * one.mean, one.mean, most),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        window_s=of.window_s,
+        autocorrelation_s=of.window_s / -math.log(of.lag_one),
+        common=of.common,
+    )
+
+
+def _within(spread: float, mean: float, most: float) -> float:
+    """The spread, at most what a value between 0 and `most` with this mean can have."""
+    return min(spread, math.sqrt(mean * max(most - mean, 0.0))) if math.isfinite(most) else spread
+
+
+def _grown(given: Demand, wide: Demand) -> tuple[float | None, float | None, float | None]:
+    """The given quantiles with the class's where one is missing and fits between its neighbours."""
+    p95 = given.p95
+    p50 = given.p50 if given.p50 is not None else _between(wide.p50, 0.0, p95 if p95 is not None else given.p99)
+    p95 = p95 if p95 is not None else _between(wide.p95, p50 or 0.0, given.p99)
+    p99 = given.p99 if given.p99 is not None else _between(wide.p99, p95 or p50 or 0.0, None)
+    return p50, p95, p99
+
+
+def _between(value: float | None, low: float, high: float | None) -> float | None:
+    if value is None:
+        return None
+    return max(low, value) if high is None else min(max(low, value), high)

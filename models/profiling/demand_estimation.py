@@ -1,0 +1,288 @@
+"""Demand from windows: one bounded state per instance and resource that takes windows one by one, and what it knows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.data.demand_classes import DAY_ONE, DemandClass, doubt
+from profiler.demand import Demand, DemandOrigin, Resource
+
+HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
+PER_OCTAVE = 8  # bins of the histogram: a quantile is right to 9 % of itself
+_FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
+PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
+PRIOR_HOURS = 12.0  # windows that the class's shape counts for in each hour
+DAYS_FOR_HOURS, DAYS_FOR_WEEK = (
+    3.0,
+    21.0,
+)  # days that must have been seen before hours of the day, or of the week, are told
+LEAST_COMMON = 24  # windows before a share with the others is told
+_MOST_LAG = 0.99  # above it a constant would look like a trend
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The demand of one window: when it ended (s since the epoch), and CPUs or the resource's unit.
+
+    `everybody` is the mean of the cloud's other instances in the same window, each over its own mean; None = unknown.
+    """
+
+    time_s: float
+    demand: float
+    everybody: float | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all windows of one instance and resource have taught; its size does not grow with their number.
+
+    Mean and squares by Welford's method; `bins` count windows by the logarithm of their demand, bin by bin; `sums` and
+    `counts` are of the hours of the week; `lagged` are co-moments of a window and the next one, `shared` of a window
+    and everybody's: number, both means, both squares, products.
+    """
+
+    resource: Resource = "cpu"
+    window_s: float = 300.0
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    least: float = math.inf
+    most: float = 0.0
+    first_s: float = math.inf
+    last_s: float = -math.inf
+    last: float = 0.0
+    bins: dict[int, int] = field(default_factory=dict)
+    sums: list[float] = field(default_factory=lambda: [0.0] * HOURS)
+    counts: list[int] = field(default_factory=lambda: [0] * HOURS)
+    lagged: list[float] = field(default_factory=lambda: [0.0] * 6)
+    shared: list[float] = field(default_factory=lambda: [0.0] * 6)
+
+    def add(self, window: Window) -> None:
+        """Take one window; the lag counts between windows that follow each other. ValueError where it is none."""
+        value = window.demand
+        if not (math.isfinite(value) and value >= 0 and math.isfinite(window.time_s)):
+            raise ValueError(f"a window with a demand of {value} at {window.time_s} is none")
+        if self.n and 0 < window.time_s - self.last_s < 1.5 * self.window_s:
+            _co_moments(self.lagged, self.last, value)
+        if window.everybody is not None and math.isfinite(window.everybody):
+            _co_moments(self.shared, value, window.everybody)
+        self.n += 1
+        change = value - self.mean
+        self.mean += change / self.n
+        self.squares += change * (value - self.mean)
+        self.least, self.most = min(self.least, value), max(self.most, value)
+        at = _bin(value)
+        self.bins[at] = self.bins.get(at, 0) + 1
+        hour = int(window.time_s - self.window_s / 2) // 3600 % HOURS
+        self.sums[hour] += value
+        self.counts[hour] += 1
+        self.first_s = min(self.first_s, window.time_s)
+        if window.time_s > self.last_s:
+            self.last_s, self.last = window.time_s, value
+
+    @property
+    def days(self) -> float:
+        """Days between the first window and the last."""
+        return max(self.last_s - self.first_s, 0.0) / 86_400 if self.n else 0.0
+
+    def quantile(self, share: float) -> float:
+        """The demand that this share of the windows stays below, linear within a bin; 0 without windows."""
+        wanted, before = share * self.n, 0
+        for at in sorted(self.bins):
+            count = self.bins[at]
+            if before + count >= wanted:
+                low, high = _border(at), _border(at + 1)
+                value = low + (high - low) * max(wanted - before, 0.0) / count
+                return min(max(value, self.least), self.most)
+            before += count
+        return self.most
+
+
+def tally(windows: Iterable[Window], *, resource: Resource = "cpu", window_s: float = 300.0) -> Tally:
+    """The tally of windows in order of time."""
+    found = Tally(resource, window_s)
+    for window in windows:
+        found.add(window)
+    return found
+
+
+def windows_of_cpu(
+    times_s: Sequence[float],
+    run: Sequence[float],
+    wait: Sequence[float],
+    everybody: Sequence[float | None] | None = None,
+) -> list[Window]:
+    """Windows of CPU demand, run + wait, in CPUs; `wait` is without the time for which its own cap held it back."""
+    others = everybody if everybody is not None else [None] * len(times_s)
+    return [
+        Window(time_s, one + more, other) for time_s, one, more, other in zip(times_s, run, wait, others, strict=True)
+    ]
+
+
+def from_trace(
+    demands: Sequence[float],
+    *,
+    window_s: float = 300.0,
+    begin_s: float = 0.0,
+    resource: Resource = "cpu",
+    vcpus: int | None = None,
+) -> Demand:
+    """Demand from one value per window, the first of which begins at `begin_s`. ValueError when there is none."""
+    windows = (Window(begin_s + (at + 1) * window_s, float(value)) for at, value in enumerate(demands))
+    return estimated(tally(windows, resource=resource, window_s=window_s), vcpus=vcpus, origin="trace")
+
+
+def estimated(
+    known: Tally,
+    *,
+    vcpus: int | None = None,
+    hours: Sequence[float] = (),
+    of: DemandClass = DAY_ONE,
+    origin: DemandOrigin = "measured",
+) -> Demand:
+    """What the tally says, within `vcpus` for CPU. `hours` (168) is the class's shape, to which its own is shrunk.
+
+    The variance between windows counts the class's as PRIOR_WINDOWS windows of its own, so that two windows that
+    happen to be alike do not look certain. ValueError without windows.
+    """
+    if known.n == 0:
+        raise ValueError(f"demand for {known.resource}: there are no windows")
+    most = float(vcpus) if vcpus is not None and known.resource == "cpu" else math.inf
+    mean = min(known.mean, most)  # threads of the emulator may run and wait beside the vCPUs
+    guess = max(of.spread * mean, 1e-3 if known.resource == "cpu" else 0.0)
+    variance = (known.squares + PRIOR_WINDOWS * guess**2) / (known.n - 1 + PRIOR_WINDOWS)
+    lag = _lag_one(known)
+    p50, p95, p99 = (min(known.quantile(share), most) for share in (0.50, 0.95, 0.99))
+    return Demand(
+        mean=mean,
+        resource=known.resource,
+        spread=math.sqrt(variance),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        window_s=known.window_s,
+        autocorrelation_s=known.window_s / -math.log(lag) if lag is not None and lag > 0 else None,
+        hours=_hours(known, hours),
+        common=_common(known),
+        windows=float(known.n),
+        doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
+        origin=origin,
+    )
+
+
+def is_news(before: Demand | None, now: Demand) -> bool:
+    """Whether it differs by more than the noise: its mean by its doubt; spread, p95 or hours by a tenth."""
+    if before is None or before.origin != now.origin or before.window_s != now.window_s:
+        return True
+    least = 0.01 * max(before.mean, now.mean, 1e-3)
+    if abs(now.mean - before.mean) > max(now.doubt, least) or now.doubt < 0.5 * before.doubt:
+        return True
+    pairs = [(before.spread, now.spread), (before.p95 or 0.0, now.p95 or 0.0)]
+    if any(abs(new - old) > max(0.1 * max(old, new), now.doubt, least) for old, new in pairs):
+        return True
+    if abs((before.common or 0.0) - (now.common or 0.0)) > 0.1:
+        return True
+    return len(before.hours) != len(now.hours) or any(
+        abs(new - old) > 0.1 for old, new in zip(before.hours, now.hours, strict=True)
+    )
+
+
+def everybody(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Of one window, each instance's others: the mean of their demand over their own mean, at least two of them.
+
+    `demands` are (demand, own mean) by instance; who has no mean yet tells nothing of the others.
+    """
+    ratios = {name: value / mean for name, (value, mean) in demands.items() if mean > 0}
+    total, count = sum(ratios.values()), len(ratios)
+    found = {}
+    for name in demands:
+        others = count - (name in ratios)
+        if others >= 2:
+            found[name] = (total - ratios.get(name, 0.0)) / others
+    return found
+
+
+def as_json(known: Tally) -> dict[str, Any]:
+    """The tally as plain JSON values of bounded size."""
+    seen = known.n > 0
+    return {
+        **{name: getattr(known, name) for name in ("resource", "window_s", "n", "mean", "squares", "last")},
+        "range": [known.least, known.most] if seen else [],
+        "times": [known.first_s, known.last_s] if seen else [],
+        "bins": sorted(known.bins.items()),
+        "sums": known.sums if seen else [],
+        "counts": known.counts if seen else [],
+        "lagged": known.lagged,
+        "shared": known.shared,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Tally:
+    """The inverse of `as_json`, of what the store kept."""
+    plain = {name: data[name] for name in ("resource", "window_s", "n", "mean", "squares", "last")}
+    found = Tally(**plain, lagged=list(data["lagged"]), shared=list(data["shared"]))
+    if found.n:
+        found.least, found.most = data["range"]
+        found.first_s, found.last_s = data["times"]
+        found.bins = {int(at): int(count) for at, count in data["bins"]}
+        found.sums, found.counts = list(data["sums"]), list(data["counts"])
+    return found
+
+
+def _bin(value: float) -> int:
+    return min(max(math.floor(math.log2(value) * PER_OCTAVE), _FIRST), _LAST) if value > 0 else _FIRST - 1
+
+
+def _border(at: int) -> float:
+    return 2.0 ** (at / PER_OCTAVE) if at >= _FIRST else 0.0
+
+
+def _co_moments(held: list[float], x: float, y: float) -> None:
+    """Update n, both means, both squares and the products of deviations by one pair (Welford)."""
+    n = held[0] = held[0] + 1
+    dx, dy = x - held[1], y - held[2]
+    held[1] += dx / n
+    held[2] += dy / n
+    held[3] += dx * (x - held[1])
+    held[4] += dy * (y - held[2])
+    held[5] += dx * (y - held[2])
+
+
+def _correlation(held: Sequence[float]) -> float | None:
+    n, _, _, xx, yy, xy = held
+    if n < 3 or xx <= 0 or yy <= 0:
+        return None
+    return min(max(xy / math.sqrt(xx) / math.sqrt(yy), -1.0), 1.0)
+
+
+def _lag_one(known: Tally) -> float | None:
+    """The lag-1 correlation; None below eight pairs, of which it would be mostly noise."""
+    found = _correlation(known.lagged) if known.lagged[0] >= 8 else None
+    return None if found is None else min(found, _MOST_LAG)
+
+
+def _common(known: Tally) -> float | None:
+    """The share of the variance that goes with everybody's, less what as many windows show by chance."""
+    n, r = known.shared[0], _correlation(known.shared)
+    if n < LEAST_COMMON or r is None:
+        return None
+    return max(1 - (1 - r * r) * (n - 1) / (n - 2), 0.0) if r > 0 else 0.0
+
+
+def _hours(known: Tally, shape: Sequence[float]) -> tuple[float, ...]:
+    """Factors of the mean, mean 1, of 24 or 168 hours: each shrunk to the class's by PRIOR_HOURS windows."""
+    if known.days < DAYS_FOR_HOURS or known.mean <= 0:
+        return ()
+    number = HOURS if known.days >= DAYS_FOR_WEEK else 24
+    like = shape if len(shape) == HOURS else [1.0] * HOURS
+    factors = []
+    for hour in range(number):
+        same = range(hour, HOURS, number)
+        total, count = sum(known.sums[one] for one in same), sum(known.counts[one] for one in same)
+        prior = sum(like[one] for one in same) / len(same)
+        factors.append((total / known.mean + PRIOR_HOURS * prior) / (count + PRIOR_HOURS))
+    scale = number / sum(factors)
+    return tuple(factor * scale for factor in factors)

@@ -1,0 +1,235 @@
+"""Demand from windows, a trace, one number and a class."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.demand_classes import (
+    BITBRAINS,
+    PLANETLAB,
+    alike,
+    completed,
+    day_one,
+    doubt,
+    from_class,
+    from_mean,
+    of_instance,
+)
+from models.profiling.demand_estimation import (
+    Tally,
+    Window,
+    as_json,
+    estimated,
+    everybody,
+    from_json,
+    from_trace,
+    is_news,
+    tally,
+    windows_of_cpu,
+)
+from profiler.demand import Demand
+from profiler.observed import Instance
+
+values = st.lists(st.floats(0, 64), min_size=1, max_size=60)
+
+
+def _windows(demands: list[float]) -> list[Window]:
+    return [Window((at + 1) * 300.0, value) for at, value in enumerate(demands)]
+
+
+def _bursty(number: int, mean: float = 1.0, seed: int = 1) -> list[float]:
+    return [float(value) for value in np.random.default_rng(seed).gamma(1.0, mean, number)]
+
+
+@given(values)
+def test_quantiles_of_any_windows_are_ordered_and_within_what_was_seen(demands: list[float]) -> None:
+    found = estimated(tally(_windows(demands)))
+    assert found.p50 is not None and found.p95 is not None and found.p99 is not None
+    assert min(demands) <= found.p50 <= found.p95 <= found.p99 <= max(demands)
+
+
+@given(values)
+def test_the_order_of_windows_matters_to_the_autocorrelation_only(demands: list[float]) -> None:
+    windows = _windows(demands)
+    forward, backward = estimated(tally(windows)), estimated(tally(windows[::-1]))
+    assert backward.mean == pytest.approx(forward.mean)
+    assert backward.spread == pytest.approx(forward.spread)
+    assert (backward.p50, backward.p95, backward.p99) == (forward.p50, forward.p95, forward.p99)
+    assert backward.windows == forward.windows
+
+
+@given(values, values)
+def test_windows_taken_in_two_parts_with_the_store_between_teach_what_all_at_once_do(
+    first: list[float], second: list[float]
+) -> None:
+    windows = _windows([*first, *second])
+    known = from_json(json.loads(json.dumps(as_json(tally(windows[: len(first)])))))
+    for window in windows[len(first) :]:
+        known.add(window)
+    assert known == tally(windows)
+
+
+def test_mean_and_spread_of_many_windows_are_those_of_numpy() -> None:
+    demands = _bursty(2_000)
+    found = from_trace(demands)
+    assert found.mean == pytest.approx(np.mean(demands))
+    assert found.spread == pytest.approx(np.std(demands), rel=0.01)
+    assert found.p50 == pytest.approx(np.quantile(demands, 0.50), rel=0.05)
+    assert found.p95 == pytest.approx(np.quantile(demands, 0.95), rel=0.05)
+    assert (found.origin, found.windows) == ("trace", 2_000)
+
+
+def test_what_is_kept_does_not_grow_with_the_number_of_windows() -> None:
+    known = tally(_windows(_bursty(5_000)))
+    before = len(json.dumps(as_json(known)))
+    for window in _windows(_bursty(5_000, seed=2)):
+        known.add(Window(window.time_s + 1.5e6, window.demand))
+    assert len(json.dumps(as_json(known))) < before + 1_000
+    assert before < 10_000
+
+
+@given(st.floats(1, 1e5), st.floats(1, 1e5), st.floats(0, 5), st.floats(0.01, 5), st.floats(0, 0.9), st.floats(0, 60))
+def test_fewer_windows_never_leave_less_doubt(
+    one: float, other: float, spread: float, mean: float, lag: float, days: float
+) -> None:
+    few, many = sorted((one, other))
+    assert doubt(few, spread, mean, lag, days) >= doubt(many, spread, mean, lag, days)
+    assert doubt(few, spread, mean, lag, days) >= doubt(few, spread, mean, lag, days + 1)
+
+
+@given(st.lists(st.floats(0.01, 8), min_size=1, max_size=20))
+def test_windows_seen_twice_as_often_do_not_raise_the_doubt(demands: list[float]) -> None:
+    lagless = Tally()
+    for at, value in enumerate(demands):
+        lagless.add(Window(at * 3_600.0, value))
+    twice = from_json(as_json(lagless))
+    for at, value in enumerate(demands):
+        twice.add(Window(at * 3_600.0, value))
+    assert estimated(twice).doubt <= estimated(lagless).doubt * (1 + 1e-9)
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 64), st.sampled_from([BITBRAINS, PLANETLAB]))
+def test_one_number_keeps_its_mean_and_a_doubt(share: float, vcpus: int, of: object) -> None:
+    assert of in (BITBRAINS, PLANETLAB)
+    found = from_mean(share * vcpus, vcpus, BITBRAINS if of is BITBRAINS else PLANETLAB)
+    assert found.mean == share * vcpus
+    assert found.doubt > 0
+    assert found.windows == 0
+    assert found.p99 is not None and found.p99 <= vcpus
+
+
+def test_one_number_is_more_doubtful_than_a_day_of_windows_and_less_than_a_size() -> None:
+    measured = from_trace(_bursty(288), vcpus=8)
+    assert from_mean(measured.mean, 8).doubt > measured.doubt
+    assert day_one(8).doubt / day_one(8).mean > from_mean(measured.mean, 8).doubt / measured.mean
+
+
+def test_one_number_above_the_vcpus_is_refused() -> None:
+    with pytest.raises(ValueError, match="above 2 vCPUs"):
+        from_mean(2.5, 2)
+
+
+def test_what_a_given_demand_leaves_out_comes_from_its_class() -> None:
+    found = completed(Demand(0.4, spread=0.2, p95=0.9), 2)
+    assert (found.mean, found.spread, found.p95) == (0.4, 0.2, 0.9)
+    assert found.p50 is not None and found.p99 is not None and found.p50 <= 0.9 <= found.p99
+    assert found.doubt > 0
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.02, 1.0))
+def test_a_given_p95_below_what_the_class_says_of_p50_still_gives_ordered_quantiles(p95: float, mean: float) -> None:
+    completed(Demand(mean, p95=p95), 1)  # Demand refuses quantiles that do not grow
+
+
+def test_everybodys_share_of_the_variance_is_found() -> None:
+    rng = np.random.default_rng(3)
+    common, own = rng.normal(size=2_000), rng.normal(size=2_000)
+    demands = 10 + math.sqrt(0.4) * common + math.sqrt(0.6) * own
+    known = tally(Window(at * 300.0, float(value), float(common[at])) for at, value in enumerate(demands))
+    assert estimated(known).common == pytest.approx(0.4, abs=0.05)
+    alone = tally(Window(at * 300.0, float(value), float(rng.normal())) for at, value in enumerate(demands))
+    assert estimated(alone).common == pytest.approx(0.0, abs=0.01)
+
+
+def test_everybody_is_without_the_instance_itself_and_without_who_has_no_mean() -> None:
+    found = everybody({"a": (2.0, 1.0), "b": (1.0, 1.0), "c": (3.0, 1.0), "new": (5.0, 0.0)})
+    assert found == {"a": 2.0, "b": 2.5, "c": 1.5, "new": 2.0}
+    assert everybody({"a": (2.0, 1.0), "b": (1.0, 1.0)}) == {}
+
+
+def test_the_autocorrelation_time_of_a_first_order_process_is_found() -> None:
+    rng, value, demands = np.random.default_rng(4), 0.0, []
+    for _ in range(5_000):
+        value = 0.8 * value + rng.normal()
+        demands.append(20 + value)
+    assert from_trace(demands).autocorrelation_s == pytest.approx(300 / -math.log(0.8), rel=0.15)
+
+
+def test_busy_hours_are_told_after_days_and_shrunk_to_the_class() -> None:
+    demands = [2.0 if at // 12 % 24 in range(9, 17) else 0.5 for at in range(288 * 5)]
+    hours = from_trace(demands).hours
+    assert len(hours) == 24
+    assert sum(hours) / 24 == pytest.approx(1.0)
+    assert hours[10] == pytest.approx(2.0, rel=0.15) and hours[10] < 2.0
+    assert from_trace(demands[:288]).hours == ()
+
+
+def test_windows_like_those_before_are_no_news_and_a_doubled_demand_is() -> None:
+    known = tally(_windows(_bursty(2_000)))
+    before = estimated(known)
+    for window in _windows(_bursty(12, seed=5)):
+        known.add(Window(window.time_s + 600_000, window.demand))
+    assert not is_news(before, estimated(known))
+    assert is_news(before, from_trace(_bursty(2_000, mean=2.0)))
+    assert is_news(None, before)
+
+
+def test_demand_is_run_and_wait_within_the_vcpus() -> None:
+    windows = windows_of_cpu([300.0, 600.0], [0.5, 1.0], [0.25, 0.5])
+    assert [window.demand for window in windows] == [0.75, 1.5]
+    assert estimated(tally(_windows([3.0, 3.0])), vcpus=2).mean == 2.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_a_window_that_is_none_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="is none"):
+        Tally().add(Window(0.0, value))
+
+
+def test_without_windows_there_is_no_demand() -> None:
+    with pytest.raises(ValueError, match="no windows"):
+        from_trace([])
+
+
+def test_a_newcomer_is_drawn_towards_those_that_are_like_it_the_more_there_are() -> None:
+    busy = [(3.0, 4.0)] * 20
+    few, many = from_class(4, [busy[:1]]), from_class(4, [busy])
+    assert day_one(4).mean < few.mean < many.mean < 3.5
+    assert many.doubt / many.mean < few.doubt / few.mean
+    assert (many.origin, day_one(4).origin, many.windows) == ("class", "assumed", 0)
+
+
+def test_an_instance_has_a_demand_in_full_whatever_is_known_of_it() -> None:
+    assert of_instance(Instance("new", vcpus=2)) == day_one(2)
+    given_one = of_instance(Instance("told", vcpus=2, demand={"cpu": Demand(0.4)}))
+    assert given_one.mean == 0.4 and given_one.spread > 0 and given_one.doubt > 0
+    measured = from_trace(_bursty(300), vcpus=64)
+    assert of_instance(Instance("seen", vcpus=64, demand={"cpu": measured})).doubt == measured.doubt
+
+
+def test_levels_narrow_from_everybody_to_the_same_service() -> None:
+    def measured(name: str, mean: float, project: str) -> Instance:
+        demand = {"cpu": Demand(mean, windows=100, origin="measured")}
+        return Instance(name, vcpus=2, labels={"project": project}, demand=demand)  # type: ignore[arg-type]
+
+    known = [measured("web-1", 1.0, "shop"), measured("web-2", 1.2, "shop"), measured("db-1", 0.1, "shop")]
+    known += [measured("ci-1", 0.3, "build"), Instance("web-9", labels={"project": "shop"})]
+    levels = alike(Instance("web-3", labels={"project": "shop"}), known)
+    assert [len(level) for level in levels] == [4, 3, 2]
+    assert levels[-1] == ((1.0, 2.0), (1.2, 2.0))
