@@ -1,0 +1,119 @@
+"""How sure the real measurement of contention is: the same mixes measured again, quietly, disturbed, and beside hogs.
+
+python -m research.contention.container_noise RUNS
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Run = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of `containers` in `pairs` of runs: mean absolute and mean difference of the share (second minus first), and mean
+    absolute difference of the share of all containers of a host together."""
+
+    pairs: int
+    containers: int
+    mae: float
+    bias: float
+    hosts_mae: float
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """Runs in the order in which they were made; ValueError names the line that is none."""
+    runs = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        run = json.loads(line)
+        if not isinstance(run, dict) or not {"run", "hosts", "disturbed"} <= run.keys():
+            message = f"{path}, line {number}: not a run"
+            raise ValueError(message)
+        runs.append(run)
+    return runs
+
+
+def best_runs(runs: Iterable[Run]) -> dict[str, Run]:
+    """One run of each name: the last undisturbed one, else the last."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        before = found.get(run["run"])
+        if before is None or before["disturbed"] or not run["disturbed"]:
+            found[run["run"]] = run
+    return found
+
+
+def shares(run: Run) -> dict[str, float]:
+    """Share by container, without those that asked for nothing."""
+    told = ((each["spec"]["id"], each["outcome"]["share"]) for host in run["hosts"] for each in host["containers"])
+    return {name: share for name, share in told if share is not None}
+
+
+def host_shares(run: Run) -> list[float]:
+    """Run time over demand (run and wait) of all containers of each host."""
+    totals = []
+    for host in run["hosts"]:
+        outcomes = [each["outcome"] for each in host["containers"]]
+        ran, waited = (sum(each[name] for each in outcomes) for name in ("run_s", "wait_s"))
+        totals.append(ran / (ran + waited) if ran + waited > 0 else 1.0)
+    return totals
+
+
+def agreement(pairs: Sequence[tuple[Run, Run]]) -> Agreement | None:
+    """How far second runs are from first ones; None without pairs."""
+    differences: list[float] = []
+    hosts: list[float] = []
+    for first, second in pairs:
+        before, after = shares(first), shares(second)
+        differences += [after[name] - before[name] for name in before.keys() & after.keys()]
+        hosts += [abs(b - a) for a, b in zip(host_shares(first), host_shares(second), strict=True)]
+    if not differences:
+        return None
+    found = np.array(differences)
+    return Agreement(len(pairs), len(found), float(np.abs(found).mean()), float(found.mean()), float(np.mean(hosts)))
+
+
+def pairs_by_kind(runs: Sequence[Run]) -> Iterator[tuple[str, list[tuple[Run, Run]]]]:
+    """Pairs of runs of the same containers: repeats, with idle hogs in the second one, and disturbed in the first."""
+    best = best_runs(runs)
+    quiet = {name: run for name, run in best.items() if not run["disturbed"]}
+    for name, beside in (("measured twice", ""), ("hogs of the idle class beside the second", "idle_hogs")):
+        again = [run for run in quiet.values() if run["repeat"] and run["beside"] == beside]
+        yield (name, [(quiet[base], run) for run in again if (base := run["run"].rpartition("r")[0]) in quiet])
+    by_name: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run["disturbed"]:
+            by_name[run["run"]].append(run)
+    yield "the first disturbed", [(run, quiet[name]) for name, each in by_name.items() if name in quiet for run in each]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    runs = read_runs(parser.parse_args(arguments).runs)
+    best = best_runs(runs).values()
+    families = Counter((run["family"], "disturbed" if run["disturbed"] else "quiet") for run in best)
+    lines = [f"{len(runs)} runs of {len(best)} mixes: " + ", ".join(f"{n} {a} {b}" for (a, b), n in families.items())]
+    for name, pairs in pairs_by_kind(runs):
+        found = agreement(pairs)
+        if found is not None:
+            lines.append(
+                f"{name}: {found.pairs} pairs, {found.containers} containers, MAE of share {found.mae:.4f}, mean"
+                f" difference {found.bias:+.4f}; MAE of a host's share {found.hosts_mae:.4f}"
+            )
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
