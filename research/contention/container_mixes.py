@@ -22,6 +22,7 @@ Family = Literal["two_cpus", "one_cpu", "bandwidth_groups"]
 
 WARM_UP_S = 1
 MEASURED_S = 8
+SPARE_S = 1  # that the work goes on after the measured time
 WINDOW_S = 1.0  # one value of a demand series holds so long
 KINDS: tuple[Kind, ...] = ("open", "trace", "batch", "closed")
 _ODDS = (1.0, 1.5, 0.5, 1.0)  # parameters of a Dirichlet distribution: how much of each kind a mix has
@@ -123,12 +124,22 @@ def jobs(container: PlannedContainer, seconds: float) -> NDArray[np.float64]:
 
 
 def offered_cpus(container: PlannedContainer, begin_s: float, end_s: float) -> list[float]:
-    """CPUs that it asks for in each second from `begin_s` on, by what arrives then; closed loops by their mean."""
+    """CPUs that it asks for in each second from `begin_s` on: what arrives then, or what a closed loop uses alone."""
     edges = np.arange(begin_s, end_s + 0.5)
-    if container.kind in ("closed", "hog"):
+    if container.kind == "hog":
         return [container.spec.demand_cpus] * (len(edges) - 1)
-    work = jobs(container, end_s)
-    return [float(value) for value in np.histogram(work[:, 0], edges, weights=work[:, 1])[0]]
+    work = jobs(container, end_s + SPARE_S)
+    if container.kind != "closed":
+        return [float(value) for value in np.histogram(work[:, 0], edges, weights=work[:, 1])[0]]
+    workers = container.spec.vcpus
+    used = np.zeros(len(edges))
+    for number in range(workers):  # each begins at a place of its own, as in replay_jobs.c
+        mine = np.roll(work, -number * (len(work) // workers), axis=0)
+        begins_and_ends = np.cumsum(mine.ravel())
+        used += np.interp(edges, begins_and_ends, np.repeat(np.cumsum(mine[:, 1]), 2) - np.where(
+            np.arange(mine.size) % 2 == 0, np.repeat(mine[:, 1], 2), 0.0
+        ))  # fmt: skip
+    return [float(value) for value in np.diff(used)]
 
 
 def mix_record(mix: Mix) -> dict[str, Any]:

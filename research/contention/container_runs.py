@@ -44,7 +44,16 @@ from profiler.observed import Instance
 from profiler.parse import parse_pressure
 from profiler.parse.cgroup import parse_flat
 from research.contention.container_groups import STATE, HostGroups, MadeContainer
-from research.contention.container_mixes import MEASURED_S, WARM_UP_S, Mix, PlannedContainer, jobs, mix_record, plan
+from research.contention.container_mixes import (
+    MEASURED_S,
+    SPARE_S,
+    WARM_UP_S,
+    Mix,
+    PlannedContainer,
+    jobs,
+    mix_record,
+    plan,
+)
 
 SAMPLES_PER_S = 10
 SHORT_BELOW = 0.95
@@ -208,7 +217,7 @@ class MixRun:
     def _measure(self) -> dict[str, Any]:
         start = time.monotonic() + _LEAD_S + _LEAD_EACH_S * len(self._containers)
         begin = start + WARM_UP_S
-        end = begin + MEASURED_S + 1.0  # its load ends by itself, should this program die
+        end = begin + MEASURED_S + SPARE_S  # its load ends by itself, should this program die
         for each in self._containers:
             each.start(self._program, start, end)
         if self._mix.beside == "idle_hogs":

@@ -14,6 +14,7 @@ from research.contention.container_mixes import (
     HOSTS_OF_A_SET,
     MEASURED_S,
     PLACEMENTS,
+    SPARE_S,
     WARM_UP_S,
     Kind,
     Mix,
@@ -130,7 +131,17 @@ def test_a_container_without_work_in_a_run_has_one_job_after_its_end() -> None:
 def test_offered_cpus_are_the_work_that_arrives_in_each_second() -> None:
     work = container("batch", demand=0.5, burst_ms=1000.0, period_s=2.0)
     assert offered_cpus(work, 1, 5) == [0.0, 1.0, 0.0, 1.0]
-    assert offered_cpus(container("closed"), 1, 4) == [0.3, 0.3, 0.3]
+    assert offered_cpus(container("hog", demand=1.0), 1, 4) == [1.0, 1.0, 1.0]
+
+
+def test_a_closed_loop_is_offered_what_it_uses_alone() -> None:
+    offered = offered_cpus(container("closed", demand=0.6, vcpus=2), 0, SECONDS)
+    assert len(offered) == SECONDS
+    assert all(0 <= value <= 2 for value in offered)
+    assert np.mean(offered) == pytest.approx(0.6, rel=0.05)
+    lone = container("closed", demand=0.5, burst_ms=400.0)
+    think, size = jobs(lone, 1 + SPARE_S)[0]
+    assert offered_cpus(lone, 0, 1) == pytest.approx([min(max(1 - think, 0), size)], abs=1e-9) or think + size < 1
 
 
 def test_a_line_of_the_runs_gives_its_hosts_back(mixes: list[Mix]) -> None:
