@@ -1,4 +1,4 @@
-"""How sure the real measurement of contention is: the same mixes measured again, quietly, disturbed, and beside hogs.
+"""How sure the real measurement of contention is: the same mixes measured again, quietly and beside others.
 
 python -m research.contention.container_noise RUNS
 """
@@ -11,12 +11,15 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Run = Mapping[str, Any]
+CALM = 0.05  # parts of all CPUs that the idle class had
+BUSY = 0.20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +87,33 @@ def agreement(pairs: Sequence[tuple[Run, Run]]) -> Agreement | None:
 
 
 def pairs_by_kind(runs: Sequence[Run]) -> Iterator[tuple[str, list[tuple[Run, Run]]]]:
-    """Pairs of runs of the same containers: repeats, with idle hogs in the second one, and disturbed in the first."""
-    best = best_runs(runs)
-    quiet = {name: run for name, run in best.items() if not run["disturbed"]}
-    for name, beside in (("measured twice", ""), ("hogs of the idle class beside the second", "idle_hogs")):
-        again = [run for run in quiet.values() if run["repeat"] and run["beside"] == beside]
-        yield (name, [(quiet[base], run) for run in again if (base := run["run"].rpartition("r")[0]) in quiet])
-    by_name: dict[str, list[Run]] = defaultdict(list)
+    """Pairs of runs of the same containers, the calmer one first, by what differs between the two."""
+    by_mix: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        if run["disturbed"]:
-            by_name[run["run"]].append(run)
-    yield "the first disturbed", [(run, quiet[name]) for name, each in by_name.items() if name in quiet for run in each]
+        by_mix[run["run"].partition("r")[0] if run["repeat"] else run["run"]].append(run)
+    pairs = [sorted(pair, key=_beside) for same in by_mix.values() for pair in combinations(same, 2)]
+    quiet = [(first, second) for first, second in pairs if not second["disturbed"] and not first["disturbed"]]
+    yield "both quiet", quiet
+    yield (
+        f"the idle class below {CALM:.0%} of the CPUs in both",
+        [(first, second) for first, second in quiet if _idle(first) < CALM and _idle(second) < CALM],
+    )
+    yield (
+        f"the idle class below {CALM:.0%} of the CPUs in the first and above {BUSY:.0%} in the second",
+        [(first, second) for first, second in quiet if _idle(first) < CALM and _idle(second) > BUSY],
+    )
+    yield (
+        "the second disturbed",
+        [(first, second) for first, second in pairs if second["disturbed"] and not first["disturbed"]],
+    )
+
+
+def _beside(run: Run) -> tuple[bool, float]:
+    return run["disturbed"], _idle(run)
+
+
+def _idle(run: Run) -> float:
+    return float(run["machine"]["others_idle_class"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from research.contention.container_mixes import (
     HOSTS_OF_A_SET,
     MEASURED_S,
     PLACEMENTS,
-    SPARE_S,
     WARM_UP_S,
     Kind,
     Mix,
@@ -139,9 +138,6 @@ def test_a_closed_loop_is_offered_what_it_uses_alone() -> None:
     assert len(offered) == SECONDS
     assert all(0 <= value <= 2 for value in offered)
     assert np.mean(offered) == pytest.approx(0.6, rel=0.05)
-    lone = container("closed", demand=0.5, burst_ms=400.0)
-    think, size = jobs(lone, 1 + SPARE_S)[0]
-    assert offered_cpus(lone, 0, 1) == pytest.approx([min(max(1 - think, 0), size)], abs=1e-9) or think + size < 1
 
 
 def test_a_line_of_the_runs_gives_its_hosts_back(mixes: list[Mix]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from research.contention.container_noise import agreement, best_runs, main, pairs_by_kind, read_runs, shares
 
 
-def run(name: str, *got: tuple[float, float], disturbed: bool = False, beside: str = "") -> dict[str, Any]:
+def run(name: str, *got: tuple[float, float], disturbed: bool = False, idle: float = 0.0) -> dict[str, Any]:
     """A run of containers that ran and waited for so many seconds."""
     containers = [
         {
@@ -20,9 +20,9 @@ def run(name: str, *got: tuple[float, float], disturbed: bool = False, beside: s
         }
         for number, (ran, wait) in enumerate(got)
     ]
-    repeat = int(name.partition("r")[2] or 0)
-    told = {"run": name, "family": "two_cpus", "repeat": repeat, "beside": beside, "disturbed": disturbed}
-    return told | {"hosts": [{"containers": containers}]}
+    repeat = int(name[-1]) if name[-2] == "r" else 0
+    told = {"run": name, "family": "two_cpus", "repeat": repeat, "disturbed": disturbed}
+    return told | {"machine": {"others_idle_class": idle}} | {"hosts": [{"containers": containers}]}
 
 
 def test_the_last_quiet_run_of_a_name_stands_for_it() -> None:
@@ -45,18 +45,19 @@ def test_agreement_is_per_container_and_per_host() -> None:
     assert found.hosts_mae == pytest.approx(0.0)
 
 
-def test_pairs_are_repeats_idle_hogs_and_what_was_disturbed_before() -> None:
+def test_pairs_are_of_the_same_containers_and_the_calmer_run_is_the_first() -> None:
     runs = [
-        run("w0", (1, 1)),
-        run("w0r1", (1, 1)),
-        run("w0r2", (1, 1), beside="idle_hogs"),
+        run("w0", (1, 1), idle=0.4),
+        run("w0r1", (1, 1), idle=0.01),
         run("w1", (1, 1), disturbed=True),
         run("w1", (1, 1)),
-        run("w2", (1, 1), disturbed=True),
-        run("w2r1", (1, 1)),
+        run("w2", (1, 1), idle=0.01),
+        run("w2r2", (1, 1), idle=0.02),
+        run("g0-random_a", (1, 1)),
+        run("g0-random_b", (1, 1)),
     ]
     names = [[(first["run"], second["run"]) for first, second in pairs] for _, pairs in pairs_by_kind(runs)]
-    assert names == [[("w0", "w0r1")], [("w0", "w0r2")], [("w1", "w1")]]
+    assert names == [[("w0r1", "w0"), ("w2", "w2r2")], [("w2", "w2r2")], [("w0r1", "w0")], [("w1", "w1")]]
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -72,4 +73,4 @@ def test_the_command_tells_counts_and_agreement(tmp_path: Path, capsys: pytest.C
     assert main([str(path)]) == 0
     told = capsys.readouterr().out
     assert "2 runs of 2 mixes" in told
-    assert "measured twice: 1 pairs, 1 containers, MAE of share 0.2500, mean difference -0.2500" in told
+    assert "both quiet: 1 pairs, 1 containers, MAE of share 0.2500, mean difference -0.2500" in told
