@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from research.contention.host_spec import HostOutcome, InstanceOutcome
+
 Run = Mapping[str, Any]
 CALM = 0.05  # parts of all CPUs that the idle class had
 BUSY = 0.20
@@ -70,6 +72,20 @@ def host_shares(run: Run) -> list[float]:
         ran, waited = (sum(each[name] for each in outcomes) for name in ("run_s", "wait_s"))
         totals.append(ran / (ran + waited) if ran + waited > 0 else 1.0)
     return totals
+
+
+def host_outcome(host: Run) -> HostOutcome:
+    """What a host of a run got, as simulations tell it; who asked for nothing got all of it.
+
+    With one or two vCPUs, one that waits is more than 5 % of what is wanted: `short` and `short_95` are one.
+    """
+    instances = {}
+    for each in host["containers"]:
+        got = each["outcome"]
+        share = 1.0 if got["share"] is None else got["share"]
+        short = min(got["pressure"], 1.0)
+        instances[each["spec"]["id"]] = InstanceOutcome(share, short, short, got["run_s"], got["wait_s"])
+    return HostOutcome(instances, min(host["outcome"]["pressure"], 1.0))
 
 
 def agreement(pairs: Sequence[tuple[Run, Run]]) -> Agreement | None:
