@@ -74,16 +74,18 @@ def host_shares(run: Run) -> list[float]:
     return totals
 
 
-def host_outcome(host: Run) -> HostOutcome:
+def host_outcome(host: Run, seconds: float) -> HostOutcome:
     """What a host of a run got, as simulations tell it; who asked for nothing got all of it.
 
-    With one or two vCPUs, one that waits is more than 5 % of what is wanted: `short` and `short_95` are one.
+    With one vCPU, short is the part of the time in which that waits. With two it lies between half of the wait and all
+    of it, and what is told is a lower bound, as is the host's on several CPUs: the kernel averages pressure over CPUs.
     """
     instances = {}
     for each in host["containers"]:
-        got = each["outcome"]
+        got, vcpus = each["outcome"], each["spec"]["vcpus"]
         share = 1.0 if got["share"] is None else got["share"]
-        short = min(got["pressure"], 1.0)
+        waits = got["wait_s"] / seconds / vcpus
+        short = min(waits if vcpus == 1 else max(waits, got["pressure"]), 1.0)
         instances[each["spec"]["id"]] = InstanceOutcome(share, short, short, got["run_s"], got["wait_s"])
     return HostOutcome(instances, min(host["outcome"]["pressure"], 1.0))
 

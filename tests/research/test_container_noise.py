@@ -70,13 +70,15 @@ def test_pairs_are_of_the_same_containers_and_the_calmer_run_is_the_first() -> N
 
 
 def test_an_outcome_reads_as_a_simulated_one() -> None:
-    host = run("w0", (1, 1), (0, 0))["hosts"][0] | {"outcome": {"pressure": 0.3}}
-    for each in host["containers"]:
+    host = run("w0", (1, 1), (0, 0), (1, 4))["hosts"][0] | {"outcome": {"pressure": 0.3}}
+    for each, vcpus in zip(host["containers"], (1, 1, 2), strict=True):
         each["outcome"]["pressure"] = 0.125
-    outcome = host_outcome(host)
+        each["spec"]["vcpus"] = vcpus
+    outcome = host_outcome(host, 8.0)
     assert outcome.short == 0.3
     assert outcome.instances["c0"] == InstanceOutcome(0.5, 0.125, 0.125, 1, 1)
     assert outcome.instances["c1"].share == 1.0
+    assert outcome.instances["c2"].short == 0.25
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
