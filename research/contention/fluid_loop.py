@@ -1,0 +1,319 @@
+"""The fluid simulator's inner loop, compiled by numba where it is installed; else the same code runs as plain Python.
+
+Every runnable vCPU of a VM runs at the same speed. Speeds change at events only: a burst arrives, a burst is done, a
+window ends. A VM's virtual time is the CPU time that each of its running vCPUs has had, so a burst is done when the
+virtual time meets the tag that it was given at its start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from numba import njit
+except ImportError:
+    njit = None
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+COMPILED = njit is not None
+OPEN, CLOSED, HOG, PERIODIC = 0, 1, 2, 3
+CONSTANT, EXPONENTIAL, HYPEREXPONENTIAL, LOGNORMAL = 0, 1, 2, 3
+RUN, WAIT, SHORT, SHORT_95 = 0, 1, 2, 3
+"""Rows of what is collected per window and VM."""
+SLACK = 1e-7
+"""CPUs: sums of rates that differ by less are equal."""
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` compiled, or as it is where numba is missing."""
+    return function if njit is None else njit(cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
+@compiled
+def draw_burst(rng: Any, mean_s: float, law: int, cv2: float) -> float:
+    """CPU seconds of one burst with that mean and squared coefficient of variation (of the two heavier laws)."""
+    if law == CONSTANT:
+        return mean_s
+    if law == HYPEREXPONENTIAL:  # two phases of balanced means
+        first = 0.5 * (1.0 + math.sqrt((cv2 - 1.0) / (cv2 + 1.0)))
+        chosen = first if rng.random() < first else 1.0 - first
+        return mean_s * rng.standard_exponential() / (2.0 * chosen)  # type: ignore[no-any-return]
+    if law == LOGNORMAL:
+        sigma2 = math.log(1.0 + cv2)
+        return mean_s * math.exp(math.sqrt(sigma2) * rng.standard_normal() - 0.5 * sigma2)
+    return mean_s * rng.standard_exponential()  # type: ignore[no-any-return]
+
+
+@compiled
+def level(wanted: Floats, weight: Floats, cpus: float, guess: float) -> float:
+    """The level at which sum of min(wanted, weight * level) is `cpus`; infinite where all get what they want.
+
+    Newton's method on a concave, piecewise linear function: after its first step it rises to the root and ends there.
+    """
+    total, weights = 0.0, 0.0
+    for i in range(wanted.size):
+        total += wanted[i]
+        if wanted[i] > 0.0:
+            weights += weight[i]
+    if total <= cpus + SLACK:
+        return math.inf
+    lowest = cpus / weights
+    current = guess if lowest < guess < math.inf else lowest
+    for _ in range(2 * wanted.size + 2):
+        full, limited = 0.0, 0.0
+        for i in range(wanted.size):
+            if weight[i] * current >= wanted[i]:
+                full += wanted[i]
+            else:
+                limited += weight[i]
+        following = (cpus - full) / limited if limited > 0.0 else lowest
+        following = max(following, lowest)
+        if abs(following - current) <= 1e-12 * current:
+            return following
+        current = following
+    return current
+
+
+@compiled
+def share_by_sets(wanted: Floats, weight: Floats, group: Integers, member: Flags, cpus: Floats, rate: Floats) -> None:
+    """Weighted max-min rates where VMs of group g may use the CPUs of their set only; written to `rate`.
+
+    Exact: rates are feasible when every constraint f holds, that groups `member[f]` together get at most `cpus[f]`.
+    The constraint that binds at the lowest level fixes its groups; then the others rise on.
+    """
+    groups = member.shape[1]
+    fixed = np.zeros(groups, np.bool_)
+    demand, taken = np.zeros(groups), np.zeros(groups)
+    for i in range(wanted.size):
+        rate[i] = wanted[i]
+    for _ in range(groups + 1):
+        current, binding = math.inf, -1
+        for _step in range(4 * member.shape[0] + 4):
+            demand[:] = taken
+            for i in range(wanted.size):
+                if not fixed[group[i]]:
+                    demand[group[i]] += min(wanted[i], weight[i] * current) if current < math.inf else wanted[i]
+            worst, excess = -1, SLACK
+            for f in range(member.shape[0]):
+                used = 0.0
+                for g in range(groups):
+                    if member[f, g]:
+                        used += demand[g]
+                if used - cpus[f] > excess:
+                    excess, worst = used - cpus[f], f
+            if worst < 0:
+                break
+            current, binding = _level_of(wanted, weight, group, member[worst], fixed, taken, cpus[worst]), worst
+        if binding < 0:
+            return
+        for i in range(wanted.size):
+            if member[binding, group[i]] and not fixed[group[i]]:
+                rate[i] = min(wanted[i], weight[i] * current)
+                taken[group[i]] += rate[i]
+        for g in range(groups):
+            if member[binding, g]:
+                fixed[g] = True
+
+
+@compiled
+def _level_of(
+    wanted: Floats, weight: Floats, group: Integers, inside: Flags, fixed: Flags, taken: Floats, cpus: float
+) -> float:
+    """`level` of the groups in `inside` that are not fixed yet, in what the fixed ones leave of `cpus`."""
+    left = cpus
+    for g in range(inside.size):
+        if inside[g] and fixed[g]:
+            left -= taken[g]
+    left = max(left, 0.0)
+    chosen = np.zeros(wanted.size)
+    for i in range(wanted.size):
+        if inside[group[i]] and not fixed[group[i]]:
+            chosen[i] = wanted[i]
+    return level(chosen, weight, left, 0.0)
+
+
+@compiled
+def run_windows(
+    rng: Any,
+    cpus: float,
+    window_s: float,
+    demand: Floats,
+    kind: Integers,
+    vcpus: Integers,
+    weight: Floats,
+    limit: Floats,
+    burst_s: Floats,
+    law: Integers,
+    cv2: Floats,
+    period_s: Floats,
+    group: Integers,
+    member: Flags,
+    member_cpus: Floats,
+    busy: Integers,
+    backlog: Integers,
+    tag: Floats,
+    virtual: Floats,
+    next_lump: Floats,
+    start_s: float,
+) -> tuple[Floats, Floats, int]:
+    """Go on from the state (`busy` to `next_lump`, changed in place) for as many windows as `demand` has rows.
+
+    demand: (W, n) CPUs of each VM in each window; tag: (n, most vCPUs), the first busy[i] are in use.
+    Returns (W, 4, n) seconds of run, wait, short, short_95; (W,) seconds with more runnable vCPUs than CPUs; events.
+    """
+    windows, n = demand.shape
+    collected = np.zeros((windows, 4, n))
+    crowded = np.zeros(windows)
+    pinned = member.shape[0] > 1 or member_cpus[0] < cpus
+    wanted, rate, since = np.zeros(n), np.zeros(n), np.full(n, start_s)
+    earliest, done = np.full(n, math.inf), np.full(n, math.inf)
+    fresh, arrivals, size_s = np.zeros(n), np.zeros(n), burst_s.copy()
+    now, current, contended, events = start_s, 0.0, True, 0
+    running = 0
+    for i in range(n):
+        if kind[i] == HOG and busy[i] == 0:
+            busy[i] = vcpus[i]
+            tag[i, : vcpus[i]] = math.inf
+        running += busy[i]
+        wanted[i] = min(float(busy[i]), limit[i])
+        for k in range(busy[i]):
+            earliest[i] = min(earliest[i], tag[i, k])
+    changed = -1  # -1: everybody
+    for window in range(windows):
+        end = start_s + (window + 1) * window_s
+        rates = 0.0
+        for i in range(n):
+            want = min(demand[window, i], float(vcpus[i]))
+            if kind[i] == OPEN:
+                rates += want / burst_s[i]
+            elif kind[i] == CLOSED and want > 0.0:
+                rates += vcpus[i] / (burst_s[i] * max(vcpus[i] / want - 1.0, 1e-3))
+            elif kind[i] == PERIODIC:
+                size_s[i] = want * period_s[i] / vcpus[i]
+            arrivals[i] = rates
+        arrival = now + rng.standard_exponential() / rates if rates > 0.0 else math.inf
+        while True:
+            # 1. speeds, from what is runnable now
+            if changed >= -1:
+                total = 0.0
+                for i in range(n):
+                    total += wanted[i]
+                was, contended = contended, total > cpus + SLACK or pinned
+                if contended or was:
+                    if pinned:
+                        share_by_sets(wanted, weight, group, member, member_cpus, fresh)
+                    elif contended:
+                        current = level(wanted, weight, cpus, current)
+                        for i in range(n):
+                            fresh[i] = min(wanted[i], weight[i] * current)
+                    else:
+                        fresh[:] = wanted
+                    first, last = 0, n
+                else:
+                    fresh[changed] = wanted[changed]
+                    first, last = changed, changed + 1
+                for i in range(first, last):
+                    if fresh[i] == rate[i] and i != changed and changed >= 0:
+                        continue
+                    if i != changed:
+                        _collect(i, now, window, collected, busy, rate, since, virtual)
+                    rate[i] = fresh[i]
+                    done[i] = math.inf
+                    if busy[i] > 0 and rate[i] > 0.0 and earliest[i] < math.inf:
+                        done[i] = now + max(earliest[i] - virtual[i], 0.0) * busy[i] / rate[i]
+            # 2. what comes next
+            finished, finish = -1, math.inf
+            lump, lump_at = -1, math.inf
+            for i in range(n):
+                if done[i] < finish:
+                    finished, finish = i, done[i]
+                if next_lump[i] < lump_at:
+                    lump, lump_at = i, next_lump[i]
+            then = min(min(finish, arrival), min(lump_at, end))
+            if running > cpus:
+                crowded[window] += then - now
+            now = then
+            events += 1
+            changed = -2  # -2: nobody
+            if then == end:
+                break
+            # 3. do it
+            if then == finish:
+                changed = finished
+                _collect(changed, now, window, collected, busy, rate, since, virtual)
+                last = busy[changed] - 1
+                slot = 0
+                for k in range(1, last + 1):
+                    if tag[changed, k] < tag[changed, slot]:
+                        slot = k
+                if backlog[changed] > 0:
+                    backlog[changed] -= 1
+                    work = draw_burst(rng, size_s[changed], law[changed], cv2[changed])
+                    tag[changed, slot] = virtual[changed] + work
+                else:
+                    tag[changed, slot] = tag[changed, last]
+                    busy[changed] -= 1
+                    running -= 1
+            else:
+                if then == lump_at:
+                    changed, count = lump, vcpus[lump]
+                    next_lump[lump] += period_s[lump]
+                else:
+                    arrival = now + rng.standard_exponential() / rates
+                    changed, count = np.searchsorted(arrivals, rng.random() * rates, side="right"), 1
+                    changed = min(changed, n - 1)
+                    # a vCPU of a closed loop asks only while it thinks
+                    if kind[changed] == CLOSED and rng.random() * vcpus[changed] < busy[changed]:
+                        changed = -2
+                        continue
+                _collect(changed, now, window, collected, busy, rate, since, virtual)
+                for _ in range(count):
+                    if busy[changed] == vcpus[changed]:
+                        backlog[changed] += 1
+                    else:
+                        work = draw_burst(rng, size_s[changed], law[changed], cv2[changed])
+                        tag[changed, busy[changed]] = virtual[changed] + work
+                        busy[changed] += 1
+                        running += 1
+            wanted[changed] = min(float(busy[changed]), limit[changed])
+            earliest[changed] = math.inf
+            for k in range(busy[changed]):
+                earliest[changed] = min(earliest[changed], tag[changed, k])
+        for i in range(n):
+            _collect(i, now, window, collected, busy, rate, since, virtual)
+    return collected, crowded, events
+
+
+@compiled
+def _collect(
+    i: int,
+    now: float,
+    window: int,
+    collected: Floats,
+    busy: Integers,
+    rate: Floats,
+    since: Floats,
+    virtual: Floats,
+) -> None:
+    """Count what VM i got since its speed last changed."""
+    length = now - since[i]
+    since[i] = now
+    if length <= 0.0 or busy[i] == 0:
+        return
+    virtual[i] += length * rate[i] / busy[i]
+    collected[window, RUN, i] += length * rate[i]
+    collected[window, WAIT, i] += length * (busy[i] - rate[i])
+    if rate[i] < busy[i] - SLACK:
+        collected[window, SHORT, i] += length
+        if rate[i] < 0.95 * busy[i]:
+            collected[window, SHORT_95, i] += length
