@@ -163,10 +163,10 @@ def run_windows(
     backlog: Integers,
     tag: Floats,
     virtual: Floats,
-    next_lump: Floats,
+    alarm: Floats,
     start_s: float,
 ) -> tuple[Floats, Floats, int]:
-    """Go on from the state (`busy` to `next_lump`, changed in place) for as many windows as `demand` has rows.
+    """Go on from the state (`busy` to `alarm`, changed in place) for as many windows as `demand` has rows.
 
     demand: (W, n) CPUs of each VM in each window; tag: (n, most vCPUs), the first busy[i] are in use.
     Returns (W, 4, n) seconds of run, wait, short, short_95; (W,) seconds with more runnable vCPUs than CPUs; events.
@@ -177,7 +177,7 @@ def run_windows(
     pinned = member.shape[0] > 1 or member_cpus[0] < cpus
     wanted, rate, since = np.zeros(n), np.zeros(n), np.full(n, start_s)
     earliest, done = np.full(n, math.inf), np.full(n, math.inf)
-    fresh, arrivals, size_s = np.zeros(n), np.zeros(n), burst_s.copy()
+    fresh, arrivals, size_s, think_s = np.zeros(n), np.zeros(n), burst_s.copy(), np.zeros(n)
     now, current, contended, events = start_s, 0.0, True, 0
     running = 0
     for i in range(n):
@@ -196,8 +196,9 @@ def run_windows(
             want = min(demand[window, i], float(vcpus[i]))
             if kind[i] == OPEN:
                 rates += want / burst_s[i]
-            elif kind[i] == CLOSED and want > 0.0:
-                rates += vcpus[i] / (burst_s[i] * max(vcpus[i] / want - 1.0, 1e-3))
+            elif kind[i] == CLOSED:
+                think_s[i] = burst_s[i] * max(vcpus[i] / max(want, 1e-9) - 1.0, 1e-3)
+                alarm[i] = _next_thought(rng, now, think_s[i], vcpus[i] - busy[i])
             elif kind[i] == PERIODIC:
                 size_s[i] = want * period_s[i] / vcpus[i]
             arrivals[i] = rates
@@ -233,13 +234,13 @@ def run_windows(
                         done[i] = now + max(earliest[i] - virtual[i], 0.0) * busy[i] / rate[i]
             # 2. what comes next
             finished, finish = -1, math.inf
-            lump, lump_at = -1, math.inf
+            rung, alarm_at = -1, math.inf
             for i in range(n):
                 if done[i] < finish:
                     finished, finish = i, done[i]
-                if next_lump[i] < lump_at:
-                    lump, lump_at = i, next_lump[i]
-            then = min(min(finish, arrival), min(lump_at, end))
+                if alarm[i] < alarm_at:
+                    rung, alarm_at = i, alarm[i]
+            then = min(min(finish, arrival), min(alarm_at, end))
             if running > cpus:
                 crowded[window] += then - now
             now = then
@@ -265,17 +266,15 @@ def run_windows(
                     busy[changed] -= 1
                     running -= 1
             else:
-                if then == lump_at:
-                    changed, count = lump, vcpus[lump]
-                    next_lump[lump] += period_s[lump]
+                if then == alarm_at:
+                    changed, count = rung, 1
+                    if kind[rung] == PERIODIC:
+                        count = vcpus[rung]
+                        alarm[rung] += period_s[rung]
                 else:
                     arrival = now + rng.standard_exponential() / rates
                     changed, count = np.searchsorted(arrivals, rng.random() * rates, side="right"), 1
                     changed = min(changed, n - 1)
-                    # a vCPU of a closed loop asks only while it thinks
-                    if kind[changed] == CLOSED and rng.random() * vcpus[changed] < busy[changed]:
-                        changed = -2
-                        continue
                 _collect(changed, now, window, collected, busy, rate, since, virtual)
                 for _ in range(count):
                     if busy[changed] == vcpus[changed]:
@@ -285,6 +284,8 @@ def run_windows(
                         tag[changed, busy[changed]] = virtual[changed] + work
                         busy[changed] += 1
                         running += 1
+            if kind[changed] == CLOSED:
+                alarm[changed] = _next_thought(rng, now, think_s[changed], vcpus[changed] - busy[changed])
             wanted[changed] = min(float(busy[changed]), limit[changed])
             earliest[changed] = math.inf
             for k in range(busy[changed]):
@@ -292,6 +293,14 @@ def run_windows(
         for i in range(n):
             _collect(i, now, window, collected, busy, rate, since, virtual)
     return collected, crowded, events
+
+
+@compiled
+def _next_thought(rng: Any, now: float, think_s: float, thinking: int) -> float:
+    """When the first of the vCPUs that think asks for a burst."""
+    if thinking <= 0:
+        return math.inf
+    return now + rng.standard_exponential() * think_s / thinking  # type: ignore[no-any-return]
 
 
 @compiled

@@ -51,7 +51,7 @@ class Length:
     most: int = 40
     warm_up: int = 6
     error: float = 0.004
-    events: int = 6_000_000
+    events: int = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,14 @@ class Simulated:
 
 @dataclass(slots=True)
 class State:
-    """What goes on from one window to the next: runnable vCPUs, bursts that wait, and when each burst is done."""
+    """What goes on from one window to the next: runnable vCPUs, bursts that wait, when each burst is
+    done, and when a period begins or a thought ends."""
 
     busy: NDArray[np.int64]
     backlog: NDArray[np.int64]
     tag: Floats
     virtual: Floats
-    next_lump: Floats
+    alarm: Floats
     now: float = 0.0
     events: int = 0
 
@@ -237,7 +238,7 @@ def _run(host: HostSpec, arrays: Arrays, state: State, rng: np.random.Generator,
         state.backlog,
         state.tag,
         state.virtual,
-        state.next_lump,
+        state.alarm,
         state.now,
     )
     state.now += seconds
