@@ -1,1 +1,1 @@
-"""How much contention hosts have: a simulated reference, real measurements, and the judgement of predictions against both."""
+"""How much contention hosts have: simulated, measured, and predictions judged by both."""

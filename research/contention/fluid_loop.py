@@ -85,7 +85,9 @@ def level(wanted: Floats, weight: Floats, cpus: float, guess: float) -> float:
 
 
 @compiled
-def share_by_sets(wanted: Floats, weight: Floats, group: Integers, member: Flags, cpus: Floats, rate: Floats) -> None:
+def share_by_sets(  # noqa: PLR0912
+    wanted: Floats, weight: Floats, group: Integers, member: Flags, cpus: Floats, rate: Floats
+) -> None:
     """Weighted max-min rates where VMs of group g may use the CPUs of their set only; written to `rate`.
 
     Exact: rates are feasible when every constraint f holds, that groups `member[f]` together get at most `cpus[f]`.
@@ -143,7 +145,7 @@ def _level_of(
 
 
 @compiled
-def run_windows(
+def run_windows(  # noqa: PLR0912, PLR0915
     rng: Any,
     cpus: float,
     window_s: float,
@@ -240,7 +242,7 @@ def run_windows(
                     finished, finish = i, done[i]
                 if alarm[i] < alarm_at:
                     rung, alarm_at = i, alarm[i]
-            then = min(min(finish, arrival), min(alarm_at, end))
+            then = min(finish, arrival, alarm_at, end)
             if running > cpus:
                 crowded[window] += then - now
             now = then

@@ -108,7 +108,7 @@ def random_host(
 
 
 def random_cloud(name: str, seed: int, hosts: int = 8) -> list[RandomHost]:
-    """Hosts of one size with instances of one style, at loads spread over the range: they differ in load and in luck."""
+    """Hosts of one size with instances of one style, at loads spread over the range."""
     rng = np.random.default_rng(seed)
     cpus, style = int(rng.choice(CPUS)), random_style(rng)
     steps = (np.arange(hosts) + rng.random(hosts)) / hosts
@@ -180,9 +180,7 @@ def _with_cap(spec: InstanceSpec, rng: np.random.Generator, style: Style) -> Ins
     return replace(spec, cap_cpus=round(min(max(factor * spec.demand_cpus, 0.1), float(spec.vcpus)), 3))
 
 
-def _with_pins(
-    specs: list[InstanceSpec], cpus: int, rng: np.random.Generator, style: Style
-) -> list[InstanceSpec]:
+def _with_pins(specs: list[InstanceSpec], cpus: int, rng: np.random.Generator, style: Style) -> list[InstanceSpec]:
     """NUMA-like nodes, mostly filled evenly; or a few instances on few CPUs, which everybody else may use, too."""
     if style.pins == "none" or cpus < 4:
         return specs

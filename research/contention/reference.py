@@ -1,4 +1,7 @@
-"""`python -m research.contention.reference OUT [--hosts N | --clouds N]`: simulate random hosts, one JSON line each; resumable."""
+"""Simulate random hosts, one JSON line each; a run that was interrupted goes on.
+
+`python -m research.contention.reference OUT [--hosts N | --clouds N]`
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=int, default=600, help="random hosts, each for itself")
-    which.add_argument("--clouds", type=int, default=0, help="clouds of eight hosts each, of one style and several loads")
+    which.add_argument(
+        "--clouds", type=int, default=0, help="clouds of eight hosts each, of one style and several loads"
+    )
     options = parser.parse_args(arguments)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     parts = options.out.with_name(options.out.name + ".part")

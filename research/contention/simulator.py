@@ -1,13 +1,13 @@
-"""An event-driven simulator of a host's CPUs, shared in proportion to weights; the reference that predictions are held against.
+"""An event-driven simulator of CPUs shared in proportion to weights: the reference that predictions are held against.
 
-Fluid sharing: at every moment the runnable vCPUs of a VM get the VM's weighted max-min share of the CPUs that it may use,
-a vCPU at most one CPU and a VM at most its cap. A cap is a rate here, not a quota over periods; what it holds back counts
-as wait, as in the kernel's schedstat.
+Fluid sharing: at every moment the runnable vCPUs of a VM get the VM's weighted max-min share of the CPUs that it may
+use, a vCPU at most one CPU and a VM at most its cap. A cap is a rate here, not a quota over periods; what it holds back
+counts as wait, as in the kernel's schedstat.
 
-Demand over time: in each window a VM's mean demand is drawn from a beta distribution on 0 to `vcpus` CPUs whose mean is
-`demand_cpus` and whose standard deviation is `spread_cpus` (a gamma that ends at the VM's size). The normal scores of all
-VMs have a factor in common whose share of the variance is `common`. Within a window demand is stationary. Windows are
-drawn in batches as a Latin hypercube, so that the windows of a batch cover every VM's distribution evenly.
+Demand over time: in each window a VM's mean demand is drawn from a beta distribution on 0 to `vcpus` CPUs whose mean
+is `demand_cpus` and whose standard deviation is `spread_cpus` (a gamma that ends at the VM's size). The normal scores
+of all VMs have a factor in common whose share of the variance is `common`. Within a window demand is stationary.
+Windows are drawn in batches as a Latin hypercube, so that those of a batch cover every VM's distribution evenly.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """`share_error`: standard error of each share, from batch means; `lost_95`: 95th percentile over windows of 1 - share."""
+    """`share_error`: standard error of each share, by batch means; `lost_95`: 95th percentile over windows of 1 - share."""
 
     outcome: HostOutcome
     share_error: Mapping[str, float]
@@ -150,7 +150,7 @@ def draw_windows(instances: Sequence[InstanceSpec], windows: int, rng: np.random
     mass = room[varies] / variance[varies] - 1.0
     demand = np.broadcast_to(mean, (windows, n)).copy()
     demand[:, varies] = betaincinv(mass * mean[varies], mass * (1.0 - mean[varies]), position[:, varies])
-    return demand * size
+    return np.asarray(demand * size, dtype=np.float64)
 
 
 def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
@@ -176,7 +176,9 @@ def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
         kind=kind.astype(np.int64),
         vcpus=vcpus.astype(np.int64),
         weight=np.array([float(one.weight) for one in host.instances]),
-        limit=np.array([min(one.cap_cpus, len(pin), host.cpus) for one, pin in zip(host.instances, pins, strict=True)], float),
+        limit=np.array(
+            [min(one.cap_cpus, len(pin), host.cpus) for one, pin in zip(host.instances, pins, strict=True)], float
+        ),
         burst_s=burst_s,
         law=np.array([LAWS[one.law] for one in how], dtype=np.int64),
         cv2=np.array([max(one.cv2, 1.0) if one.law == "hyperexponential" else one.cv2 for one in how]),
@@ -188,7 +190,7 @@ def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
 
 
 def constraints(groups: Sequence[frozenset[int]]) -> tuple[NDArray[np.bool_], Floats]:
-    """What groups of VMs, each with its set of CPUs, can get: the groups inside a union of sets at most that union's CPUs.
+    """What groups of VMs, each with its set of CPUs, can get: those inside a union of sets at most that union's CPUs.
 
     Unions of sets that overlap are enough: of others the constraint is the sum of two. Raises ValueError beyond
     `MOST_CONSTRAINTS` unions.
@@ -207,7 +209,7 @@ def constraints(groups: Sequence[frozenset[int]]) -> tuple[NDArray[np.bool_], Fl
 
 @dataclass(slots=True)
 class Part:
-    """What a batch of windows collected: (W, 4, n) seconds of run, wait, short and short_95, and (W,) of a short host."""
+    """What a batch collected: (W, 4, n) seconds of run, wait, short and short_95, and (W,) of a short host."""
 
     collected: Floats
     crowded: Floats
