@@ -29,14 +29,14 @@ COMPILED = njit is not None
 OPEN, CLOSED, HOG, PERIODIC = 0, 1, 2, 3
 CONSTANT, EXPONENTIAL, HYPEREXPONENTIAL, LOGNORMAL = 0, 1, 2, 3
 RUN, WAIT, SHORT, SHORT_95 = 0, 1, 2, 3
-"""Rows of what is collected per window and VM."""
+"""What is collected per window and VM."""
 SLACK = 1e-7
 """CPUs: sums of rates that differ by less are equal."""
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """`function` compiled, or as it is where numba is missing."""
-    return function if njit is None else njit(cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return function if njit is None else njit(cache=True, error_model="numpy")(function)
 
 
 @compiled
@@ -55,29 +55,26 @@ def draw_burst(rng: Any, mean_s: float, law: int, cv2: float) -> float:
 
 
 @compiled
-def level(wanted: Floats, weight: Floats, cpus: float, guess: float) -> float:
-    """The level at which sum of min(wanted, weight * level) is `cpus`; infinite where all get what they want.
+def level(wanted: Floats, weight: Floats, some: Integers, count: int, cpus: float, guess: float) -> float:
+    """The level at which min(wanted, weight * level) of the first `count` VMs in `some` add up to `cpus`.
 
-    Newton's method on a concave, piecewise linear function: after its first step it rises to the root and ends there.
+    They want more than that together. Newton's method on a concave, piecewise linear function: after its first step it
+    rises to the root and ends there, from whatever `guess`.
     """
-    total, weights = 0.0, 0.0
-    for i in range(wanted.size):
-        total += wanted[i]
-        if wanted[i] > 0.0:
-            weights += weight[i]
-    if total <= cpus + SLACK:
-        return math.inf
+    weights = 0.0
+    for k in range(count):
+        weights += weight[some[k]]
     lowest = cpus / weights
     current = guess if lowest < guess < math.inf else lowest
-    for _ in range(2 * wanted.size + 2):
+    for _ in range(2 * count + 2):
         full, limited = 0.0, 0.0
-        for i in range(wanted.size):
+        for k in range(count):
+            i = some[k]
             if weight[i] * current >= wanted[i]:
                 full += wanted[i]
             else:
                 limited += weight[i]
-        following = (cpus - full) / limited if limited > 0.0 else lowest
-        following = max(following, lowest)
+        following = max((cpus - full) / limited if limited > 0.0 else lowest, lowest)
         if abs(following - current) <= 1e-12 * current:
             return following
         current = following
@@ -96,15 +93,19 @@ def share_by_sets(  # noqa: PLR0912
     groups = member.shape[1]
     fixed = np.zeros(groups, np.bool_)
     demand, taken = np.zeros(groups), np.zeros(groups)
+    free, chosen, left = np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.int64), 0
     for i in range(wanted.size):
         rate[i] = wanted[i]
-    for _ in range(groups + 1):
+        if wanted[i] > 0.0:
+            free[left] = i
+            left += 1
+    for _ in range(groups):
         current, binding = math.inf, -1
-        for _step in range(4 * member.shape[0] + 4):
+        for _step in range(member.shape[0] + 1):
             demand[:] = taken
-            for i in range(wanted.size):
-                if not fixed[group[i]]:
-                    demand[group[i]] += min(wanted[i], weight[i] * current) if current < math.inf else wanted[i]
+            for k in range(left):
+                i = free[k]
+                demand[group[i]] += min(wanted[i], weight[i] * current)
             worst, excess = -1, SLACK
             for f in range(member.shape[0]):
                 used = 0.0
@@ -115,33 +116,28 @@ def share_by_sets(  # noqa: PLR0912
                     excess, worst = used - cpus[f], f
             if worst < 0:
                 break
-            current, binding = _level_of(wanted, weight, group, member[worst], fixed, taken, cpus[worst]), worst
+            binding, room, count = worst, cpus[worst], 0
+            for g in range(groups):
+                if member[worst, g]:
+                    room -= taken[g]
+            for k in range(left):
+                if member[worst, group[free[k]]]:
+                    chosen[count] = free[k]
+                    count += 1
+            current = level(wanted, weight, chosen, count, max(room, 0.0), current)
         if binding < 0:
             return
-        for i in range(wanted.size):
-            if member[binding, group[i]] and not fixed[group[i]]:
+        before, left = left, 0
+        for g in range(groups):
+            fixed[g] |= member[binding, g]
+        for k in range(before):
+            i = free[k]
+            if fixed[group[i]]:
                 rate[i] = min(wanted[i], weight[i] * current)
                 taken[group[i]] += rate[i]
-        for g in range(groups):
-            if member[binding, g]:
-                fixed[g] = True
-
-
-@compiled
-def _level_of(
-    wanted: Floats, weight: Floats, group: Integers, inside: Flags, fixed: Flags, taken: Floats, cpus: float
-) -> float:
-    """`level` of the groups in `inside` that are not fixed yet, in what the fixed ones leave of `cpus`."""
-    left = cpus
-    for g in range(inside.size):
-        if inside[g] and fixed[g]:
-            left -= taken[g]
-    left = max(left, 0.0)
-    chosen = np.zeros(wanted.size)
-    for i in range(wanted.size):
-        if inside[group[i]] and not fixed[group[i]]:
-            chosen[i] = wanted[i]
-    return level(chosen, weight, left, 0.0)
+            else:
+                free[left] = i
+                left += 1
 
 
 @compiled
@@ -181,11 +177,15 @@ def run_windows(  # noqa: PLR0912, PLR0915
     earliest, done = np.full(n, math.inf), np.full(n, math.inf)
     fresh, arrivals, size_s, think_s = np.zeros(n), np.zeros(n), burst_s.copy(), np.zeros(n)
     now, current, contended, events = start_s, 0.0, True, 0
-    running = 0
+    running, active, place, count = 0, np.zeros(n, np.int64), np.full(n, -1), 0
+    mine = np.zeros((n, 4))
     for i in range(n):
         if kind[i] == HOG and busy[i] == 0:
             busy[i] = vcpus[i]
             tag[i, : vcpus[i]] = math.inf
+        if busy[i] > 0:
+            active[count], place[i] = i, count
+            count += 1
         running += busy[i]
         wanted[i] = min(float(busy[i]), limit[i])
         for k in range(busy[i]):
@@ -193,7 +193,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
     changed = -1  # -1: everybody
     for window in range(windows):
         end = start_s + (window + 1) * window_s
-        rates = 0.0
+        rates, rung, alarm_at = 0.0, -1, math.inf
         for i in range(n):
             want = min(demand[window, i], float(vcpus[i]))
             if kind[i] == OPEN:
@@ -209,39 +209,43 @@ def run_windows(  # noqa: PLR0912, PLR0915
             # 1. speeds, from what is runnable now
             if changed >= -1:
                 total = 0.0
-                for i in range(n):
-                    total += wanted[i]
+                for a in range(count):
+                    total += wanted[active[a]]
                 was, contended = contended, total > cpus + SLACK or pinned
-                if contended or was:
+                everybody = contended or was or changed < 0
+                if pinned:
+                    share_by_sets(wanted, weight, group, member, member_cpus, fresh)
+                elif contended:
+                    current = level(wanted, weight, active, count, cpus, current)
+                if changed >= 0 and busy[changed] == 0:
+                    rate[changed], done[changed] = 0.0, math.inf
+                for a in range(count if everybody else 1):
+                    i = active[a] if everybody else changed
                     if pinned:
-                        share_by_sets(wanted, weight, group, member, member_cpus, fresh)
+                        speed = fresh[i]
                     elif contended:
-                        current = level(wanted, weight, cpus, current)
-                        for i in range(n):
-                            fresh[i] = min(wanted[i], weight[i] * current)
+                        speed = min(wanted[i], weight[i] * current)
                     else:
-                        fresh[:] = wanted
-                    first, last = 0, n
-                else:
-                    fresh[changed] = wanted[changed]
-                    first, last = changed, changed + 1
-                for i in range(first, last):
-                    if fresh[i] == rate[i] and i != changed and changed >= 0:
+                        speed = wanted[i]
+                    if speed == rate[i] and i != changed:
                         continue
                     if i != changed:
-                        _collect(i, now, window, collected, busy, rate, since, virtual)
-                    rate[i] = fresh[i]
+                        _collect(i, now, mine, busy, rate, since, virtual)
+                    rate[i] = speed
                     done[i] = math.inf
-                    if busy[i] > 0 and rate[i] > 0.0 and earliest[i] < math.inf:
-                        done[i] = now + max(earliest[i] - virtual[i], 0.0) * busy[i] / rate[i]
+                    if speed > 0.0 and earliest[i] < math.inf:
+                        done[i] = now + max(earliest[i] - virtual[i], 0.0) * busy[i] / speed
             # 2. what comes next
             finished, finish = -1, math.inf
-            rung, alarm_at = -1, math.inf
-            for i in range(n):
-                if done[i] < finish:
-                    finished, finish = i, done[i]
-                if alarm[i] < alarm_at:
-                    rung, alarm_at = i, alarm[i]
+            for a in range(count):
+                if done[active[a]] < finish:
+                    finished = active[a]
+                    finish = done[finished]
+            if rung < 0:
+                alarm_at = math.inf
+                for i in range(n):
+                    if alarm[i] < alarm_at:
+                        rung, alarm_at = i, alarm[i]
             then = min(finish, arrival, alarm_at, end)
             if running > cpus:
                 crowded[window] += then - now
@@ -253,7 +257,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
             # 3. do it
             if then == finish:
                 changed = finished
-                _collect(changed, now, window, collected, busy, rate, since, virtual)
+                _collect(changed, now, mine, busy, rate, since, virtual)
                 last = busy[changed] - 1
                 slot = 0
                 for k in range(1, last + 1):
@@ -269,16 +273,17 @@ def run_windows(  # noqa: PLR0912, PLR0915
                     running -= 1
             else:
                 if then == alarm_at:
-                    changed, count = rung, 1
+                    changed, come = rung, 1
                     if kind[rung] == PERIODIC:
-                        count = vcpus[rung]
+                        come = vcpus[rung]
                         alarm[rung] += period_s[rung]
+                        rung = -1
                 else:
                     arrival = now + rng.standard_exponential() / rates
-                    changed, count = np.searchsorted(arrivals, rng.random() * rates, side="right"), 1
+                    changed, come = np.searchsorted(arrivals, rng.random() * rates, side="right"), 1
                     changed = min(changed, n - 1)
-                _collect(changed, now, window, collected, busy, rate, since, virtual)
-                for _ in range(count):
+                _collect(changed, now, mine, busy, rate, since, virtual)
+                for _ in range(come):
                     if busy[changed] == vcpus[changed]:
                         backlog[changed] += 1
                     else:
@@ -288,12 +293,24 @@ def run_windows(  # noqa: PLR0912, PLR0915
                         running += 1
             if kind[changed] == CLOSED:
                 alarm[changed] = _next_thought(rng, now, think_s[changed], vcpus[changed] - busy[changed])
+                if changed == rung or alarm[changed] < alarm_at:
+                    rung = -1
+            if busy[changed] > 0 and place[changed] < 0:
+                active[count], place[changed] = changed, count
+                count += 1
+            elif busy[changed] == 0 and place[changed] >= 0:
+                count -= 1
+                moved = active[count]
+                active[place[changed]], place[moved] = moved, place[changed]
+                place[changed] = -1
             wanted[changed] = min(float(busy[changed]), limit[changed])
             earliest[changed] = math.inf
             for k in range(busy[changed]):
                 earliest[changed] = min(earliest[changed], tag[changed, k])
         for i in range(n):
-            _collect(i, now, window, collected, busy, rate, since, virtual)
+            _collect(i, now, mine, busy, rate, since, virtual)
+            collected[window, :, i] = mine[i]
+        mine[:] = 0.0
     return collected, crowded, events
 
 
@@ -309,8 +326,7 @@ def _next_thought(rng: Any, now: float, think_s: float, thinking: int) -> float:
 def _collect(
     i: int,
     now: float,
-    window: int,
-    collected: Floats,
+    mine: Floats,
     busy: Integers,
     rate: Floats,
     since: Floats,
@@ -322,9 +338,9 @@ def _collect(
     if length <= 0.0 or busy[i] == 0:
         return
     virtual[i] += length * rate[i] / busy[i]
-    collected[window, RUN, i] += length * rate[i]
-    collected[window, WAIT, i] += length * (busy[i] - rate[i])
+    mine[i, RUN] += length * rate[i]
+    mine[i, WAIT] += length * (busy[i] - rate[i])
     if rate[i] < busy[i] - SLACK:
-        collected[window, SHORT, i] += length
+        mine[i, SHORT] += length
         if rate[i] < 0.95 * busy[i]:
-            collected[window, SHORT_95, i] += length
+            mine[i, SHORT_95] += length

@@ -222,14 +222,18 @@ def _mean_row(
     weights = np.ones(some.host.size) if weight is None else weight
     for predictor, one in errors.items():
         count = len(one.mean_share)
-        total = np.bincount(one.host, weights * getattr(one, name), count)
-        figures[predictor] = _ratio(total * factor, np.bincount(one.host, weights, count))
+        total = _by_host(one.host, factor * weights * getattr(one, name), count)
+        figures[predictor] = _ratio(total, _by_host(one.host, weights, count))
     chosen = weights > 0
     return Row(what, group, len(set(some.host[chosen])), int(chosen.sum()), figures)
 
 
+def _by_host(host: NDArray[np.int64], values: Floats, hosts: int) -> Floats:
+    return np.asarray(np.bincount(host, values, hosts), dtype=np.float64)
+
+
 def _host_row(what: str, errors: Mapping[str, _Errors]) -> Row:
-    figures = {name: _ratio(100.0 * one.host_short, np.ones_like(one.host_short)) for name, one in errors.items()}
+    figures = {name: _ratio(100.0 * one.host_short, np.ones(one.host_short.size)) for name, one in errors.items()}
     some = next(iter(errors.values()))
     return Row(what, "all", some.host_short.size, some.host.size, figures)
 

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from research.contention import records
 from research.contention.random_hosts import RandomHost, random_cloud, random_host
-from research.contention.simulator import simulate
+from research.contention.simulator import Length, simulate
 
 SEED = 20_261_123
 CLOUD_SEED = 7_000_000
 ORIGIN = "simulated"
+CLOUD_LENGTH = Length(error=0.006, events=2_000_000)
+"""Of hosts that are only ranked."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for count, (cloud, seed, host) in enumerate(todo, start=1):
         if host.spec.id in known:
             continue
-        result = simulate(host.spec, seed, host.bursts)
+        result = simulate(host.spec, seed, host.bursts, CLOUD_LENGTH if cloud else None)
         record = records.Record(
             host.spec, result.outcome, ORIGIN, seed, cloud, host.bursts, result.share_error, result.lost_95
         )

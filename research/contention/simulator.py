@@ -56,7 +56,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """`share_error`: standard error of each share, by batch means; `lost_95`: 95th percentile over windows of 1 - share."""
+    """`share_error`: a share's standard error, by batch means; `lost_95`: 95th percentile over windows of 1 - share."""
 
     outcome: HostOutcome
     share_error: Mapping[str, float]

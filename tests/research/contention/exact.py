@@ -88,7 +88,10 @@ def filled_progressively(
     fixed: dict[int, float] = {}
 
     def at(height: float) -> list[float]:
-        return [fixed.get(i, min(want, weight * height)) for i, (want, weight) in enumerate(zip(wanted, weights, strict=True))]
+        return [
+            fixed.get(i, min(want, weight * height))
+            for i, (want, weight) in enumerate(zip(wanted, weights, strict=True))
+        ]
 
     def over(rates: Sequence[float], slack: float) -> frozenset[int]:
         """VMs inside a set of CPUs that is used beyond what it has, or that is as good as full."""
