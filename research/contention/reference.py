@@ -18,7 +18,7 @@ from research.contention.simulator import Length, simulate
 SEED = 20_261_123
 CLOUD_SEED = 7_000_000
 ORIGIN = "simulated"
-CLOUD_LENGTH = Length(error=0.006, events=2_000_000)
+CLOUD_LENGTH = Length(windows=8, least=4, warm_up=4, error=0.01, events=600_000)
 """Of hosts that are only ranked."""
 
 
