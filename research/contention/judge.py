@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 
 from research.contention import baselines, records
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceSpec
-from research.contention.records import Record
+from research.contention.records import HostRecord
 
 Floats = NDArray[np.float64]
 Predict = Callable[[Sequence[HostSpec]], Sequence[HostOutcome]]
@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Judgement:
     rows: Sequence[Row] = field(default_factory=tuple)
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ class _Errors:
     worst_share: Floats
 
 
-def compare(predict: Predict, file: Path) -> Table:
+def compare(predict: Predict, file: Path) -> Judgement:
     """The table of `predict` over the hosts of a file. Raises ValueError where it left out a host or an instance."""
     return judge(predict, list(records.read(file)))
 
 
-def judge(predict: Predict, found: Sequence[Record]) -> Table:
+def judge(predict: Predict, found: Sequence[HostRecord]) -> Judgement:
     """The table of `predict` over these records."""
     if not found:
         raise ValueError("no host to judge a prediction by")
@@ -127,16 +127,16 @@ def judge(predict: Predict, found: Sequence[Record]) -> Table:
             _rank_row("Spearman within clouds by mean share", found, errors, truth, "mean_share", within=True),
             _rank_row("Spearman within clouds by worst share", found, errors, truth, "worst_share", within=True),
         ]
-    return Table(tuple(row for row in rows if row.instances))
+    return Judgement(tuple(row for row in rows if row.instances))
 
 
-def own_error(found: Sequence[Record]) -> float:
+def own_error(found: Sequence[HostRecord]) -> float:
     """Mean absolute error that the references' own standard errors would cause, were a prediction perfect."""
     errors = [error for record in found for error in (record.share_error or {}).values()]
     return float(np.mean(errors) * np.sqrt(2.0 / np.pi)) if errors else float("nan")
 
 
-def _errors(found: Sequence[Record], predicted: Sequence[HostOutcome]) -> _Errors:
+def _errors(found: Sequence[HostRecord], predicted: Sequence[HostOutcome]) -> _Errors:
     if len(predicted) != len(found):
         raise ValueError(f"{len(predicted)} hosts predicted of {len(found)}")
     host, rows, mean, worst, short = [], [], [], [], []
@@ -164,11 +164,11 @@ def _errors(found: Sequence[Record], predicted: Sequence[HostOutcome]) -> _Error
     )
 
 
-def _groups(found: Sequence[Record]) -> dict[str, NDArray[np.bool_]]:
+def _groups(found: Sequence[HostRecord]) -> dict[str, NDArray[np.bool_]]:
     """Instances (of all hosts, in order) by load and size of their host, by loop, and by what the host has."""
     pairs = [(record, one) for record in found for one in record.spec.instances]
 
-    def chosen(holds: Callable[[Record, InstanceSpec], bool]) -> NDArray[np.bool_]:
+    def chosen(holds: Callable[[HostRecord, InstanceSpec], bool]) -> NDArray[np.bool_]:
         return np.array([holds(record, one) for record, one in pairs], dtype=np.bool_)
 
     load = {id(record): _load(record.spec) for record in found}
@@ -190,7 +190,7 @@ def _groups(found: Sequence[Record]) -> dict[str, NDArray[np.bool_]]:
     return groups
 
 
-def _periodic(record: Record, one: InstanceSpec) -> bool:
+def _periodic(record: HostRecord, one: InstanceSpec) -> bool:
     return bool(record.bursts and one.id in record.bursts and record.bursts[one.id].periodic)
 
 
@@ -251,7 +251,7 @@ def _ratio(total: Floats, weight: Floats) -> Figure:
 
 def _rank_row(
     what: str,
-    found: Sequence[Record],
+    found: Sequence[HostRecord],
     errors: Mapping[str, _Errors],
     truth: _Errors,
     name: str,

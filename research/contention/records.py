@@ -15,7 +15,7 @@ from research.contention.simulator import Bursts
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HostRecord:
     """A host, how it bursts, what it got, and the standard error of that; `cloud` joins hosts that are compared."""
 
     spec: HostSpec
@@ -28,13 +28,13 @@ class Record:
     lost_95: Mapping[str, float] | None = None
 
 
-def append(path: Path, record: Record) -> None:
+def append(path: Path, record: HostRecord) -> None:
     """Add the record as a gzip member of its own, so that what stands before stays readable whenever writing ends."""
     with path.open("ab") as file:
         file.write(gzip.compress((json.dumps(_as_json(record), allow_nan=False) + "\n").encode(), mtime=0))
 
 
-def read(path: Path) -> Iterator[Record]:
+def read(path: Path) -> Iterator[HostRecord]:
     """All whole records of a file. A last line that was cut off is left out; any other fault is a ValueError."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         while True:
@@ -50,7 +50,7 @@ def read(path: Path) -> Iterator[Record]:
                 raise ValueError(f"{path}: a record lacks {error}") from error
 
 
-def write(path: Path, records: Iterator[Record] | list[Record]) -> None:
+def write(path: Path, records: Iterator[HostRecord] | list[HostRecord]) -> None:
     """All records as one gzip member, which is smaller than one each; the file is replaced whole."""
     part = path.with_name(path.name + ".part")
     text = "".join(json.dumps(_as_json(record), allow_nan=False) + "\n" for record in records)
@@ -58,7 +58,7 @@ def write(path: Path, records: Iterator[Record] | list[Record]) -> None:
     part.replace(path)
 
 
-def _as_json(record: Record) -> dict[str, Any]:
+def _as_json(record: HostRecord) -> dict[str, Any]:
     spec = asdict(record.spec)
     instances = []
     for one in spec.pop("instances"):
@@ -76,7 +76,7 @@ def _as_json(record: Record) -> dict[str, Any]:
     return {**host, "short": round(record.outcome.short, 5), "instances": instances}
 
 
-def _from_json(row: Mapping[str, Any]) -> Record:
+def _from_json(row: Mapping[str, Any]) -> HostRecord:
     specs, outcomes = [], {}
     bursts: dict[str, Bursts] = {}
     errors: dict[str, float] = {}
@@ -93,7 +93,7 @@ def _from_json(row: Mapping[str, Any]) -> Record:
         pin = _numbers(fields.pop("pin"))
         specs.append(InstanceSpec(**fields, cap_cpus=math.inf if cap is None else float(cap), pin=pin))
     spec = HostSpec(row["id"], int(row["cpus"]), tuple(specs), float(row["window_s"]))
-    return Record(
+    return HostRecord(
         spec,
         HostOutcome(outcomes, float(row["short"])),
         cast(str, row["origin"]),

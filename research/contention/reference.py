@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if host.spec.id in known:
             continue
         result = simulate(host.spec, seed, host.bursts, CLOUD_LENGTH if cloud else None)
-        record = records.Record(
+        record = records.HostRecord(
             host.spec, result.outcome, ORIGIN, seed, cloud, host.bursts, result.share_error, result.lost_95
         )
         records.append(parts, record)

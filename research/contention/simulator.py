@@ -177,7 +177,7 @@ def simulate_slices(
         np.split(crowded[length.warm_up :], length.least),
         strict=True,
     )
-    parts = [Part(what, short, len(what) * host.window_s) for what, short in counted]
+    parts = [Batch(what, short, len(what) * host.window_s) for what, short in counted]
     return _summary(host, parts, 0)
 
 
@@ -254,7 +254,7 @@ def constraints(groups: Sequence[frozenset[int]]) -> tuple[NDArray[np.bool_], Fl
 
 
 @dataclass(slots=True)
-class Part:
+class Batch:
     """What a batch collected: (W, 4, n) seconds of run, wait, short and short_95, and (W,) of a short host."""
 
     collected: Floats
@@ -262,7 +262,7 @@ class Part:
     seconds: float = field(default=0.0)
 
 
-def _run(host: HostSpec, arrays: Arrays, state: State, rng: np.random.Generator, demand: Floats) -> Part:
+def _run(host: HostSpec, arrays: Arrays, state: State, rng: np.random.Generator, demand: Floats) -> Batch:
     from research.contention import fluid_loop  # numba's import takes half a second
 
     seconds = len(demand) * host.window_s
@@ -291,7 +291,7 @@ def _run(host: HostSpec, arrays: Arrays, state: State, rng: np.random.Generator,
     )
     state.now += seconds
     state.events += events
-    return Part(collected, crowded, seconds)
+    return Batch(collected, crowded, seconds)
 
 
 def _fresh(arrays: Arrays, rng: np.random.Generator) -> State:
@@ -307,7 +307,7 @@ def _strata(rng: np.random.Generator, windows: int, n: int) -> Floats:
     return np.clip((order + rng.random((windows, n))) / windows, 1e-12, 1.0 - 1e-12)
 
 
-def _errors(parts: Sequence[Part]) -> Floats:
+def _errors(parts: Sequence[Batch]) -> Floats:
     """(n,) standard error of each share: a ratio of sums over batches, linearised."""
     run = np.array([part.collected[:, 0].sum(axis=0) for part in parts])
     wanted = run + np.array([part.collected[:, 1].sum(axis=0) for part in parts])
@@ -319,7 +319,7 @@ def _errors(parts: Sequence[Part]) -> Floats:
     return np.asarray(np.divide(deviation, total, out=np.zeros_like(total), where=total > 0), dtype=np.float64)
 
 
-def _summary(host: HostSpec, parts: Sequence[Part], events: int) -> Simulated:
+def _summary(host: HostSpec, parts: Sequence[Batch], events: int) -> Simulated:
     collected = np.concatenate([part.collected for part in parts])
     seconds = sum(part.seconds for part in parts)
     run, wait, short, short_95 = collected.sum(axis=0)

@@ -11,17 +11,17 @@ import pytest
 
 from research.contention import baselines, judge, records
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
-from research.contention.records import Record
+from research.contention.records import HostRecord
 
 
-def record(number: int) -> Record:
+def record(number: int) -> HostRecord:
     cpus, share = 2, 0.95 - 0.1 * number
     instances = tuple(
         InstanceSpec(f"i{k}", 1, 0.3 + 0.15 * number, "open", 10.0, weight=256.0 * (1 + number % 2)) for k in range(4)
     )
     outcome = InstanceOutcome(share, 1 - share, 0.5 - share / 2, share, 1 - share)
     outcomes = HostOutcome({one.id: outcome for one in instances}, 1 - share)
-    return Record(
+    return HostRecord(
         HostSpec(f"h{number}", cpus, instances),
         outcomes,
         "simulated",

@@ -13,7 +13,7 @@ import pytest
 from research.contention import records, reference, trace_fit
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 from research.contention.random_hosts import CPUS, MOST_INSTANCES, RandomHost, random_cloud, random_host
-from research.contention.records import Record
+from research.contention.records import HostRecord
 from research.contention.simulator import Bursts, Simulated
 
 HOSTS = [random_host(f"host-{seed}", seed) for seed in range(150)]
@@ -57,11 +57,11 @@ def test_a_seed_gives_one_host_and_a_cloud_hosts_of_one_size_at_several_loads() 
     assert loads[-1] - loads[0] > 0.4
 
 
-def made_up(name: str = "host-0") -> Record:
+def made_up(name: str = "host-0") -> HostRecord:
     first = InstanceSpec("a", 2, 0.5, "open", 20.0, cap_cpus=1.5, pin=(0, 1, 3))
     instances = (first, InstanceSpec("b", 1, 1.0, "hog", 5.0, weight=512.0))
     outcomes = {"a": InstanceOutcome(0.9, 0.2, 0.1, 45.0, 5.0), "b": InstanceOutcome(0.5, 1.0, 1.0, 50.0, 50.0)}
-    return Record(
+    return HostRecord(
         HostSpec(name, 4, instances, 2.5),
         HostOutcome(outcomes, 0.25),
         "simulated",
