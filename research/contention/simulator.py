@@ -182,7 +182,10 @@ def simulate_slices(
 
 
 def draw_windows(instances: Sequence[InstanceSpec], windows: int, rng: np.random.Generator) -> Floats:
-    """(W, n) mean demand in CPUs of each instance in each window, from beta distributions with a common factor."""
+    """(W, n) mean demand in CPUs of each instance in each window, from beta distributions with a common factor.
+
+    A spread beyond what a mean between 0 and `vcpus` allows is cut (`WIDEST`).
+    """
     n = len(instances)
     common = np.array([one.common for one in instances])
     together = ndtri(_strata(rng, windows, 1))
@@ -296,9 +299,9 @@ def _run(host: HostSpec, arrays: Arrays, state: State, rng: np.random.Generator,
 
 def _fresh(arrays: Arrays, rng: np.random.Generator) -> State:
     n = arrays.vcpus.size
-    lumps = np.where(arrays.kind == 3, rng.random(n) * arrays.period_s, math.inf)
+    alarm = np.where(arrays.kind == 3, rng.random(n) * arrays.period_s, math.inf)
     tags = np.full((n, int(arrays.vcpus.max())), math.inf)
-    return State(np.zeros(n, np.int64), np.zeros(n, np.int64), tags, np.zeros(n), lumps)
+    return State(np.zeros(n, np.int64), np.zeros(n, np.int64), tags, np.zeros(n), alarm)
 
 
 def _strata(rng: np.random.Generator, windows: int, n: int) -> Floats:
