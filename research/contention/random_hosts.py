@@ -1,10 +1,11 @@
 """Random hosts for the simulator: 2 to 128 CPUs, 2 to 400 instances, 50 to 130 % of the CPUs wanted.
 
 Mean demand per vCPU is lognormal around a level of the host's own (sigma 1.0; 1.22 over all VMs of the PlanetLab trace
-by `trace_fit`, where levels are lower); the rest is drawn evenly over the ranges that the constants name. Spread ends at
-0.6 of the mean, though half of the traces' VMs have more between five-minute windows (median 0.76 and 1.02). A host's window is long beside its bursts, as minutes
-are beside milliseconds, and no longer than a simulation can pay: `WINDOW_BURSTS` typical bursts on a large host, up to
-ten times as many on a small one, whose queue takes longer to settle.
+by `trace_fit`, whose level is lower); the rest is drawn evenly over the ranges that the constants name. Spread ends at
+0.6 of the mean, though half of the traces' VMs have more between five-minute windows (median 0.76 and 1.02).
+
+A host's window is long beside its bursts, as minutes are beside milliseconds, and no longer than a simulation can pay:
+`WINDOW_BURSTS` typical bursts on a large host, up to ten times as many on a small one, whose queue settles later.
 """
 
 from __future__ import annotations
