@@ -8,18 +8,18 @@ import pytest
 
 from advisor.domain import Band, Candidate, Effect, IsolationSettings
 from research.benchmarks.scenarios.advice import Advice
-from research.benchmarks.scenarios.campaign import InstanceOutcome, ScenarioResult
+from research.benchmarks.scenarios.campaign import CaseOutcome, ScenarioResult
 from research.benchmarks.scenarios.scenes import PRESSES, SCENES, SENDERS, SUFFERS
 
 EFFECT = Effect(SUFFERS, Band(1.0, 0.9, 1.05), Band(1.5, 1.0, 2.0))
 ADVICE = Advice(Candidate(1, "here", 1.0, 2.0, None, IsolationSettings(), EFFECT, ()), (), {})
 
 
-def case(outcome: str, before: float, after: float, instance: str = SUFFERS) -> InstanceOutcome:
-    return InstanceOutcome("scene", instance, outcome, 1, 1.0, before, after, Band(1.5, 1.0, 2.0), disturbed=False)
+def case(outcome: str, before: float, after: float, instance: str = SUFFERS) -> CaseOutcome:
+    return CaseOutcome("scene", instance, outcome, 1, 1.0, before, after, Band(1.5, 1.0, 2.0), disturbed=False)
 
 
-def told(*cases: InstanceOutcome) -> ScenarioResult:
+def told(*cases: CaseOutcome) -> ScenarioResult:
     return ScenarioResult(SENDERS[0], ADVICE, cases, ())
 
 

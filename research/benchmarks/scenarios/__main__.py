@@ -30,7 +30,7 @@ from lab.errors import RunError
 from lab.measure import Timing
 from lab.resource_registry import ResourceRegistry, clean
 from research.benchmarks.scenarios.advice import NoAdviceError
-from research.benchmarks.scenarios.campaign import InstanceOutcome, ScenarioCampaign, ScenarioResult
+from research.benchmarks.scenarios.campaign import CaseOutcome, ScenarioCampaign, ScenarioResult
 from research.benchmarks.scenarios.scenes import SCENES
 from research.benchmarks.scenarios.testbed import unfit
 
@@ -103,7 +103,7 @@ def _table(found: Sequence[ScenarioResult]) -> Table:
     return table
 
 
-def _summary(found: Sequence[ScenarioResult], cases: Sequence[InstanceOutcome]) -> str:
+def _summary(found: Sequence[ScenarioResult], cases: Sequence[CaseOutcome]) -> str:
     if not cases:
         return "nothing was measured"
     calm = [case.covered for case in cases if not case.disturbed]

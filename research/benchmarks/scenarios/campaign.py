@@ -21,7 +21,7 @@ PROFILED = 3  # runs alone that a profile is the mean of: a shared disk's speed 
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceOutcome:
+class CaseOutcome:
     """What became of one instance in one round, as it minds it: latency over solo latency, or throughput over solo.
 
     `alone` is what the ratios are over, in ms or in the workload's unit; `predicted` is for `after`. `disturbed` says
@@ -55,10 +55,10 @@ class ScenarioResult:
 
     scene: PairScene
     advice: Advice
-    cases: tuple[InstanceOutcome, ...]
+    cases: tuple[CaseOutcome, ...]
     left_behind: tuple[str, ...]
 
-    def of(self, party: ScenePart) -> list[InstanceOutcome]:
+    def of(self, party: ScenePart) -> list[CaseOutcome]:
         return [case for case in self.cases if case.instance == party.name]
 
     @property
@@ -89,7 +89,7 @@ class ScenarioCampaign:
         with standing(scene, registry, maker, folder) as stage:
             profiled = [self._alone(stage) for _ in range(PROFILED)]
             advice = ask(stage, profiled, self._disk_mb_s(stage), self.model, self.settings)
-            cases: list[InstanceOutcome] = []
+            cases: list[CaseOutcome] = []
             bare = stage.dump()
             left: list[str] = []
             for number in range(1, self.rounds + 1):
@@ -125,13 +125,13 @@ def _case(
     before: RunMeasurement,
     after: RunMeasurement,
     advice: Advice,
-) -> InstanceOutcome:
+) -> CaseOutcome:
     minds = "latency" if party.max_latency_ratio is not None else "throughput"
     solo = alone[party.name]
     key = "latency_mean_ms" if minds == "latency" else "throughput"
     base, then, now = (run.reached[party.name].outcomes()[key] for run in (solo, before, after))
     effect = advice.effects[party.name]
-    return InstanceOutcome(
+    return CaseOutcome(
         scene.name,
         party.name,
         minds,

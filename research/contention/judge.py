@@ -1,0 +1,303 @@
+"""Predictions of contention held against what a simulation or a measurement found, beside two simple ones.
+
+Errors are means of absolute errors: of the share per instance, and of the parts of time short in points (hundredths).
+Intervals are 90 % bootstrap intervals over hosts, whose instances are not independent of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from research.contention import baselines, records
+from research.contention.host_spec import HostOutcome, HostSpec, InstanceSpec
+from research.contention.records import HostRecord
+
+Floats = NDArray[np.float64]
+Predict = Callable[[Sequence[HostSpec]], Sequence[HostOutcome]]
+LOAD_BANDS = ((0.0, 0.7), (0.7, 0.9), (0.9, 1.0), (1.0, 1.15), (1.15, 9.9))
+SIZE_BANDS = ((1, 8), (9, 32), (33, 256))
+RESAMPLES = 1000
+SEED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure with the ends of its 90 % interval; NaN where nothing can be said."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of a group of hosts or instances, of each predictor by its name."""
+
+    what: str
+    group: str
+    hosts: int
+    instances: int
+    figures: Mapping[str, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    rows: Sequence[Row] = field(default_factory=tuple)
+
+    def __str__(self) -> str:
+        names = list(self.rows[0].figures) if self.rows else []
+        lines = [
+            "| figure | of | hosts | instances | " + " | ".join(names) + " |",
+            "|---|---|---|---|" + "---|" * len(names),
+        ]
+        for row in self.rows:
+            cells = [
+                row.what,
+                row.group,
+                str(row.hosts),
+                str(row.instances),
+                *(str(row.figures[name]) for name in names),
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+    def figure(self, what: str, group: str = "all", predictor: str = "prediction") -> Figure:
+        """One figure; KeyError where the table has none of that name."""
+        for row in self.rows:
+            if (row.what, row.group) == (what, group):
+                return row.figures[predictor]
+        raise KeyError((what, group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """Absolute errors of each instance with its host's number; `host_short` of each host; shares by host for ranks."""
+
+    host: NDArray[np.int64]
+    share: Floats
+    short: Floats
+    short_95: Floats
+    host_short: Floats
+    mean_share: Floats
+    worst_share: Floats
+
+
+def compare(predict: Predict, file: Path) -> Judgement:
+    """The table of `predict` over the hosts of a file. Raises ValueError where it left out a host or an instance."""
+    return judge(predict, list(records.read(file)))
+
+
+def judge(predict: Predict, found: Sequence[HostRecord]) -> Judgement:
+    """The table of `predict` over these records."""
+    if not found:
+        raise ValueError("no host to judge a prediction by")
+    hosts = [record.spec for record in found]
+    predictors: dict[str, Predict] = {
+        "prediction": predict,
+        "fluid of means": baselines.fluid_of_means,
+        "one M/G/1-PS queue": baselines.single_queue,
+    }
+    errors = {name: _errors(found, one(hosts)) for name, one in predictors.items()}
+    truth = _errors(found, [record.outcome for record in found])
+    demand = np.array([one.demand_cpus for host in hosts for one in host.instances])
+    rows = [
+        _mean_row("MAE of share", "all", errors, "share"),
+        _mean_row("MAE of share, weighted by demand", "all", errors, "share", weight=demand),
+    ]
+    for group, chosen in _groups(found).items():
+        rows.append(_mean_row("MAE of share", group, errors, "share", weight=chosen.astype(float)))
+    rows += [
+        _mean_row("MAE of short, points", "all", errors, "short", factor=100.0),
+        _mean_row("MAE of short_95, points", "all", errors, "short_95", factor=100.0),
+        _host_row("MAE of the host's short, points", errors),
+        _rank_row("Spearman of hosts by mean share", found, errors, truth, "mean_share"),
+        _rank_row("Spearman of hosts by worst share", found, errors, truth, "worst_share"),
+    ]
+    if any(record.cloud for record in found):
+        rows += [
+            _rank_row("Spearman within clouds by mean share", found, errors, truth, "mean_share", within=True),
+            _rank_row("Spearman within clouds by worst share", found, errors, truth, "worst_share", within=True),
+        ]
+    return Judgement(tuple(row for row in rows if row.instances))
+
+
+def own_error(found: Sequence[HostRecord]) -> float:
+    """Mean absolute error that the references' own standard errors would cause, were a prediction perfect."""
+    errors = [error for record in found for error in (record.share_error or {}).values()]
+    return float(np.mean(errors) * np.sqrt(2.0 / np.pi)) if errors else float("nan")
+
+
+def _errors(found: Sequence[HostRecord], predicted: Sequence[HostOutcome]) -> _Errors:
+    if len(predicted) != len(found):
+        raise ValueError(f"{len(predicted)} hosts predicted of {len(found)}")
+    host, rows, mean, worst, short = [], [], [], [], []
+    for number, (record, outcome) in enumerate(zip(found, predicted, strict=True)):
+        shares = []
+        for one in record.spec.instances:
+            if one.id not in outcome.instances:
+                raise ValueError(f"{record.spec.id}: {one.id} is not predicted")
+            said, was = outcome.instances[one.id], record.outcome.instances[one.id]
+            rows.append((said.share - was.share, said.short - was.short, said.short_95 - was.short_95))
+            host.append(number)
+            shares.append(said.share)
+        mean.append(float(np.mean(shares)))
+        worst.append(min(shares))
+        short.append(abs(outcome.short - record.outcome.short))
+    off = np.abs(np.array(rows, dtype=np.float64))
+    return _Errors(
+        np.array(host, dtype=np.int64),
+        off[:, 0],
+        off[:, 1],
+        off[:, 2],
+        np.array(short),
+        np.array(mean),
+        np.array(worst),
+    )
+
+
+def _groups(found: Sequence[HostRecord]) -> dict[str, NDArray[np.bool_]]:
+    """Instances (of all hosts, in order) by load and size of their host, by loop, and by what the host has."""
+    pairs = [(record, one) for record in found for one in record.spec.instances]
+
+    def chosen(holds: Callable[[HostRecord, InstanceSpec], bool]) -> NDArray[np.bool_]:
+        return np.array([holds(record, one) for record, one in pairs], dtype=np.bool_)
+
+    load = {id(record): _load(record.spec) for record in found}
+    has = {id(record): _has(record.spec) for record in found}
+    groups: dict[str, NDArray[np.bool_]] = {}
+    for low, high in LOAD_BANDS:
+        name = f"load {low:.2f} to {high:.2f}" if high < 9 else f"load from {low:.2f}"
+        groups[name] = chosen(lambda record, _, a=low, b=high: a <= load[id(record)] < b)  # type: ignore[misc]
+    for first, last in SIZE_BANDS:
+        groups[f"{first} to {last} CPUs"] = chosen(lambda record, _, a=first, b=last: a <= record.spec.cpus <= b)  # type: ignore[misc]
+    for loop in ("open", "closed", "hog"):
+        groups[loop] = chosen(lambda record, one, a=loop: one.loop == a and not _periodic(record, one))  # type: ignore[misc]
+    groups["periodic"] = chosen(_periodic)
+    for what in ("weights", "caps", "pins"):
+        groups[f"hosts with {what}"] = chosen(lambda record, _, a=what: a in has[id(record)])  # type: ignore[misc]
+        groups[f"hosts without {what}"] = chosen(lambda record, _, a=what: a not in has[id(record)])  # type: ignore[misc]
+    plain = chosen(lambda record, _: not has[id(record)])
+    groups["hosts with none of them"] = plain
+    return groups
+
+
+def _periodic(record: HostRecord, one: InstanceSpec) -> bool:
+    return bool(record.bursts and one.id in record.bursts and record.bursts[one.id].periodic)
+
+
+def _load(host: HostSpec) -> float:
+    return sum(one.demand_cpus for one in host.instances) / host.cpus
+
+
+def _has(host: HostSpec) -> set[str]:
+    found = set()
+    if len({one.weight for one in host.instances}) > 1:
+        found.add("weights")
+    if any(one.cap_cpus < one.vcpus for one in host.instances):
+        found.add("caps")
+    if any(one.pin and len(set(one.pin)) < host.cpus for one in host.instances):
+        found.add("pins")
+    return found
+
+
+def _mean_row(
+    what: str,
+    group: str,
+    errors: Mapping[str, _Errors],
+    name: str,
+    weight: Floats | None = None,
+    factor: float = 1.0,
+) -> Row:
+    figures = {}
+    some = next(iter(errors.values()))
+    weights = np.ones(some.host.size) if weight is None else weight
+    for predictor, one in errors.items():
+        count = len(one.mean_share)
+        total = _by_host(one.host, factor * weights * getattr(one, name), count)
+        figures[predictor] = _ratio(total, _by_host(one.host, weights, count))
+    chosen = weights > 0
+    return Row(what, group, len(set(some.host[chosen])), int(chosen.sum()), figures)
+
+
+def _by_host(host: NDArray[np.int64], values: Floats, hosts: int) -> Floats:
+    return np.asarray(np.bincount(host, values, hosts), dtype=np.float64)
+
+
+def _host_row(what: str, errors: Mapping[str, _Errors]) -> Row:
+    figures = {name: _ratio(100.0 * one.host_short, np.ones(one.host_short.size)) for name, one in errors.items()}
+    some = next(iter(errors.values()))
+    return Row(what, "all", some.host_short.size, some.host.size, figures)
+
+
+def _ratio(total: Floats, weight: Floats) -> Figure:
+    if not weight.sum():
+        return Figure(float("nan"), float("nan"), float("nan"))
+    rng = np.random.default_rng(SEED)
+    counts = rng.multinomial(total.size, np.full(total.size, 1.0 / total.size), size=RESAMPLES)
+    with np.errstate(invalid="ignore"):
+        resampled = (counts @ total) / (counts @ weight)
+    low, high = np.nanpercentile(resampled, (5, 95))
+    return Figure(float(total.sum() / weight.sum()), float(low), float(high))
+
+
+def _rank_row(
+    what: str,
+    found: Sequence[HostRecord],
+    errors: Mapping[str, _Errors],
+    truth: _Errors,
+    name: str,
+    within: bool = False,
+) -> Row:
+    if within:
+        clouds: dict[str, list[int]] = {}
+        for number, record in enumerate(found):
+            clouds.setdefault(record.cloud, []).append(number)
+        figures = {
+            predictor: _mean_spearman(getattr(one, name), getattr(truth, name), list(clouds.values()))
+            for predictor, one in errors.items()
+        }
+    else:
+        figures = {predictor: _spearman(getattr(one, name), getattr(truth, name)) for predictor, one in errors.items()}
+    return Row(what, "all", len(found), truth.host.size, figures)
+
+
+def _spearman(said: Floats, was: Floats) -> Figure:
+    rng = np.random.default_rng(SEED)
+    resampled = [
+        rank_correlation(said[picked], was[picked]) for picked in rng.integers(said.size, size=(300, said.size))
+    ]
+    low, high = _percentiles(np.array(resampled))
+    return Figure(rank_correlation(said, was), low, high)
+
+
+def _mean_spearman(said: Floats, was: Floats, clouds: Sequence[Sequence[int]]) -> Figure:
+    """Of each cloud's hosts, then the mean over clouds; a cloud whose hosts are all alike says nothing."""
+    each = np.array([rank_correlation(said[list(cloud)], was[list(cloud)]) for cloud in clouds])
+    each = each[~np.isnan(each)]
+    if not each.size:
+        return Figure(float("nan"), float("nan"), float("nan"))
+    rng = np.random.default_rng(SEED)
+    low, high = _percentiles(rng.choice(each, size=(RESAMPLES, each.size)).mean(axis=1))
+    return Figure(float(each.mean()), low, high)
+
+
+def rank_correlation(said: Floats, was: Floats) -> float:
+    """Spearman's, with mean ranks of ties: 0 where the prediction tells no hosts apart, NaN where they are alike."""
+    first, second = rankdata(said), rankdata(was)
+    if np.ptp(second) == 0:
+        return float("nan")
+    return 0.0 if np.ptp(first) == 0 else float(np.corrcoef(first, second)[0, 1])
+
+
+def _percentiles(values: Floats) -> tuple[float, float]:
+    low, high = np.nanpercentile(values, (5, 95))
+    return float(low), float(high)
