@@ -30,7 +30,7 @@ class HostKindTraits:
     `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 %
     under Xen's credit scheduler (L4). `brief_exponent`: the same where bursts of a few ms meet that in the end are
     all served, for none is interrupted before its slice is over; `work_astray`: by how much waits are longer while
-    some CPU idles, for work does not find it at once. Both were chosen on half of the containers in
+    some CPU idles, for work does not find it at once. Both were chosen on the containers of
     datasets/container-contention, on one and two CPUs, Linux 6.18. `turn_ms`: how long one that never blocks keeps a
     CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2 of up to 8 CPUs
     (kernel/sched/fair.c).
