@@ -133,6 +133,7 @@ HOST: Mapping[str, Reader] = {
     "cpu_overcommit": lambda item: item.number(0.01, 1000),
     "memory_overcommit": lambda item: item.number(0.01, 1000),
     "driver_overcommit": lambda item: item.number(0.01, 1000),
+    "driver_weight": lambda item: item.whole(1, MAX_WEIGHT),
     "platform": Item.text,
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host

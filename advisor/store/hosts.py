@@ -39,6 +39,7 @@ hosts = sa.Table(
     sa.Column("driver_overcommit", sa.Double, nullable=False, server_default="2.0"),
     sa.Column("disk_mb_s", sa.Double),
     sa.Column("mem_bw_mb_s", sa.Double),
+    sa.Column("driver_weight", sa.Integer, nullable=False, server_default="256"),
 )
 
 

@@ -36,7 +36,7 @@ from api.schemas.base import (
 from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
 from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HostKind
-from profiler.observed import MAX_CPUS, DiskKind
+from profiler.observed import DEFAULT_WEIGHT, MAX_CPUS, MAX_WEIGHT, DiskKind
 
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
@@ -75,6 +75,9 @@ class HostBody(Schema):
     memory_overcommit: Positive = Field(default=1.0, description="memory that may be promised for each MB")
     driver_overcommit: Positive = Field(
         default=2.0, description="work that guests may ask of the driver domain over what its pCPUs can do"
+    )
+    driver_weight: Annotated[int, Field(strict=True, ge=1, le=MAX_WEIGHT), WHOLE] = Field(
+        default=DEFAULT_WEIGHT, description="scheduler weight of Xen's Dom0, which xl leaves at 256"
     )
     platform: Platform = Field(default="", description="the measured platform it is like; empty = its own numbers only")
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import cpu_contention
-from models.physics.cpu_contention import CLOSED, HOG, MOST_BUSY, OPEN
+from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.demands import ASSUMED, guessed, weights
-from models.physics.kinds import trait
+from models.physics.kinds import holds, trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -29,8 +29,8 @@ SURE = 1.645  # standard deviations of a 90 % interval
 @dataclass(frozen=True, slots=True)
 class CpuContention:
     """What S scenes of N slots make of their demand for CPUs: the `pressure`; `throughput` (S, N), the part of the
-    CPU time that it would use alone which each gets if all were as busy as on average; and `driver` (S,), the part
-    that the driver domain gets of what it wants."""
+    CPU time that it would use alone which each gets if all were as busy as on average; and `driver` (S,), what the
+    driver domain gets, in CPUs."""
 
     pressure: CpuPressure
     throughput: Floats
@@ -68,7 +68,7 @@ def cpu_contention_of(
         overloaded=(everybody.loop[:, :-1] == OPEN) & (reached[:, :-1] < SERVED),
         crowded=crowded,
     )
-    return CpuContention(pressure, reached[:, :-1], reached[:, -1])
+    return CpuContention(pressure, reached[:, :-1], fair[:, -1])
 
 
 def doubted(scenes: SceneBatch) -> bool:
@@ -118,12 +118,14 @@ def _consumers(
         demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
     growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
     # A quota is used up at full speed and then waited for: who asks for more than its cap thinks, as it were, between.
-    capped = here & (demand >= scenes.cap * MOST_BUSY) & (scenes.cap < size)
-    demand = np.minimum(demand, np.minimum(size, scenes.cap * MOST_BUSY))
+    capped = here & (demand >= scenes.cap) & (scenes.cap < size)
+    demand = np.minimum(demand, np.minimum(size, scenes.cap))
     hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
     loop = np.where(hog, HOG, np.where(sensitive | capped, CLOSED, OPEN))
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
-    weight = np.concatenate([np.where(here, scenes.weight, 1.0), scenes.driver_weight[:, None]], axis=1)
+    everybody = np.where(here, scenes.weight, 0.0).sum(axis=1)  # threads of instances weigh as these do
+    of_driver = np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(everybody, 1.0))
+    weight = np.concatenate([np.where(here, scenes.weight, 1.0), of_driver[:, None]], axis=1)
     weight = weights(scenes, weight / DEFAULT_WEIGHT)
     return _Consumers(
         size=np.concatenate([size, driver_size[:, None]], axis=1),

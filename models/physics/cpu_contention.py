@@ -22,7 +22,8 @@ from models.arrays import Bools, Floats, Ints
 
 CLOSED, OPEN, HOG = 0, 1, 2
 BELOW, ABOVE = 6, 10  # nodes below and above the number of CPUs at which consumers are looked at
-POINTS = 120.0  # of K at most; larger ranges are gone through in larger steps
+POINTS = 2000.0  # of K at most; larger ranges are gone through in larger steps
+NEVER = 30.0  # of log chance below the likeliest K
 FREE = 1e9  # a level that holds nobody back
 MOST_TILT = 1e6
 ALMOST = 1 - 1e-9
@@ -32,7 +33,7 @@ CLOSED_ROUNDS = 6  # of the fixed point of a closed loop of several vCPUs; it ha
 
 def closed_busy(vcpus: float, demand: float, tilt: float, most: float) -> tuple[float, float]:
     """The chance that a vCPU of a closed loop wants a CPU, and the speed that it then has."""
-    each = demand / vcpus
+    each = min(demand / vcpus, MOST_BUSY)
     asks = tilt * each / (1 - each)
     speed, busy = 1.0, asks / (asks + 1)
     if vcpus > most:
@@ -90,7 +91,7 @@ def state(
             short = load
         return wants, asks, demand * (1 - full), max(asks - demand * full, 0.0), short
     busy, speed = closed_busy(vcpus, demand, tilt, most)
-    each = demand / vcpus
+    each = min(demand / vcpus, MOST_BUSY)
     wants = vcpus * busy
     got = min(wants * speed, most)
     short = 0.0
@@ -170,17 +171,24 @@ def tilt_at_level(
 def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floats, first: int, part: Floats) -> float:
     """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K > `cpus`."""
     start = max(math.floor(ready[first] - hogs + 1e-6), 0.0) + hogs
-    stride = max(1.0, (ready[-1] - start) / POINTS)
-    chance = np.zeros(max(int((ready[-1] - start) / stride) + 1, 1))
+    points = max(int(ready[-1] - start + 0.05) + 1, 1)
+    stride = max(1.0, points / POINTS)
+    chance = np.zeros(int(points / stride) + 1)
+    highest, last = 0.0, 0
     for point in range(1, len(chance)):
+        if stride * point > points - 1 + 1e-9:
+            break
         middle = start + stride * (point - 0.5)
         rise = math.log(max(between(middle - 0.5, ready, up, first), 1e-12))
         fall = math.log(max(between(middle + 0.5, ready, down, first), 1e-12))
         chance[point] = chance[point - 1] + stride * (rise - fall)
-    highest = chance.max()
+        last = point
+        highest = max(highest, chance[point])
+        if chance[point] < highest - NEVER:  # rates of K only ever turn against it
+            break
     total = crowded = 0.0
     left = first
-    for point in range(len(chance)):
+    for point in range(last + 1):
         here, wanted = math.exp(chance[point] - highest), start + stride * point
         total += here
         if wanted > cpus + 1e-9:
@@ -393,7 +401,7 @@ def share_hosts(
         for moment in range(1 if steady else len(moments)):
             part = 1.0 if steady else chances[moment]
             now = usual if steady else usual * np.exp(moves * moments[moment]) / means
-            now = np.minimum(now, size * MOST_BUSY)
+            now = np.minimum(now, size)
             crowded[host] += part * share_host(
                 cpus[host], size, now, kind, heavy, light, astray[host], may, ran, wanted, lacked, owed
             )

@@ -84,6 +84,15 @@ def guessed(scenes: SceneBatch) -> Bools:
     return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & few[scenes.profile])
 
 
+def driver_apart(scenes: SceneBatch) -> Bools:
+    """Where the driver domain is a consumer of its own, not part of each instance's control group; (S,).
+
+    Xen's is; so are KVM's threads where they are pinned to CPUs of their own.
+    """
+    few = scenes.driver_cpus.sum(axis=1) < scenes.pcpus
+    return np.asarray(holds(scenes.kind, "driver_apart") | (holds(scenes.kind, "has_driver_domain") & few))
+
+
 def profile_column(scenes: SceneBatch, key: str) -> Floats:
     """One metric of the profile in each slot, nan = unknown; (S, N)."""
     return np.asarray(scenes.table.column(key)[scenes.profile])

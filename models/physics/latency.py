@@ -10,8 +10,8 @@ from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.cap_periods import cap_period_ms
-from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column
-from models.physics.kinds import holds, trait
+from models.physics.demands import Demands, burst_ms, capacity, driver_apart, first_known, link, profile_column
+from models.physics.kinds import trait
 from models.physics.queueing import (
     TimeMoments,
     among_packets,
@@ -134,7 +134,7 @@ def _stalls(scenes: SceneBatch, place: _Place) -> TimeMoments:
 def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
     """Residence time at the driver domain: one FCFS queue for all pages, which under Xen one CPU serves (N9, N11);
     threads of its own serve an instance where the driver domain is not apart."""
-    apart = holds(scenes.kind, "driver_apart")[:, None]
+    apart = driver_apart(scenes)[:, None]
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
     servers = np.where(apart, np.minimum(trait(scenes.kind, "driver_servers")[:, None], size), 1.0)
     everybody = np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)

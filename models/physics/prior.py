@@ -12,8 +12,8 @@ from models.arrays import Bools, Floats
 from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
-from models.physics.demands import Demands, capacity, crowd, demands, driver_price, guessed, link
-from models.physics.kinds import holds, trait
+from models.physics.demands import Demands, capacity, crowd, demands, driver_apart, driver_price, guessed, link
+from models.physics.kinds import trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
 from models.prediction import TARGETS, BandArrays, CpuPressure, InterferencePrediction, unasked
@@ -76,7 +76,7 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     ]
     slowed = np.minimum.reduce(devices) if scenes.slots else np.ones(want.cpu.shape)
     driver = want.driver * driver_price(scenes, want) * slowed
-    apart = holds(scenes.kind, "driver_apart")
+    apart = driver_apart(scenes)
     cpu = want.cpu * (want.keen + (1 - want.keen) * slowed) + np.where(apart[:, None], 0.0, driver)
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
@@ -86,7 +86,7 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     own = np.where(over_time, shared.pressure.share, shared.throughput)
     full = np.divide(cpu, scenes.cap, out=np.zeros_like(cpu), where=np.isfinite(scenes.cap))
     own = own / np.maximum(full, 1.0)  # what its own cap takes
-    served = _ratio(fill(shared.driver * whole, driver, np.ones_like(driver)), driver)
+    served = _ratio(fill(shared.driver, driver, np.ones_like(driver)), driver)
     limits = np.stack([own, np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, scenes)

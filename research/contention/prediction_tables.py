@@ -49,9 +49,9 @@ def container_table(runs: Sequence[Run]) -> str:
         "| MAE of hosts' mean share | Spearman of hosts |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for family in ("one_cpu", "two_cpus", "bandwidth_groups"):
-        lines.append(_row(family, [run for run in runs if run["family"] == family]))
-    return "\n".join(lines)
+    families = ("one_cpu", "two_cpus", "bandwidth_groups")
+    rows = [_row(family, [run for run in runs if run["family"] == family]) for family in families]
+    return "\n".join([*lines, *rows])
 
 
 def _row(family: str, runs: Sequence[Run]) -> str:

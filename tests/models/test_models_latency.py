@@ -18,8 +18,7 @@ from models.features.examples import scene_of
 from models.physics.demands import GOODPUT
 from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
-from models.physics.queueing import behind_turns, budget_runs_out, cap_stall, processor_sharing
-from profiler.host_kinds import TRAITS, HostKind
+from models.physics.queueing import budget_runs_out, cap_stall, processor_sharing
 from profiler.observed import Host, Instance, NetworkSettings
 from tests.models.synthetic import (
     NAMES,
@@ -181,19 +180,6 @@ def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, da
 
 
 # turns
-
-
-@pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
-def test_who_asks_more_than_its_share_waits_behind_turns_and_who_asks_less_does_not(kind: HostKind) -> None:
-    others = [instance(workload="spin") for _ in range(2)]
-    for workload, turns in (("spin", 2 * TRAITS[kind].turn_ms), ("asks", 0.0)):
-        _, jitter = ratios(host(kind), instance(workload=workload, load=1.0), *others, table=BURSTS)
-        wait = float(behind_turns(np.array(turns)).variance)
-        own, burst = (1.0, 1000.0) if workload == "spin" else (0.2, 2.0)
-        alone = processor_sharing(np.array(own), np.array(1.0), np.array(1.0))
-        shared_ = processor_sharing(np.array(own), np.array(1 / 3), np.array(1.0))
-        stretch = 9.0 if workload == "spin" else float(shared_.variance / alone.variance)
-        assert jitter[0] == pytest.approx(np.sqrt(stretch + wait / (float(alone.variance) * burst**2)))
 
 
 # the network

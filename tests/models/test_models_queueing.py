@@ -15,7 +15,6 @@ from models.physics.queueing import (
     TimeMoments,
     among_packets,
     behind_backlog,
-    behind_turns,
     budget_runs_out,
     cap_stall,
     first_come_first_served,
@@ -160,14 +159,6 @@ def test_the_chance_bounds_how_often_random_work_exceeds_a_budget() -> None:
 
 
 # turns and queues
-
-
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_behind_k_cpu_bound_ones_the_worst_wait_is_k_turns(k: int) -> None:
-    waits = np.linspace(0, k * 30.0, 10_001)
-    said = behind_turns(at(k * 30.0))
-    assert float(said.mean) == pytest.approx(waits.mean())
-    assert float(said.variance) == pytest.approx(waits.var(), rel=1e-3)
 
 
 def test_a_backlog_delays_by_its_size_over_the_rate() -> None:

@@ -1,0 +1,309 @@
+"""Bursts that meet on CPUs: exact where the answer is known, and what must hold on hosts of every size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.arrays import Bools, Floats, Ints
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics import cpu_contention
+from models.physics.contention import moments
+from models.physics.cpu_contention import CLOSED, HOG, OPEN
+from models.physics.prior import PriorPredictor, solve
+from profiler.demand import Demand
+from profiler.observed import Host, Instance
+
+# What the nodes between which rates are interpolated cost: by as much may a share rise with one more neighbour.
+BOUND = 0.01
+EMPTY = ProfileTable.build(())
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What each of N consumers runs and wants, how long it is short, its fair part, and how long the host is
+    crowded."""
+
+    run: Floats
+    want: Floats
+    short: Floats
+    fair: Floats
+    crowded: float
+
+    @property
+    def share(self) -> Floats:
+        return self.run / np.maximum(self.want, 1e-12)
+
+
+def share(
+    cpus: float,
+    demand: Any,
+    loop: Any,
+    *,
+    vcpus: Any = 1.0,
+    weight: Any = 1.0,
+    allowed: Bools | None = None,
+) -> Shared:
+    """`share_host` where bursts heed weights in full and no work goes astray."""
+    cpu_contention.compile_all()
+    demand = np.asarray(demand, dtype=float)
+    count = len(demand)
+
+    def each(value: Any) -> Floats:
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=float), count))
+
+    kinds: Ints = np.ascontiguousarray(np.broadcast_to(np.asarray(loop, dtype=np.int64), count))
+    may = np.ones((count, max(math.ceil(cpus), 1)), dtype=bool) if allowed is None else allowed
+    out = [np.zeros(count) for _ in range(4)]
+    crowded = cpu_contention.share_host(
+        float(cpus), each(vcpus), demand, kinds, each(weight), each(weight), 0.0, may, *out
+    )
+    return Shared(out[0], out[1], out[2], out[3], float(crowded))
+
+
+# limiting cases
+
+
+@pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 0.95])
+def test_one_open_loop_alone_on_its_cpu_never_waits_for_anybody(load: float) -> None:
+    got = share(1, [load], OPEN)
+    assert got.share == pytest.approx([1.0])
+    assert got.short == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.8, 0.9])
+def test_very_many_small_open_loops_on_one_cpu_are_processor_sharing(load: float) -> None:
+    """M/M/1-PS: the sojourn of a unit of work is 1 / (1 - load)."""
+    got = share(1, np.full(600, load / 600), OPEN)
+    assert got.share == pytest.approx(np.full(600, 1 - load), abs=0.02)
+    assert got.run.sum() == pytest.approx(load, rel=0.02)
+
+
+def erlang_c(servers: int, work: float) -> float:
+    """The chance that all servers are busy in M/M/c."""
+    terms = [work**k / math.factorial(k) for k in range(servers)]
+    last = work**servers / math.factorial(servers) / (1 - work / servers)
+    return last / (sum(terms) + last)
+
+
+@pytest.mark.parametrize(("cpus", "load"), [(4, 0.6), (4, 0.9), (16, 0.8), (16, 0.95), (64, 0.95)])
+def test_very_many_small_open_loops_on_many_cpus_are_one_queue(cpus: int, load: float) -> None:
+    work = load * cpus
+    waiting = erlang_c(cpus, work) * load / (1 - load)
+    got = share(cpus, np.full(40 * cpus, work / (40 * cpus)), OPEN)
+    assert got.run.sum() / got.want.sum() == pytest.approx(work / (work + waiting), abs=0.02)
+
+
+def machine_repair(cpus: int, each: float, count: int) -> tuple[float, float]:
+    """Share, and the part of the time with more ready than CPUs, of `count` closed loops alike, in product form."""
+    asks = each / (1 - each)
+    chance, chances = 1.0, [1.0]
+    for ready in range(1, count + 1):
+        chance *= (count - ready + 1) * asks / min(ready, cpus)
+        chances.append(chance)
+    run = sum(p * min(k, cpus) for k, p in enumerate(chances))
+    want = sum(p * k for k, p in enumerate(chances))
+    return run / want, sum(chances[cpus + 1 :]) / sum(chances)
+
+
+@pytest.mark.parametrize(("cpus", "count"), [(1, 2), (1, 3), (2, 4), (2, 10), (8, 20), (64, 120)])
+@pytest.mark.parametrize("each", [0.2, 0.5, 0.8])
+def test_closed_loops_alike_are_a_machine_repair_queue(cpus: int, count: int, each: float) -> None:
+    expected, crowded = machine_repair(cpus, each, count)
+    got = share(cpus, np.full(count, each), CLOSED)
+    assert got.share == pytest.approx(np.full(count, expected), abs=0.015)
+    assert got.crowded == pytest.approx(crowded, abs=0.03)
+
+
+def test_where_vcpus_do_not_exceed_cpus_nobody_ever_waits() -> None:
+    got = share(8, [0.9, 3.0, 1.0], [OPEN, CLOSED, HOG], vcpus=[1.0, 4.0, 1.0])
+    assert (got.share == 1).all() and (got.short == 0).all() and got.crowded == 0
+
+
+def test_an_open_loop_beside_a_hog_leaves_it_the_rest() -> None:
+    got = share(1, [0.3, 1.0], [OPEN, HOG])
+    assert got.run == pytest.approx([0.3, 0.7], abs=0.01)
+    assert got.share[0] == pytest.approx(0.5, abs=0.02)  # two share the CPU whenever it wants it
+
+
+# weighted max-min fairness
+
+
+def plain_share(demand: Floats, weight: Floats, allowed: Bools, capacity: Floats) -> Floats:
+    """Progressive filling: everybody's level rises together; who is satisfied stops, and so does everybody confined to
+    resources that are used up. A set of resources is used up by those who may use no other (Hall's condition)."""
+    got = np.zeros(len(demand))
+    still = (demand > 0) & allowed.any(axis=1)
+    subsets = [np.array(subset) for subset in product([False, True], repeat=len(capacity)) if any(subset)]
+    confined = [allowed.any(axis=1) & ~(allowed & ~subset).any(axis=1) for subset in subsets]
+    while still.any():
+        tight = [
+            ((capacity[subset].sum() - got[inside & ~still].sum()) / weight[inside & still].sum(), inside)
+            for subset, inside in zip(subsets, confined, strict=True)
+            if (inside & still).any()
+        ]
+        level = min(float((demand / weight)[still].min()), *(at for at, _ in tight), np.inf)
+        stopped = still & (demand / weight <= level + 1e-12)
+        for at, inside in tight:
+            stopped |= still & inside if at <= level + 1e-12 else False
+        got = np.where(stopped, np.clip(level * weight, 0.0, demand), got)
+        still &= ~stopped
+    return got
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[Floats, Floats, Bools]:
+    """Hogs of some vCPUs with weights, each allowed on the whole host, one of its halves or one of its quarters."""
+    count = draw(st.integers(1, 6))
+    vcpus = np.array(draw(st.lists(st.sampled_from([1.0, 2.0, 4.0]), min_size=count, max_size=count)))
+    weight = np.array(draw(st.lists(st.sampled_from([0.25, 1.0, 4.0]), min_size=count, max_size=count)))
+    sets = [range(4), range(2), range(2, 4), range(1), range(3, 4)]
+    allowed = np.zeros((count, 4), dtype=bool)
+    for at in range(count):
+        allowed[at, list(draw(st.sampled_from(sets)))] = True
+    return np.minimum(vcpus, allowed.sum(axis=1)), weight, allowed
+
+
+@settings(max_examples=150, deadline=None)
+@given(crowds())
+def test_hogs_that_may_use_all_cpus_share_them_max_min_by_weight(case: tuple[Floats, Floats, Bools]) -> None:
+    vcpus, weight, _ = case
+    everywhere = np.ones((len(vcpus), 4), dtype=bool)
+    got = share(4, vcpus, HOG, vcpus=vcpus, weight=weight, allowed=everywhere)
+    expected = plain_share(vcpus, weight, everywhere, np.ones(4))
+    np.testing.assert_allclose(got.fair, expected, atol=1e-6)
+    np.testing.assert_allclose(got.run, expected, atol=0.02)
+
+
+@settings(max_examples=150, deadline=None)
+@given(crowds())
+def test_pinned_hogs_get_no_more_than_any_nested_set_of_cpus_holds(case: tuple[Floats, Floats, Bools]) -> None:
+    vcpus, weight, allowed = case
+    got = share(4, vcpus, HOG, vcpus=vcpus, weight=weight, allowed=allowed)
+    for cpus in (range(4), range(2), range(2, 4), range(1), range(3, 4)):
+        outside = np.delete(np.arange(4), list(cpus))
+        inside = ~allowed[:, outside].any(axis=1)
+        assert got.fair[inside].sum() <= len(cpus) + 1e-6
+    assert (got.fair <= vcpus + 1e-9).all()
+
+
+# hosts of every size
+
+
+def crowd(seed: int, most_cpus: int = 256, most: int = 400) -> tuple[int, Floats, Ints, Floats]:
+    """A random host: CPUs, and demand, loop and vCPUs of up to `most` consumers, at 20 to 150 % of its CPUs."""
+    random = np.random.default_rng(seed)
+    cpus = int(2 ** random.uniform(0, np.log2(most_cpus)))
+    count = int(random.integers(1, most + 1))
+    vcpus = np.minimum(random.choice([1.0, 1.0, 2.0, 4.0, 8.0], count), cpus)
+    wants = random.gamma(1.0, 1.0, count) * vcpus
+    demand = np.minimum(wants / wants.sum() * cpus * random.uniform(0.2, 1.5), 0.97 * vcpus)
+    loop = random.choice([OPEN, OPEN, CLOSED, HOG], count, p=[0.4, 0.3, 0.25, 0.05])
+    return cpus, demand, loop.astype(np.int64), vcpus
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_shares_are_shares_on_hosts_of_every_size(seed: int) -> None:
+    cpus, demand, loop, vcpus = crowd(seed)
+    got = share(cpus, demand, loop, vcpus=vcpus)
+    for values in (got.run, got.want, got.short, got.fair):
+        assert np.isfinite(values).all() and (values >= 0).all()
+    assert (got.run <= got.want * (1 + 1e-9)).all() and (got.short <= 1 + 1e-9).all()
+    assert got.run.sum() <= cpus * 1.02
+    assert got.fair.sum() <= cpus * (1 + 1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_one_more_neighbour_never_helps_beyond_the_bound(seed: int) -> None:
+    cpus, demand, loop, vcpus = crowd(seed)
+    after = share(cpus, demand, loop, vcpus=vcpus)
+    before = share(cpus, demand[:-1], loop[:-1], vcpus=vcpus[:-1])
+    assert (after.share[:-1] - before.share).max(initial=0.0) <= BOUND
+    assert (after.fair[:-1] - before.fair).max(initial=0.0) <= 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(1.01, 2.0))
+def test_more_demand_of_a_neighbour_never_helps_beyond_the_bound(seed: int, more: float) -> None:
+    cpus, demand, loop, vcpus = crowd(seed)
+    grown = demand.copy()
+    grown[-1] = min(demand[-1] * more, 0.97 * vcpus[-1])
+    before, after = (share(cpus, one, loop, vcpus=vcpus) for one in (demand, grown))
+    assert (after.share[:-1] - before.share[:-1]).max(initial=0.0) <= BOUND
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_twice_the_cpus_and_twice_the_same_consumers_is_never_worse(seed: int) -> None:
+    cpus, demand, loop, vcpus = crowd(seed, most_cpus=64, most=150)
+    small = share(cpus, demand, loop, vcpus=vcpus)
+    large = share(2 * cpus, np.tile(demand, 2), np.tile(loop, 2), vcpus=np.tile(vcpus, 2))
+    assert (small.share - large.share[: len(demand)]).max() <= BOUND
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_hair_more_demand_changes_shares_by_a_hair(seed: int) -> None:
+    cpus, demand, loop, vcpus = crowd(seed)
+    before, after = (share(cpus, one, loop, vcpus=vcpus) for one in (demand, demand * (1 + 1e-6)))
+    assert np.abs(after.share - before.share).max() <= 0.02
+
+
+def test_moments_have_a_mean_of_nothing_and_all_of_the_time() -> None:
+    z, chance = moments()
+    assert chance.sum() == pytest.approx(1.0)
+    assert (z * chance).sum() == pytest.approx(0.0, abs=1e-12)
+    assert (np.diff(z) > 0).all()
+
+
+# as a prior
+
+
+def hosts_of(count: int, demand: Demand, pcpus: int = 64) -> SceneBatch:
+    there = [Instance(f"i{number}", vcpus=1, demand={"cpu": demand}) for number in range(count)]
+    return build_batch([(Host("h", "lxc", pcpus=pcpus, memory_mb=1e6), there)], EMPTY)
+
+
+def test_load_shows_long_before_a_host_is_full() -> None:
+    """64 CPUs at 60 and at 94 % do not look the same."""
+    calm, full = (
+        solve(hosts_of(count, Demand(0.4, windows=1000.0, spread=0.1, common=0.3))).cpu for count in (96, 150)
+    )
+    assert calm.share.min() > 0.99 and calm.short.max() < 0.01
+    assert full.share.max() < 0.95 and full.short.min() > 0.1
+    assert full.crowded[0] > 0.3
+
+
+def test_demand_that_moves_together_hurts_more_than_demand_that_does_not() -> None:
+    apart, together = (
+        solve(hosts_of(120, Demand(0.4, windows=1000.0, spread=0.2, common=common))).cpu.share.mean()
+        for common in (0.0, 0.5)
+    )
+    assert together < apart - 0.02
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 200), st.floats(0.05, 0.8), st.floats(0.0, 0.3))
+def test_more_doubt_never_narrows_a_range(count: int, mean: float, doubt: float) -> None:
+    sure = Demand(mean, windows=1000.0, spread=0.1 * mean, doubt=doubt / 2)
+    unsure = replace(sure, doubt=doubt)
+    widths = []
+    for demand in (sure, unsure):
+        said = PriorPredictor().predict(hosts_of(count, demand), ()).throughput
+        widths.append(float((said.upper - said.lower).max()))
+    assert widths[1] >= widths[0] - 0.01
+
+
+def test_who_gets_less_work_done_than_arrives_is_overloaded() -> None:
+    pressure = solve(hosts_of(200, Demand(0.4, windows=1000.0))).cpu
+    assert pressure.overloaded.all()
+    assert not solve(hosts_of(100, Demand(0.4, windows=1000.0))).cpu.overloaded.any()
