@@ -13,7 +13,7 @@ from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.demands import ASSUMED, guessed, weights
-from models.physics.kinds import holds, trait
+from models.physics.kinds import trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -38,7 +38,13 @@ class CpuContention:
 
 
 def cpu_contention_of(
-    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float = 0.0, *, fluid: bool = False
+    scenes: SceneBatch,
+    cpu: Floats,
+    driver_domain: tuple[Floats, Floats],
+    sensitive: Bools,
+    deviations: float = 0.0,
+    *,
+    fluid: bool = False,
 ) -> CpuContention:
     """Share the CPUs of each scene among its instances and its driver domain.
 
@@ -46,7 +52,7 @@ def cpu_contention_of(
     does; `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations` standard deviations
     everybody wants that much more than expected, as far as each one's mean is not known.
     """
-    everybody = _consumers(scenes, cpu, driver, sensitive, deviations, fluid)
+    everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     shape = everybody.demand.shape
     run, want, short, fair, worst = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape)
     crowded = np.zeros(len(scenes))
@@ -102,7 +108,12 @@ class _Consumers:
 
 
 def _consumers(
-    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float, fluid: bool
+    scenes: SceneBatch,
+    cpu: Floats,
+    driver_domain: tuple[Floats, Floats],
+    sensitive: Bools,
+    deviations: float,
+    fluid: bool,
 ) -> _Consumers:
     here = scenes.present
     own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
@@ -122,9 +133,8 @@ def _consumers(
     demand = np.minimum(demand, np.minimum(size, scenes.cap))
     hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
     loop = np.where(hog, HOG, np.where(sensitive | capped, CLOSED, OPEN))
+    driver, of_driver = driver_domain
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
-    everybody = np.where(here, scenes.weight, 0.0).sum(axis=1)  # threads of instances weigh as these do
-    of_driver = np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(everybody, 1.0))
     weight = np.concatenate([np.where(here, scenes.weight, 1.0), of_driver[:, None]], axis=1)
     weight = weights(scenes, weight / DEFAULT_WEIGHT)
     return _Consumers(

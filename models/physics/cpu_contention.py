@@ -117,7 +117,13 @@ def fair_level(cpus: float, asked: Floats, weight: Floats) -> float:
             high = middle
         else:
             low = middle
-    return high
+    left, together = cpus, 0.0  # and exactly, once it is known who is satisfied
+    for at in range(len(asked)):
+        if asked[at] <= low * weight[at]:
+            left -= asked[at]
+        else:
+            together += weight[at]
+    return left / together if together > 0 else high
 
 
 def between(at: float, places: Floats, values: Floats, first: int) -> float:

@@ -105,15 +105,16 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, share: Floats, 
 
 
 def _at_cpu(scenes: SceneBatch, place: _Place, share: Floats, *, alone: bool) -> TimeMoments:
-    """Residence time at the CPU, which grows as the share of the CPU time that it wants shrinks: (run + wait) / run.
+    """Residence time at the CPU, which is as slow as the share that an instance gets of the CPU time it wants.
 
     A cap acts as a slower CPU in periods whose budget runs out, and not in the others.
     """
-    free = processor_sharing(place.own, place.alone, place.servers)
     if alone:
-        return free
-    held = processor_sharing(place.own, np.minimum(place.alone, place.cap), place.servers)
-    return free.mixed(held, _throttled(scenes, place)).times(1 / share)
+        return processor_sharing(place.own, place.alone, place.servers)
+    rate = np.maximum(place.alone * share, 1e-3)
+    here = processor_sharing(place.own, rate, place.servers)
+    held = processor_sharing(place.own, np.minimum(rate, place.cap), place.servers)
+    return here.mixed(held, _throttled(scenes, place))
 
 
 def _throttled(scenes: SceneBatch, place: _Place) -> Floats:

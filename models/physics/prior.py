@@ -13,7 +13,7 @@ from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import Demands, capacity, crowd, demands, driver_apart, driver_price, guessed, link
-from models.physics.kinds import trait
+from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
 from models.prediction import TARGETS, BandArrays, CpuPressure, InterferencePrediction, unasked
@@ -80,9 +80,13 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     cpu = want.cpu * (want.keen + (1 - want.keen) * slowed) + np.where(apart[:, None], 0.0, driver)
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
+    threads = np.where(scenes.present & (driver > 0), scenes.weight, 0.0).sum(
+        axis=1
+    )  # they weigh as their instances do
+    weight = np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(threads, 1.0))
     over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
-    waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, True)
-    shared = cpu_contention_of(scenes, cpu, whole, waits, deviations, fluid=fluid)
+    waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, scenes.load >= 1)
+    shared = cpu_contention_of(scenes, cpu, (whole, weight), waits, deviations, fluid=fluid)
     own = np.where(over_time, shared.pressure.share, shared.throughput)
     full = np.divide(cpu, scenes.cap, out=np.zeros_like(cpu), where=np.isfinite(scenes.cap))
     own = own / np.maximum(full, 1.0)  # what its own cap takes

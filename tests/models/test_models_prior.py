@@ -89,9 +89,12 @@ def test_who_wants_little_cpu_is_not_slowed_down_by_who_wants_all() -> None:
     assert of(host(), instance(workload="half"), instance()) == pytest.approx([1.0, 0.5])
 
 
-def test_an_unknown_workload_counts_as_keeping_all_its_vcpus_busy() -> None:
-    assert of(host("kvm", 2), instance(workload=None, vcpus=2), instance()) == pytest.approx([0.5, 1.0])
-    assert of(host("kvm", 2), instance(workload="nobody-knows", vcpus=2), instance()) == pytest.approx([0.5, 1.0])
+def test_an_unknown_workload_counts_as_what_virtual_machines_usually_use() -> None:
+    """It waits for a spinning neighbour at times, and takes little from it."""
+    for name in (None, "nobody-knows"):
+        unknown, spinning = of(host("kvm", 2), instance(workload=name, vcpus=2), instance())
+        assert 0.6 < unknown < 1.0
+        assert spinning > 0.9
 
 
 def test_pins_to_different_cpus_keep_neighbours_apart() -> None:
@@ -449,10 +452,10 @@ def test_where_one_resource_is_contended_one_more_neighbour_helps_nobody(
 @settings(max_examples=100, deadline=None)
 @given(scenes(least=2, most=4))
 def test_one_more_neighbour_helps_somebody_only_by_slowing_down_somebody_else(scene: Scene) -> None:
-    """With several resources a newcomer on one of them frees another: that is how the fixed point is meant."""
+    """With several resources a newcomer on one of them frees another; beyond that only the bound of bursts is left."""
     there, instances = scene
     gain = solve(batch(scene)).throughput[0, :-1] - solve(batch((there, instances[:-1]))).throughput[0]
-    assert gain.max() <= 1e-3 or gain.min() < -1e-3
+    assert gain.max() <= 5e-2 or gain.min() < -1e-3
 
 
 @settings(max_examples=40, deadline=None)
