@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,7 @@ from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.retention import Retention
 from advisor.store.transactions import Transactions
+from models.physics import cpu_contention
 
 __all__ = [
     "REPORT_KINDS",
@@ -109,6 +111,10 @@ class Advisor:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def warm_up(self) -> None:
+        """Compile what predictions need in the background; questions that come before are answered all the same."""
+        threading.Thread(target=cpu_contention.warm_up, name="warm-up", daemon=True).start()
 
     def upgrade_database(self) -> str:
         """Bring the database to the newest tables; returns the revision."""

@@ -90,6 +90,7 @@ def serve(settings: Settings, listener: socket.socket, told: Callable[[], None])
     sys.setswitchinterval(SWITCH_S)
     with listener, Advisor(settings) as advisor:
         advisor.cloud.ready()  # a database of another version is told now, not to whoever asks first
+        advisor.warm_up()
         app = create_app(advisor, settings)
         gc.collect()
         gc.freeze()

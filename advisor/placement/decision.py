@@ -37,6 +37,7 @@ from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Ints
 from models.data.scene import ProfileTable, build_batch
+from models.physics.demands import ASSUMED
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
@@ -78,7 +79,8 @@ def _recommend(
     table, row, unknown = profile_row(snapshot, request)
     if unknown:
         subject = request.instance.workload or f"what {request.instance.id} runs"
-        assumption = "it counts as busy on all its vCPUs and as using nothing else, with wider intervals"
+        usual = f"{ASSUMED.mean:.0%} of its vCPUs, as in public traces"
+        assumption = f"it counts as using {usual}, and nothing else, with a wide range"
         notes = (*notes, f"Nothing is known about {subject}: {assumption}.")
     answer_candidates: tuple[Candidate, ...] = ()
     if feasible:

@@ -26,6 +26,7 @@ from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
 from advisor.snapshot import ClusterSnapshot
+from models.physics.demands import ASSUMED
 
 AIM_OF_KIND: dict[PlanKind, Aim] = {
     "admit": "admit", "rebalance": "rebalance", "evacuate": "evacuate", "consolidate": "consolidate",
@@ -135,7 +136,9 @@ def _unknown(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[str, ...]
     unknown = [instance for instance in request.instances if not snapshot.scenes.table.row(instance.workload)]
     if not unknown:
         return ()
-    assumption = "each counts as busy on all its vCPUs and as using nothing else, with wide intervals"
+    assumption = (
+        f"each counts as using {ASSUMED.mean:.0%} of its vCPUs, as public traces do, and nothing else, with wide ranges"
+    )
     notes = [f"Nothing is known about what {_listed([instance.id for instance in unknown])} would run: {assumption}."]
     if named := sorted({instance.workload for instance in unknown if instance.workload}):
         notes.append(f"There is no workload {_listed(named)}: define it, or check its spelling.")

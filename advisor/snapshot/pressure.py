@@ -18,8 +18,8 @@ def pressure(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, float | Non
     """Demand over capacity by host and resource (RESOURCES): 0 = idle, 1 = full, above 1 = contention, None = unknown.
 
     Demands come from solo profiles at each load, under caps, ceilings and disk limits; `memory` is bandwidth. A
-    workload without a profile counts as busy on all its vCPUs, as in the prior. A container host has no driver domain
-    (None).
+    workload without a profile counts as using what virtual machines of public traces do, as in the prior. A container
+    host has no driver domain (None).
     """
     rows = pressure_array(snapshot).tolist()
     return {

@@ -150,8 +150,8 @@ def plan(
     plan_words.show(answer, undo=undo)
     if unknown := sizes_only(cloud):
         say(
-            f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. Each of them counts as busy on "
-            "all its vCPUs; what they really do to each other is not known."
+            f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. Each of them counts as using "
+            "10 % of its vCPUs; what they really do to each other is not known."
         )
     if report:
         say(f"Report written to {report}.")

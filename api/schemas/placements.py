@@ -46,8 +46,8 @@ Ids = Annotated[list[Id], Field(max_length=10_000)]
 
 
 class NewInstance(Schema):
-    """The instance to place; `profile` may replace `workload`; with neither, it counts as busy on all
-    its vCPUs and as using nothing else, with wider intervals."""
+    """The instance to place; `profile` may replace `workload`; with neither, it counts as using
+    10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
 
     model_config = ConfigDict(
         json_schema_extra={
