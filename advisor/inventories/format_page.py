@@ -65,12 +65,12 @@ HOST: Mapping[str, Row] = {
     "enabled": ("yes or no", "true, false", "whether new instances may go there"),
     "cpu_overcommit": ("ratio", "0.01-1000", "vCPUs that may be promised for each CPU"),
     "memory_overcommit": ("ratio", "0.01-1000", "memory that may be promised for each MB"),
-    "driver_weight": ("whole number", "1-65535", "scheduler weight of Xen's Dom0, which xl leaves at 256"),
     "driver_overcommit": (
         "ratio",
         "0.01-1000",
         "work that may be asked of the driver domain over what its CPUs can do",
     ),
+    "driver_weight": ("whole number", "1-65535", "scheduler weight of Xen's Dom0, which xl leaves at 256"),
     "platform": (
         "name",
         "a platform of a dataset",

@@ -19,7 +19,7 @@ from advisor.replay.packed_cloud import fewest_kept, room
 from advisor.replay.parallel import Progress, spread
 from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
-from advisor.replay.workloads import Demand, demand_of
+from advisor.replay.workloads import TraceDemand, demand_of
 from advisor.rounding import with_slack
 from advisor.validation import check_unique, check_value
 from models.physics.prior import PriorPredictor
@@ -151,7 +151,7 @@ def _first_step(trace: Trace, request: ReplayRequest) -> int:
     return first
 
 
-def _shard(demand: Demand, shard: int, shards: int) -> Demand:
+def _shard(demand: TraceDemand, shard: int, shards: int) -> TraceDemand:
     return demand if shards == 1 else demand.of(np.arange(shard, len(demand.trace), shards))
 
 

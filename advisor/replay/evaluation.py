@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Instance
 from advisor.errors import BrokenArtifact
-from advisor.replay.workloads import Demand
+from advisor.replay.workloads import TraceDemand
 from advisor.rounding import SLACK
 from advisor.snapshot.host_arrays import HOST_FIELDS
 from models.arrays import Floats, Ints
@@ -44,7 +44,7 @@ class ReplayPredictions:
 
 
 def predict_replay(
-    demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ratio: float
+    demand: TraceDemand, where: Ints, first: int, predictor: Predictor, keep_ratio: float
 ) -> ReplayPredictions:
     """Predict everybody's T/B at `where` (T, I), host numbers with -1 = none, from step `first` on.
 
@@ -96,14 +96,14 @@ class _Layout:
     row: Ints
 
     @classmethod
-    def of(cls, demand: Demand) -> _Layout:
+    def of(cls, demand: TraceDemand) -> _Layout:
         table = ProfileTable.build(demand.profiles)
         host = build_batch([(demand.host, ())], table)
         row = np.array([table.row(name, demand.host.platform) for name in demand.names], dtype=np.int64)
         width = demand.host.pcpus
         return cls(host, slot_values(Instance("anybody"), 0, width, width), row)
 
-    def scenes(self, demand: Demand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
+    def scenes(self, demand: TraceDemand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
         """A scene for every host in use at each moment; and scene, slot and moment of every instance."""
         moment, who = np.nonzero(where >= 0)
         key = moment * (int(where.max()) + 1) + where[moment, who]
@@ -126,7 +126,9 @@ class _Layout:
         of_hosts = {name: getattr(self.host, name)[hosts] for name in HOST_FIELDS}
         return SceneBatch(table=table, **of_hosts, **columns), scene, slot, moment
 
-    def _table(self, demand: Demand, step: int, moment: Ints, who: Ints, load: Floats) -> tuple[ProfileTable, Ints]:
+    def _table(
+        self, demand: TraceDemand, step: int, moment: Ints, who: Ints, load: Floats
+    ) -> tuple[ProfileTable, Ints]:
         """The profiles and each instance's row; traces with network or disk have one row per instance and moment."""
         table, rates = self.host.table, demand.rates()
         if not rates:

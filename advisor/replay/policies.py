@@ -24,7 +24,7 @@ from advisor.placement import sequential
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.replay.packed_cloud import PackedCloud
-from advisor.replay.workloads import MIN_LOAD, Demand
+from advisor.replay.workloads import MIN_LOAD, TraceDemand
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 
@@ -92,7 +92,7 @@ class AdvisorPolicy:
     """
 
     def __init__(
-        self, demand: Demand, chosen: ActivePredictor, *, keep_ratio: float, objective: Objective, plan_for: float
+        self, demand: TraceDemand, chosen: ActivePredictor, *, keep_ratio: float, objective: Objective, plan_for: float
     ) -> None:
         self._demand, self._chosen = demand, chosen
         self._keep, self._objective, self._plan_for = keep_ratio, objective, plan_for
@@ -175,7 +175,7 @@ class AdvisorPolicy:
 
 
 def _with_rates(
-    demand: Demand, loads: Floats, rates: Mapping[str, Floats]
+    demand: TraceDemand, loads: Floats, rates: Mapping[str, Floats]
 ) -> tuple[tuple[str, ...], tuple[WorkloadProfile, ...]]:
     """A profile for each instance with its observed network and disk rates."""
     by_name: dict[str, list[WorkloadProfile]] = {}
@@ -196,7 +196,7 @@ def _name(host: int) -> str:
 
 def policy_of(
     name: PolicyName,
-    demand: Demand,
+    demand: TraceDemand,
     chosen: ActivePredictor,
     seed: int,
     *,

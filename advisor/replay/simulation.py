@@ -12,7 +12,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.replay.evaluation import ReplayPredictions, predict_replay
 from advisor.replay.packed_cloud import PackedCloud, fewest_kept
 from advisor.replay.policies import AdvisorPolicy, policy_of
-from advisor.replay.workloads import Demand
+from advisor.replay.workloads import TraceDemand
 from models.arrays import Ints
 from models.prediction import Predictor
 
@@ -27,7 +27,7 @@ class SimulationTask:
     policy: PolicyName
     seed: int
     shard: int
-    demand: Demand
+    demand: TraceDemand
     hosts: int
     predictor: Predictor
     evaluator: Predictor

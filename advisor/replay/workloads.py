@@ -28,7 +28,7 @@ RATES = ("net_mbit", "disk_mb_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class TraceDemand:
     """The demand of I instances.
 
     `names` (I) refer to `profiles`, which fill an instance's vCPUs at load 1; network and disk of the trace replace the
@@ -50,7 +50,7 @@ class Demand:
         """The share of its vCPUs that each instance asks for, (T, I), in these steps; nan where it is absent."""
         return np.clip(self.trace.cpu[first:end].astype(np.float64), MIN_LOAD, 1.0)
 
-    def of(self, instances: Ints) -> Demand:
+    def of(self, instances: Ints) -> TraceDemand:
         """The demand of these instances only."""
         return replace(
             self, trace=self.trace.of(instances), names=tuple(self.names[number] for number in instances.tolist())
@@ -69,7 +69,7 @@ class Demand:
 
 def demand_of(
     trace: Trace, unsaid: Sequence[str], host: Host, workloads: Sequence[WorkloadProfile], seed: int
-) -> Demand:
+) -> TraceDemand:
     """Give every instance a profile: its workload's, else a random one of `workloads`, else CPU only.
 
     InvalidInput where the trace names an unknown workload, or one without CPU.
@@ -119,7 +119,7 @@ def demand_of(
                 f"A host's {what} is taken to be {guessed:,.1f} MB/s, by the profile that reached most alone; another "
                 "host type may say what it is."
             )
-    return Demand(trace, tuple(names), filling, host, tuple(notes))
+    return TraceDemand(trace, tuple(names), filling, host, tuple(notes))
 
 
 def _profile_at_full_load(profile: WorkloadProfile, name: str, vcpus: int) -> WorkloadProfile:

@@ -18,7 +18,7 @@ LEAST = 1e-3  # of a CPU per vCPU: below it an instance sleeps, and a logarithm 
 
 
 @dataclass(frozen=True, slots=True)
-class DemandClass:
+class MachineClass:
     """What virtual machines of a kind have in common, in medians over machines; ratios are to a machine's own mean.
 
     `mean` is the mean use of a vCPU over machines and `log_deviation` the standard deviation of its logarithm;
@@ -42,13 +42,13 @@ class DemandClass:
 # (CoMon; Beloglazov and Buyya, 2012). Bitbrains: 50 machines (OpenDC's sample of fastStorage; Shen et al., CCGrid
 # 2015), 49 of them awake, 269,000 windows in August and September 2013. PlanetLab's one day has no `days`; it takes
 # the other's.
-PLANETLAB = DemandClass(0.123, 1.09, 0.76, 0.91, 2.09, 3.18, 0.05, 0.023, 0.11)
-BITBRAINS = DemandClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
+PLANETLAB = MachineClass(0.123, 1.09, 0.76, 0.91, 2.09, 3.18, 0.05, 0.023, 0.11)
+BITBRAINS = MachineClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
 # On the first day: the business machines of a hoster, which are nearer to a private cloud than a research testbed is.
 DAY_ONE = BITBRAINS
 
 
-def from_mean(mean: float, vcpus: int, of: DemandClass = DAY_ONE, resource: Resource = "cpu") -> Demand:
+def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Resource = "cpu") -> Demand:
     """Widen a mean that somebody gave, in CPUs (or the resource's unit), to a distribution like those of its class.
 
     It is as doubtful as GIVEN_WINDOWS windows of the class would leave it. ValueError when the mean is no demand or
@@ -61,7 +61,7 @@ def from_mean(mean: float, vcpus: int, of: DemandClass = DAY_ONE, resource: Reso
     return _like(Demand(mean, resource, doubt=unsure, origin="given"), of, most)
 
 
-def completed(given: Demand, vcpus: int, of: DemandClass = DAY_ONE) -> Demand:
+def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
     """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share."""
     wide = from_mean(given.mean, vcpus, of, given.resource)
     quantiles = (given.p50, given.p95, given.p99)
@@ -85,12 +85,12 @@ def of_instance(instance: Instance) -> Demand:
     return day_one(instance.vcpus) if known is None else completed(known, instance.vcpus)
 
 
-def day_one(vcpus: int, of: DemandClass = DAY_ONE) -> Demand:
+def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
     """CPU demand of an instance of which only the size is known, on a cloud that has measured nobody yet."""
     return from_class(vcpus, (), of)
 
 
-def from_class(vcpus: int, levels: Sequence[Sequence[tuple[float, float]]], of: DemandClass = DAY_ONE) -> Demand:
+def from_class(vcpus: int, levels: Sequence[Sequence[tuple[float, float]]], of: MachineClass = DAY_ONE) -> Demand:
     """CPU demand of a newcomer from instances that are alike, by empirical Bayes.
 
     `levels` are from wide to narrow, each of (mean in CPUs, vCPUs) per instance. The logarithm of the mean per vCPU is
@@ -128,7 +128,7 @@ def alike(newcomer: Instance, known: Iterable[Instance]) -> tuple[tuple[tuple[fl
     return tuple(tuple((one.demand["cpu"].mean, float(one.vcpus)) for one in level) for level in levels)
 
 
-def doubt(windows: float, spread: float, mean: float, lag: float, days: float, of: DemandClass = DAY_ONE) -> float:
+def doubt(windows: float, spread: float, mean: float, lag: float, days: float, of: MachineClass = DAY_ONE) -> float:
     """Standard deviation of what is not known of a mean: windows resemble each other, and other days were not seen.
 
     n windows with a lag-1 correlation r are worth n (1 - r) / (1 + r) independent ones, at least one (Bartlett). The
@@ -147,7 +147,7 @@ def _traits(instance: Instance) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in found if value)
 
 
-def _newcomer(vcpus: int, centre: float, deviation: float, of: DemandClass) -> Demand:
+def _newcomer(vcpus: int, centre: float, deviation: float, of: MachineClass) -> Demand:
     """A logarithmic normal of the mean per vCPU, of which what is above a whole vCPU counts as one, as a demand."""
     normal = NormalDist()
     full = normal.cdf(centre / deviation)
@@ -160,7 +160,7 @@ def _newcomer(vcpus: int, centre: float, deviation: float, of: DemandClass) -> D
     return _like(Demand(vcpus * first, doubt=vcpus * max(unsure, LEAST)), of, float(vcpus))
 
 
-def _like(one: Demand, of: DemandClass, most: float) -> Demand:
+def _like(one: Demand, of: MachineClass, most: float) -> Demand:
     """Its spread, quantiles and resemblance over time as those of the class, none above `most`."""
     p50, p95, p99 = (min(ratio * one.mean, most) for ratio in (of.p50, of.p95, of.p99))
     return replace(

@@ -456,10 +456,9 @@ def compile_all() -> bool:
 def warm_up() -> None:
     """Compile, or read what was compiled before, and share one host, so that no question waits for it."""
     if compile_all():
-        host = [np.full((1, 2), value) for value in (1.0, 0.5, 0.1)]
-        kind, allowed = np.full((1, 2), OPEN), np.ones((1, 2, 1), dtype=bool)
-        filled = [np.zeros((1, 2)) for _ in range(5)]
+        ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
+        run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
         share_hosts(
-            np.ones(1), *host, kind, host[0], host[0], np.zeros(1), allowed, np.array([-1.0, 1.0]), np.full(2, 0.5),
-            *filled, np.zeros(1),
+            np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1), np.ones((1, 2, 1), dtype=bool),
+            np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst, np.zeros(1),
         )  # fmt: skip

@@ -79,9 +79,8 @@ def demands(scenes: SceneBatch) -> Demands:
 
 
 def guessed(scenes: SceneBatch) -> Bools:
-    """Whose demand for CPUs over time is a guess: nothing is known of it, or one mean is all of its profile; (S, N)."""
-    few = (~np.isnan(scenes.table.values)).sum(axis=1) <= 1
-    return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & few[scenes.profile])
+    """Whose demand for CPUs over time is a guess, for nothing is known of it; (S, N)."""
+    return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & (scenes.profile == 0))
 
 
 def driver_apart(scenes: SceneBatch) -> Bools:

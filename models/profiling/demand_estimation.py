@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.data.demand_classes import DAY_ONE, DemandClass, doubt
+from models.data.demand_classes import DAY_ONE, MachineClass, doubt
 from profiler.demand import Demand, DemandOrigin, Resource
 
 HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
@@ -140,7 +140,7 @@ def estimated(
     *,
     vcpus: int | None = None,
     hours: Sequence[float] = (),
-    of: DemandClass = DAY_ONE,
+    of: MachineClass = DAY_ONE,
     origin: DemandOrigin = "measured",
 ) -> Demand:
     """What the tally says, within `vcpus` for CPU. `hours` (168) is the class's shape, to which its own is shrunk.

@@ -181,7 +181,7 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
     assert page.text.count("In figures") == 8
     pinned = Page(pages.page("/instances/batch-1").text).text
     assert "Pinning, vCPU → pCPU 0 → 2, 1 → 3" in pinned
-    assert "it counts as busy on all its vCPUs" in Page(pages.page("/instances/mystery").text).text
+    assert "it counts as using 10 % of its vCPUs" in Page(pages.page("/instances/mystery").text).text
 
 
 def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:

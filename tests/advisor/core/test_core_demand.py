@@ -26,7 +26,7 @@ def test_hosts_whose_residents_want_the_same_are_alike() -> None:
 
 
 def test_hosts_whose_residents_want_other_amounts_are_not_alike() -> None:
-    for other in (None, Demand(0.5), Demand(0.4, p95=0.9)):
+    for other in (None, Demand(0.5), Demand(0.4, spread=0.1)):
         first, second = _snapshot(Demand(0.4), other).fingerprints
         assert first != second
 
