@@ -459,6 +459,7 @@ def warm_up() -> None:
         ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
         run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
         share_hosts(
-            np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1), np.ones((1, 2, 1), dtype=bool),
+            np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
+            np.ones((1, 2, 1), dtype=bool),
             np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst, np.zeros(1),
         )  # fmt: skip
