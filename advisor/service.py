@@ -114,7 +114,7 @@ class Advisor:
 
     def warm_up(self) -> None:
         """Compile what predictions need in the background; questions that come before are answered all the same."""
-        threading.Thread(target=cpu_contention.warm_up, name="warm-up", daemon=True).start()
+        threading.Thread(target=cpu_contention.compile_all, name="warm-up", daemon=True).start()
 
     def upgrade_database(self) -> str:
         """Bring the database to the newest tables; returns the revision."""

@@ -13,8 +13,11 @@ hosts, they run as they are.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -421,7 +424,7 @@ def share_hosts(
                     worst[host, at] = min(worst[host, at], ran[place] / wanted[place])
 
 
-_compiled = threading.Event()
+_tried = threading.Event()
 _compiling = threading.Lock()
 _FUNCTIONS = (
     "closed_busy",
@@ -437,29 +440,39 @@ _FUNCTIONS = (
     "share_host",
     "share_hosts",
 )  # fmt: skip; in the order in which they call each other
+log = logging.getLogger(__name__)
 
 
-def compile_all() -> bool:
-    """Replace the functions here by compiled ones; False where numba is not installed."""
+def compile_all() -> None:
+    """Replace the functions here by compiled ones, once; they stay as they are where they cannot be compiled."""
     with _compiling:
-        if not _compiled.is_set():
-            try:
-                import numba
-            except ImportError:
-                return False
-            for name in _FUNCTIONS:
-                globals()[name] = numba.njit(cache=True, error_model="numpy")(globals()[name])
-            _compiled.set()
-    return True
+        if _tried.is_set():
+            return
+        _tried.set()
+        plain = {name: globals()[name] for name in _FUNCTIONS}
+        try:
+            _replace(plain)
+            _share_one_host()
+        except Exception as error:  # noqa: BLE001 - a host may forbid it and still answers
+            globals().update(plain)
+            log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
 
 
-def warm_up() -> None:
-    """Compile, or read what was compiled before, and share one host, so that no question waits for it."""
-    if compile_all():
-        ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
-        run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
-        share_hosts(
-            np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
-            np.ones((1, 2, 1), dtype=bool),
-            np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst, np.zeros(1),
-        )  # fmt: skip
+def _replace(plain: Mapping[str, Callable[..., Any]]) -> None:
+    import numba
+
+    for name, function in plain.items():
+        try:
+            globals()[name] = numba.njit(cache=True, error_model="numpy")(function)
+        except RuntimeError:  # there is nowhere to keep what was compiled: it is compiled in every process
+            globals()[name] = numba.njit(error_model="numpy")(function)
+
+
+def _share_one_host() -> None:
+    ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
+    run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
+    share_hosts(
+        np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
+        np.ones((1, 2, 1), dtype=bool), np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst,
+        np.zeros(1),
+    )  # fmt: skip
