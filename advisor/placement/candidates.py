@@ -20,7 +20,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.explanation import CandidateArrays
-from advisor.placement.host_classes import PlacementQuestion, base_with, first_of_each, keys, with_newcomer
+from advisor.placement.host_classes import PlacementQuestion, base_with, first_of_each, keys, no_better, with_newcomer
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
@@ -138,6 +138,7 @@ def _build_candidates(
     placed_newcomer = place(question, [ranked.host for ranked in shown], [ranked.option for ranked in shown])
     scenes = with_changes(question, placed_newcomer, shown)
     before, after = _predicted(question, placed_newcomer, scenes, shown, remembered)
+    _take_no_gains(before, after, [row for row, ranked in enumerate(shown) if not ranked.steps])
     for row, ranked in enumerate(shown):
         if ranked.steps:
             write_effects(after, row, ranked.steps[-1].effects, slots_by_id(placed_newcomer, row))
@@ -199,6 +200,18 @@ def _build_candidates(
         )
         for row, ranked in enumerate(shown[: request.limit])
     )
+
+
+def _take_no_gains(before: InterferencePrediction, after: InterferencePrediction, rows: Sequence[int]) -> None:
+    """Leave no resident of these scenes better off than before; elsewhere, its changed settings may help it.
+
+    The better edge of an interval stays, so that no interval becomes narrower.
+    """
+    for target in TARGETS:
+        high = target != "throughput"
+        for edge in ("expected", "upper" if high else "lower"):
+            was, will = (getattr(getattr(prediction, target), edge) for prediction in (before, after))
+            will[rows, :-1] = no_better(will[rows, :-1], was[rows, :-1], high=high)
 
 
 def with_changes(question: PlacementQuestion, placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:

@@ -77,7 +77,10 @@ def _recommend(
     notes = (*answering.notes, *unknown_metrics)
     feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
-    if unknown:
+    if unknown and "cpu" in request.instance.demand:
+        known = f"Of {request.instance.id} only its demand for CPUs is known"
+        notes = (*notes, f"{known}: it counts as using nothing else.")
+    elif unknown:
         subject = request.instance.workload or f"what {request.instance.id} runs"
         usual = f"{ASSUMED.mean:.0%} of its vCPUs, as in public traces"
         assumption = f"it counts as using {usual}, and nothing else, with a wide range"

@@ -117,7 +117,8 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
 def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:
     """Predict every class without the newcomer, and with it under every usable option.
 
-    Latency is predicted only where an instance limits it. Cached predictions are not computed again.
+    Latency is predicted only where an instance limits it. Cached predictions are not computed again. Nobody is better
+    off with the newcomer than without it (`no_better`).
     """
     latency_limited = ~np.isnan(classes.waits).all(axis=1)
     groups = [((), np.flatnonzero(~latency_limited)), (("latency",), np.flatnonzero(latency_limited))]
@@ -128,6 +129,8 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
     if len(predicted) > 1:  # joined in the order of the classes
         order = np.argsort(np.concatenate([rows for rows, *_ in predicted]))
         before, after = (np.concatenate([parts[part] for parts in predicted])[order] for part in (1, 2))
+    after[:, :, :2, :-1] = no_better(after[:, :, :2, :-1], before[:, None, :2, :-1])
+    after[:, :, 2, :-1] = no_better(after[:, :, 2, :-1], before[:, None, 2, :-1], high=True)
     usable = ~np.isnan(after[:, :, 0, -1])
     places = np.flatnonzero(usable.any(axis=0)).tolist()
     expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
@@ -142,6 +145,15 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         before=np.where(alone, 1.0, before[:, 0]),
         latency_before=np.where(alone, 1.0, before[:, 2]),
     )
+
+
+def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:
+    """What residents have after a newcomer came, at best what they had before, in the shape of `after`; nan stays nan.
+
+    A model may be off by a little either way, but one more neighbour never helps. `high` = of a ratio of which a high
+    one is bad, as of latency.
+    """
+    return np.asarray(np.where(before > after if high else before < after, before, after))
 
 
 def _predicted(

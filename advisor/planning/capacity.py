@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
 from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.plan_context import PLACED_LEVEL, PlanContext
 from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
 from advisor.prediction.active import PredictorProxy
 from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
-from models.data.scene import SceneBatch
+from models.data.demand_classes import day_one
+from models.data.scene import ProfileTable, SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from profiler.demand import Demand, Resource
 
 TIME_DIVISOR = 3  # each solver call may use a third of the remaining time
 MAX_LOAD = 10.0  # highest load of an instance that is predicted
@@ -208,8 +211,9 @@ def look_ahead(
         arriving = tuple(islice(mix, wanted - points[-1].added))
         base |= {instance.id: instance for instance in arriving}
         cloud = _loaded(cloud, base, factor)
+        table = cloud.scenes.table
         tried = _placed(
-            context, cloud, [_heavier(instance, factor) for instance in arriving], context.left_s / TIME_DIVISOR
+            context, cloud, [_heavier(instance, factor, table) for instance in arriving], context.left_s / TIME_DIVISOR
         )
         if not tried.in_time:
             return None, tuple(points)
@@ -225,10 +229,16 @@ def look_ahead(
 def _outgrown(cloud: ClusterSnapshot, mix: Sequence[Instance], runway: Sequence[RunwayPoint]) -> Iterator[str]:
     """Notes from which month on loads exceed an instance's vCPUs or the predicted range; T/B does not show either."""
     everybody = (*(instance for residents in cloud.residents for instance in residents), *mix)
-    loads = [instance.load for instance in everybody]
-    for limit, consequence in (
-        (1.0, "they need more than their own vCPUs, which T/B does not show"),
-        (MAX_LOAD, f"further growth is predicted as if the load stayed at {MAX_LOAD:g}"),
+    by_profile, by_demand = [], []
+    for instance in everybody:
+        demand = _demand_over_time(instance, cloud.scenes.table).get("cpu")
+        if demand is None:
+            by_profile.append(instance.load)
+        else:
+            by_demand.append(min(instance.load, 1.0) * demand.mean / instance.vcpus)
+    for limit, loads, consequence in (
+        (1.0, by_profile + by_demand, "they need more than their own vCPUs, which T/B does not show"),
+        (MAX_LOAD, by_profile, f"further growth is predicted as if the load stayed at {MAX_LOAD:g}"),
     ):
         heaviest = max((load for load in loads if load <= limit), default=0.0)
         month = next((point.month for point in runway if heaviest * point.load_factor > with_slack(limit)), None)
@@ -240,13 +250,32 @@ def _loaded(cloud: ClusterSnapshot, base: dict[str, Instance], factor: float) ->
     """The cloud with every load multiplied by the factor."""
     if factor == 1.0:
         return cloud
-    instances = {
-        instance.id: replace(instance, load=_heavier(base[instance.id], factor).load)
-        for residents in cloud.residents
-        for instance in residents
-    }
+    instances = {}
+    for instance in (instance for residents in cloud.residents for instance in residents):
+        heavier = _heavier(base[instance.id], factor, cloud.scenes.table)
+        instances[instance.id] = replace(instance, load=heavier.load, demand=heavier.demand)
     return cloud.changed(instances=instances, seen={}, pending=(), taken_at=cloud.taken_at)
 
 
-def _heavier(instance: Instance, factor: float) -> Instance:
-    return replace(instance, load=min(instance.load * factor, MAX_LOAD))
+def _heavier(instance: Instance, factor: float, table: ProfileTable) -> Instance:
+    """The instance with its load multiplied.
+
+    Load is a share of what is demanded alone and counts up to 1. Beyond that, demand over time grows itself, up to all
+    vCPUs; a profile is of an instance at its full speed, so that nothing is left to grow.
+    """
+    demand = _demand_over_time(instance, table)
+    if "cpu" not in demand:
+        return replace(instance, load=min(instance.load * factor, MAX_LOAD))
+    load = min(instance.load * factor, max(instance.load, 1.0))
+    further = factor * min(instance.load, 1.0) / min(load, 1.0)
+    if further <= 1.0:
+        return replace(instance, load=load)
+    known = replace(instance, demand=demand)
+    return replace(instance, load=load, demand=demand_scaled(known, further, instance.vcpus))
+
+
+def _demand_over_time(instance: Instance, table: ProfileTable) -> Mapping[Resource, Demand]:
+    """What is known of its demand, or assumed where neither that nor a profile is."""
+    if "cpu" in instance.demand or table.row(instance.workload):
+        return instance.demand
+    return {**instance.demand, "cpu": day_one(instance.vcpus)}

@@ -133,14 +133,17 @@ def _without_coming(snapshot: ClusterSnapshot, names: Collection[str]) -> Cluste
 
 def _unknown(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[str, ...]:
     """Notes about instances without a profile, and about workload names that are not known."""
-    unknown = [instance for instance in request.instances if not snapshot.scenes.table.row(instance.workload)]
-    if not unknown:
-        return ()
+    table = snapshot.scenes.table
+    without = [instance for instance in request.instances if not table.row(instance.workload)]
+    unknown = [instance for instance in without if "cpu" not in instance.demand]
     assumption = (
         f"each counts as using {ASSUMED.mean:.0%} of its vCPUs, as public traces do, and nothing else, with wide ranges"
     )
-    notes = [f"Nothing is known about what {_listed([instance.id for instance in unknown])} would run: {assumption}."]
-    if named := sorted({instance.workload for instance in unknown if instance.workload}):
+    notes = []
+    if unknown:
+        who = _listed([instance.id for instance in unknown])
+        notes.append(f"Nothing is known about what {who} would run: {assumption}.")
+    if named := sorted({instance.workload for instance in without if instance.workload}):
         notes.append(f"There is no workload {_listed(named)}: define it, or check its spelling.")
     return tuple(notes)
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from advisor.domain import Band, Host, Instance, Pinning, Usage
 from advisor.planning.cloud_evaluation import band
-from advisor.planning.cpu_demand import SATURATED, Measured, cpu_demand, usable_cpus
+from advisor.planning.cpu_demand import SATURATED, Measured, cpu_demand, demand_scaled, usable_cpus
 from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
 from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
@@ -247,7 +247,8 @@ def _sized(instance: Instance, vcpus: int) -> Instance:
     pinning, cap = instance.settings.pinning, instance.settings.cap_percent
     kept = None if pinning is None else Pinning(pinning.cpus[:vcpus])
     most = None if cap is None else min(cap, 100.0 * vcpus)
-    return replace(instance, vcpus=vcpus, settings=replace(instance.settings, pinning=kept, cap_percent=most))
+    settings = replace(instance.settings, pinning=kept, cap_percent=most)
+    return replace(instance, vcpus=vcpus, settings=settings, demand=demand_scaled(instance, 1.0, vcpus))
 
 
 def _gain(before: Mapping[str, Band], after: Mapping[str, Band]) -> Band:

@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings, Plan
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
+from advisor.planning.cpu_demand import demand_scaled
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -109,7 +110,9 @@ def _set(
     settings = settings or (instance.settings if instance.host == host.id else replace(instance.settings, pinning=None))
     if unpinned or (settings.pinning and max(settings.pinning.union, default=0) >= host.pcpus):
         settings = replace(settings, pinning=None)
-    return replace(instance, host=host.id, settings=settings, vcpus=vcpus or instance.vcpus)
+    vcpus = vcpus or instance.vcpus
+    demand = demand_scaled(instance, 1.0, vcpus)
+    return replace(instance, host=host.id, settings=settings, vcpus=vcpus, demand=demand)
 
 
 def _settings(plan: Plan) -> Mapping[str, tuple[IsolationSettings | None, int | None]]:

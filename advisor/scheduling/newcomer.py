@@ -14,7 +14,7 @@ from models.data.scene import ProfileTable, SceneBatch, slot_values
 
 
 def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[ProfileTable, int | None, bool]:
-    """The profile table, the newcomer's row in it (None = look it up by name), and whether nothing is known."""
+    """The profile table, the newcomer's row in it (None = look it up by name), and whether it has no profile."""
     if request.profile is not None and request.profile.known:
         # a row of its own, so that residents with the same workload name keep their profile
         profile = replace(request.profile, name=request.profile.name or request.instance.id)

@@ -95,7 +95,7 @@ def show_reasons(candidate: Candidate) -> None:
 def sizes_only(cloud: Inventory) -> int:
     """Of how many instances nothing is known but their size."""
     profiles = {workload.name for workload in cloud.workloads}
-    return sum(instance.workload not in profiles for instance in cloud.instances)
+    return sum(one.workload not in profiles and "cpu" not in one.demand for one in cloud.instances)
 
 
 def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:

@@ -46,7 +46,7 @@ Ids = Annotated[list[Id], Field(max_length=10_000)]
 
 
 class NewInstance(Schema):
-    """The instance to place; `profile` may replace `workload`; with neither, it counts as using
+    """The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as using
     10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
 
     model_config = ConfigDict(

@@ -91,6 +91,9 @@ def test_a_plan_says_of_how_many_instances_only_the_size_is_known() -> None:
     assert "only their sizes" not in run("pressed.yaml", "--kind", "rebalance").stdout
     Path("dark.yaml").write_text(PRESSED.replace("workload: batch}", "workload: unheard-of}"), encoding="utf-8")
     assert "Known of 2 of 3 instances: only their sizes." in run("dark.yaml", "--kind", "rebalance").stdout
+    wanted = PRESSED.replace("workload: batch}", "cpu_percent: 30}")
+    Path("wanted.yaml").write_text(wanted, encoding="utf-8")
+    assert "only their sizes" not in run("wanted.yaml", "--kind", "rebalance").stdout
 
 
 def test_the_question_follows_from_the_options() -> None:

@@ -19,6 +19,7 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.web import bars, chart
 from api.web.cloud import AT_ONCE
+from profiler.demand import Demand
 from profiler.metrics import EIGHT
 from profiler.observed import MetricSample
 from tests.api.api_client import Bent, Client
@@ -169,6 +170,14 @@ def test_without_samples_a_page_says_how_to_get_some(pages: Client) -> None:
     assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/hosts/h2").text).text
     assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/instances/batch-1").text).text
     assert "Nobody is on this host." in Page(pages.page("/hosts/h5").text).text
+
+
+def test_an_instance_of_which_only_the_demand_is_known_shows_that(advisor: Advisor, settings: Settings) -> None:
+    mystery = replace(load_inventory(CLOUD).instances[0], id="mystery", workload=None, demand={"cpu": Demand(0.45)})
+    advisor.inventory.put(Inventory(load_inventory(CLOUD).hosts, (mystery,)), mode="replace", generation=None)
+    shown = Page(Client(create_app(advisor, settings)).page("/instances/mystery").text).text
+    assert "It counts as wanting 0.45 CPUs on average" in shown
+    assert "10 % of its vCPUs" not in shown
 
 
 def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Client, measured: Advisor) -> None:

@@ -12,6 +12,7 @@ from advisor.planning.assignment.goal import Goal
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools
+from models.data.scene import ProfileTable
 
 MONOTONE_FIELDS = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
 
@@ -25,7 +26,7 @@ def allowed_hosts(
     in size are handled together: if the largest and the smallest may enter the same hosts, so may all in between.
     """
     may_enter = np.zeros((len(kinds), len(bare.hosts)), dtype=bool)
-    for group in _alike(kinds, wanted):
+    for group in _alike(bare.scenes.table, kinds, wanted):
         host_kind = wanted[group[0]]
         subsets = [sorted(group, key=lambda number: (kinds[number].memory_mb, kinds[number].vcpus, number))]
         while subsets:
@@ -34,6 +35,7 @@ def allowed_hosts(
             least, most = (
                 replace(
                     members[0],
+                    demand=members[0].demand if _asks_driver(bare.scenes.table, members[0]) else {},
                     **{name: pick(getattr(instance, name) for instance in members) for name in MONOTONE_FIELDS},
                 )
                 for pick in (min, max)
@@ -60,12 +62,17 @@ def request_of(instance: Instance, goal: Goal, kind: str | None) -> PlacementReq
     )
 
 
-def _alike(kinds: Sequence[Instance], wanted: Mapping[int, str | None]) -> Iterator[list[int]]:
+def _asks_driver(table: ProfileTable, instance: Instance) -> bool:
+    """Whether it may ask anything of a driver domain, which its demand for CPUs scales; no other filter reads that."""
+    return table.row(instance.workload) != 0
+
+
+def _alike(table: ProfileTable, kinds: Sequence[Instance], wanted: Mapping[int, str | None]) -> Iterator[list[int]]:
     """Groups of kinds that the filters distinguish only by size."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, host_kind in wanted.items():
         instance = kinds[number]
-        groups.setdefault(
-            (host_kind, instance.workload, instance.settings, instance.service, instance.exclusive), []
-        ).append(number)
+        demand = instance.demand_key if _asks_driver(table, instance) else ()
+        key = (host_kind, instance.workload, instance.settings, instance.service, instance.exclusive, demand)
+        groups.setdefault(key, []).append(number)
     yield from groups.values()

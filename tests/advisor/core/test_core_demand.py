@@ -1,12 +1,29 @@
-"""Demand in the snapshot: hosts whose residents want other amounts are not alike."""
+"""Demand over time in snapshots and answers: what wants other amounts is not alike, and a neighbour helps nobody."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from advisor.domain import Host, Instance, Inventory
+import numpy as np
+import pytest
+
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile
+from advisor.placement.decision import recommend
+from advisor.placement.host_classes import PlacementQuestion, host_classes
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
+from advisor.scheduling.newcomer import profile_row
+from advisor.serving.inventory_delta import News
 from advisor.snapshot import ClusterSnapshot
-from profiler.demand import Demand
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from profiler.demand import Demand, Resource
+from tests.advisor.core.core_clouds import FRESH_S, ask, cloud, host, only, request, vm
+from tests.advisor.core.core_clouds import NOW as ASKED_AT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,3 +54,93 @@ def test_a_changed_demand_gives_the_snapshot_that_building_anew_gives() -> None:
     found = before.changed(seen={}, pending=(), taken_at=NOW, instances={"i-h2": changed})
     assert found.fingerprints.tolist() == wanted.fingerprints.tolist()
     assert found.residents == wanted.residents
+
+
+def wants(cpus: float, **more: float) -> Mapping[Resource, Demand]:
+    return {"cpu": Demand(cpus, **more)}  # type: ignore[arg-type]
+
+
+def crowd(on: str, cpus: float) -> list[Instance]:
+    """Six instances of one vCPU on a host of four, alike but for what they want."""
+    return [vm(f"{on}-{at}", None, on=on, demand=wants(cpus)) for at in range(6)]
+
+
+def test_two_hosts_that_differ_only_in_what_residents_want_are_two_classes_with_answers_of_their_own() -> None:
+    snapshot = cloud([host("h1"), host("h2"), host("h3")], crowd("h1", 0.2) + crowd("h2", 0.9) + crowd("h3", 0.2))
+    question = request(vm("n", None, demand=wants(0.5)))
+    table, row, _ = profile_row(snapshot, question)
+    asked = PlacementQuestion(snapshot, question, PriorPredictor(), table, row)
+    assert host_classes(asked, np.arange(3)).of.tolist() == [0, 1, 0]
+    kept = {one.host: one.newcomer.throughput_ratio.expected for one in ask(snapshot, question).candidates}
+    assert kept["h1"] == kept["h3"] > kept["h2"] + 0.1
+
+
+def test_an_answer_is_not_remembered_for_other_demands_of_newcomer_or_residents() -> None:
+    remembered = PredictionCache()
+
+    def kept(resident: Mapping[Resource, Demand], newcomer: Mapping[Resource, Demand]) -> float:
+        there = [vm(f"r{at}", None, on="h1", vcpus=2, demand=resident) for at in range(3)]
+        context = QuestionContext(ActivePredictor(PriorPredictor(), remembered=remembered), ASKED_AT, FRESH_S)
+        answer = recommend(cloud([host()], there), context, request(vm("n", None, vcpus=2, demand=newcomer)))
+        return only(answer).newcomer.throughput_ratio.expected
+
+    told = [kept(wants(1.2), wants(1.0)), kept(wants(1.2), wants(1.9)), kept(wants(1.9), wants(1.9)), kept({}, {})]
+    again = [kept(wants(1.2), wants(1.0)), kept(wants(1.2), wants(1.9)), kept(wants(1.9), wants(1.9)), kept({}, {})]
+    assert told == again
+    assert len(set(told)) == 4
+
+
+def test_news_of_a_demand_alone_change_the_inventory() -> None:
+    before = Inventory((host(),), (vm("a", None, on="h1", demand=wants(0.2)), vm("b", None, on="h1")))
+    louder = replace(before.instances[0], demand=wants(0.9))
+    assert News(instances={"a": louder}).applied(before).instances == (louder, before.instances[1])
+    assert louder != before.instances[0]
+
+
+def test_who_has_a_demand_is_not_said_to_count_as_a_tenth_of_its_vcpus() -> None:
+    said = ask(cloud([host()]), request(vm("n", None, demand=wants(0.7)))).notes
+    assert said == ("Of n only its demand for CPUs is known: it counts as using nothing else.",)
+
+
+class Helpful:
+    """A model by which everybody is the better off the more there are."""
+
+    version = origin = "helpful"
+    metrics = ()
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        count = scenes.present.sum(axis=1, keepdims=True)
+        ratio = np.where(scenes.present, 0.5 + 0.1 * count, np.nan)
+        throughput, waiting = BandArrays(ratio, ratio - 0.1, ratio + 0.1), BandArrays(1 / ratio, 0.5 / ratio, 2 / ratio)
+        return InterferencePrediction(throughput, waiting, waiting, np.zeros(ratio.shape, dtype=bool))
+
+
+@pytest.mark.parametrize("limit", [None, 3.0])
+def test_no_resident_is_told_that_a_newcomer_helps_it(limit: float | None) -> None:
+    snapshot = cloud([host()], [vm("r", on="h1", max_latency_ratio=limit)])
+    found = only(ask(snapshot, request(vm("n")), Helpful()))
+    (resident,) = found.neighbours
+    assert resident.before is not None
+    told, was = resident.throughput_ratio, resident.before
+    assert (told.expected, told.lower) == (was.expected, was.lower) == pytest.approx((0.6, 0.5))
+    assert told.upper == pytest.approx(0.8), "the interval becomes no narrower"
+    assert resident.latency_ratio is not None and resident.jitter_ratio is not None
+    assert resident.latency_ratio.expected == pytest.approx(1 / 0.6)
+    assert resident.jitter_ratio.upper == pytest.approx(2 / 0.6)
+    assert found.newcomer.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
+    assert found.combined_score == pytest.approx(0.6 + 0.7)
+
+
+def test_a_gain_of_residents_ranks_no_host_higher() -> None:
+    one, many = [vm("a", on="h1")], [vm(f"b{at}", on="h2") for at in range(2)]
+    answer = ask(cloud([host("h1"), host("h2")], one + many), request(vm("n"), objective="total"), Helpful())
+    by_host = {found.host: found.score for found in answer.candidates}
+    alone = {found.host: found.newcomer.throughput_ratio.expected for found in answer.candidates}
+    half = 0.25 * 0.1  # CAUTION of the half width of each
+    assert by_host["h1"] == pytest.approx(alone["h1"] - half * 2**0.5)
+    assert by_host["h2"] == pytest.approx(alone["h2"] - half * 3**0.5)
+
+
+def test_a_profile_and_a_demand_together_are_known() -> None:
+    snapshot = cloud([host()], workloads=[WorkloadProfile("web", {"cpu": 60.0})])
+    assert ask(snapshot, request(vm("n", "web", demand=wants(0.7)))).notes == ()

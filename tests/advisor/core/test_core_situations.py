@@ -96,7 +96,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     scenes = stack([absent, *(base.with_slot(**{**values, "affinity": one.affinity}) for one in options)])
     said, count = predictor.predict(scenes), len(hosts)
-    after = _rows(said, slice(count, None))
+    after = _without_gains(_rows(said, slice(count, None)), _rows(said, slice(count)), len(options))
     before = [
         np.tile(np.where(absent.present, getattr(said, name).expected[:count], 1.0), (len(options), 1))
         for name in ("throughput", "latency")
@@ -144,6 +144,24 @@ def _rows(said: InterferencePrediction, rows: slice) -> InterferencePrediction:
         for band in (said.throughput, said.latency, said.jitter)
     )
     return InterferencePrediction(throughput, latency, jitter, said.outside[rows])
+
+
+def _without_gains(
+    after: InterferencePrediction, before: InterferencePrediction, options: int
+) -> InterferencePrediction:
+    """The expectation of each resident, and the worse edge of its interval, are at best what they were before."""
+
+    def worse(target: str, edge: str) -> np.ndarray:
+        now, was = (getattr(getattr(said, target), edge) for said in (after, before))
+        pick = np.fmin if target == "throughput" else np.fmax
+        residents = np.where(np.isnan(now), now, pick(now, np.tile(was, (options, 1))))
+        return np.concatenate([residents[:, :-1], now[:, -1:]], axis=1)
+
+    throughput, latency, jitter = (
+        replace(getattr(after, target), **{edge: worse(target, edge) for edge in ("expected", worst)})
+        for target, worst in zip(TARGETS, ("lower", "upper", "upper"), strict=True)
+    )
+    return InterferencePrediction(throughput, latency, jitter, after.outside)
 
 
 def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: ClusterSnapshot) -> None:

@@ -1,0 +1,137 @@
+"""Plans for instances of different demand over time: kinds, filters, sizes, growth and imagined clouds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.domain import Growth, Host, Instance, Inventory, PlanRequest, WhatIf
+from advisor.planning.assignment.consolidation import Refusals
+from advisor.planning.assignment.demand_classes import demand_classes
+from advisor.planning.assignment.goal import Goal
+from advisor.planning.assignment.packing_problem import PackingProblem, build_problem
+from advisor.planning.what_if import imagine
+from advisor.reports.plan_background import of_plan
+from advisor.snapshot import ClusterSnapshot
+from models.data.demand_classes import day_one
+from models.physics.prior import PriorPredictor
+from profiler.demand import Demand, Resource
+from tests.advisor.planning.planning_asked import HOSTS, plan
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS, cloud, host, vm
+
+LARGE = Host("h1", "kvm", 8, 65_536)
+
+
+def wants(cpus: float, **more: float) -> Mapping[Resource, Demand]:
+    return {"cpu": Demand(cpus, **more)}  # type: ignore[arg-type]
+
+
+def dark(name: str, cpus: float | None = None, on: str | None = None, vcpus: int = 1, **more: float) -> Instance:
+    """An instance of which nothing is known but its size and, perhaps, what it wants."""
+    return Instance(name, vcpus, 1024, host=on, demand={} if cpus is None else wants(cpus, **more))
+
+
+def snapshot(*instances: Instance, hosts: tuple[Host, ...] = (LARGE, replace(LARGE, id="h2"))) -> ClusterSnapshot:
+    seen = dict.fromkeys((one.id for one in hosts), NOW)
+    return ClusterSnapshot.build(Inventory(hosts, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
+
+
+def problem(*newcomers: Instance, at: ClusterSnapshot | None = None) -> PackingProblem:
+    return build_problem(at or snapshot(), Goal("admit", newcomers), math.inf)
+
+
+def test_instances_that_differ_only_in_what_they_want_are_kinds_and_classes_of_their_own() -> None:
+    found = problem(dark("a", 0.2), dark("b", 0.2), dark("c", 0.9), dark("d"))
+    assert [sorted(ids) for ids in found.ids_of_kind if ids] == [["a", "b"], ["c"], ["d"]]
+    assert [one.count for one in demand_classes(found, Counter(found.waiting))] == [(2,), (1,), (1,)]
+    assert len(set(Refusals.none(found).sort.tolist())) == 3
+
+
+def test_filters_are_asked_for_kinds_of_which_one_wants_more_than_another_has_vcpus() -> None:
+    small, large = replace(dark("a", 3.0, vcpus=4), memory_mb=512), dark("b", 0.5)
+    found = problem(small, large)
+    assert found.allowed[[found.waiting[0], found.waiting[1]]].all()
+
+
+def test_what_a_driver_domain_is_asked_for_is_told_apart_by_demand() -> None:
+    """Who wants more CPUs, with its driver's, than the host has is slowed down and asks the driver domain for less."""
+    narrow = Host("h1", "xen", 1, 65_536, driver_overcommit=0.3)
+    calm, keen = (replace(vm(name, "web"), demand=wants(cpus)) for name, cpus in (("a", 0.1), ("b", 1.0)))
+    found = problem(calm, keen, at=snapshot(hosts=(narrow,)))
+    assert found.allowed[list(found.waiting)].ravel().tolist() == [False, True]
+
+
+def test_hosts_are_filled_by_what_instances_want() -> None:
+    small = Host("h1", "kvm", 2, 65_536, cpu_overcommit=16)
+    fit = {
+        cpus: plan(Inventory((small,), ()), PlanRequest("capacity", (dark("n", cpus),), keep_ratio=0.9)).capacity
+        for cpus in (0.05, 0.9)
+    }
+    assert fit[0.05] is not None and fit[0.9] is not None
+    assert fit[0.05].fit > 3 * fit[0.9].fit
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_growth_fills_a_cloud_of_which_only_demand_or_sizes_are_known(known: bool) -> None:
+    there = [dark(f"i{at}", 0.1 if known else None, on="h1") for at in range(32)]
+    request = PlanRequest("capacity", (replace(dark("n"), memory_mb=99_999),), growth=Growth(0, 50, 12))
+    found = plan(Inventory((replace(LARGE, pcpus=16),), tuple(there)), request)
+    assert found.capacity is not None and found.capacity.runs_out_month is not None
+    assert 2 <= found.capacity.runs_out_month <= 8
+    assert not any("is above 10" in note for note in found.notes)
+
+
+def test_what_is_assumed_of_an_unknown_instance_grows_from_what_is_assumed_now() -> None:
+    """Said or assumed, the same demand has the same prediction, so that growth begins where the cloud is."""
+    there = [dark(f"i{at}", on="h1", vcpus=2) for at in range(6)]
+    said = [replace(one, demand={"cpu": day_one(2)}) for one in there]
+    assumed, given = (
+        PriorPredictor().predict(snapshot(*some, hosts=(replace(LARGE, pcpus=2),)).scenes).throughput
+        for some in (there, said)
+    )
+    np.testing.assert_allclose(assumed.expected, given.expected, atol=1e-9)
+    np.testing.assert_allclose(assumed.lower, given.lower, atol=1e-9)
+
+
+def test_demand_that_outgrows_its_vcpus_is_told_with_its_month() -> None:
+    request = PlanRequest("capacity", (replace(dark("n", 0.4), memory_mb=99_999),), growth=Growth(0, 100, 4))
+    notes = plan(Inventory((replace(LARGE, pcpus=64),), (dark("a", 0.4, on="h1"),)), request).notes
+    assert [one.partition(":")[0] for one in notes if one.startswith("From")] == [
+        "From month 2 on the load of some instances is above 1"
+    ]
+
+
+def test_a_size_follows_the_peaks_that_are_given_and_no_mean_alone() -> None:
+    big = dark("big", 0.3, on="h1", vcpus=4, p95=0.5)
+    found = plan(cloud(big, dark("mean", 0.3, on="h1", vcpus=4), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert [(one.instance, one.vcpus) for one in found.steps] == [("big", 1)]
+    assert "up to 0.50 CPUs in 95 % of the time" in found.steps[0].why
+    assert "1 instance is left out: too little is known of how much CPU it asks for." in found.notes
+
+
+def test_who_is_measured_to_use_less_than_was_given_may_be_made_smaller_than_that() -> None:
+    inventory = cloud(dark("big", 3.0, on="h1", vcpus=4, p95=3.5), hosts=HOSTS)
+    found = plan(inventory, PlanRequest(kind="right_size"), {"big": [40.0] * 400})
+    assert [(one.instance, one.vcpus) for one in found.steps] == [("big", 1)]
+    assert "used up to 0.40 CPUs" in found.steps[0].why
+    assert of_plan(inventory, found, None).after["h1"]["cpu"] == pytest.approx(0.25), "on a host of four CPUs"
+
+
+def test_an_imagined_cloud_keeps_what_everybody_wants() -> None:
+    now = snapshot(dark("a", 0.4, on="h1"), dark("b", 0.7, on="h2"))
+    imagined, homeless, _ = imagine(now, WhatIf(hosts=(host("h3"),), remove=("h2",), pinning="own"))
+    assert imagined.residents[0][0].demand == wants(0.4)
+    assert homeless[0].demand == wants(0.7)
+
+
+def test_only_of_whom_neither_profile_nor_demand_is_known_a_plan_says_what_is_assumed() -> None:
+    asked = PlanRequest(instances=(dark("a", 0.4), dark("b"), vm("c")))
+    assert [note.partition(":")[0] for note in plan(cloud(hosts=HOSTS), asked).notes] == [
+        "Nothing is known about what b would run"
+    ]
+    assert plan(cloud(hosts=HOSTS), replace(asked, instances=(dark("a", 0.4),))).notes == ()
