@@ -28,12 +28,11 @@ SURE = 1.645  # standard deviations of a 90 % interval
 
 @dataclass(frozen=True, slots=True)
 class CpuContention:
-    """What S scenes of N slots make of their demand for CPUs: the `pressure`; `throughput` (S, N), the part of the
-    CPU time that it would use alone which each gets if all were as busy as on average; and `driver` (S,), what the
-    driver domain gets, in CPUs."""
+    """What S scenes of N slots make of their demand for CPUs: the `pressure`; `fair` (S, N), the CPUs that each gets if
+    all are as busy as on average; and `driver` (S,), the CPUs that the driver domain gets."""
 
     pressure: CpuPressure
-    throughput: Floats
+    fair: Floats
     driver: Floats
 
 
@@ -48,9 +47,10 @@ def cpu_contention_of(
 ) -> CpuContention:
     """Share the CPUs of each scene among its instances and its driver domain.
 
-    `cpu` (S, N) is what each uses alone on average, in CPUs; `driver` (S,) what a driver domain with vCPUs of its own
-    does; `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations` standard deviations
-    everybody wants that much more than expected, as far as each one's mean is not known.
+    `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own uses, and
+    its weight, both (S,); `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations`
+    standard deviations everybody wants that much more than expected, as far as each one's mean is not known. `fluid`:
+    by a scheduler that gives every burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     shape = everybody.demand.shape
@@ -66,15 +66,14 @@ def cpu_contention_of(
     )  # fmt: skip
     asked = np.where(everybody.loop == HOG, everybody.size, everybody.demand)
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
-    reached = np.clip(np.divide(fair, asked, out=np.ones(shape), where=asked > 1e-12), 1e-3, 1.0)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
         worst=worst[:, :-1],
         short=short[:, :-1],
-        overloaded=(everybody.loop[:, :-1] == OPEN) & (reached[:, :-1] < SERVED),
+        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :-1],
         crowded=crowded,
     )
-    return CpuContention(pressure, reached[:, :-1], fair[:, -1])
+    return CpuContention(pressure, fair[:, :-1], fair[:, -1])
 
 
 def doubted(scenes: SceneBatch) -> bool:
@@ -128,11 +127,11 @@ def _consumers(
         together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
         demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
     growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
-    # A quota is used up at full speed and then waited for: who asks for more than its cap thinks, as it were, between.
+    # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
     demand = np.minimum(demand, np.minimum(size, scenes.cap))
     hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
-    loop = np.where(hog, HOG, np.where(sensitive | capped, CLOSED, OPEN))
+    loop = np.where(hog, HOG, np.where(sensitive & ~capped, CLOSED, OPEN))
     driver, of_driver = driver_domain
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
     weight = np.concatenate([np.where(here, scenes.weight, 1.0), of_driver[:, None]], axis=1)

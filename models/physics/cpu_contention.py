@@ -270,7 +270,37 @@ def bursts_meet(
             run[at] += part[node] * got[node, at]
             want[at] += part[node] * wanted[node, at]
             short[at] += part[node] * lacking[node, at]
+    conserve(cpus, hogs, vcpus, demand, kind, weight, run, want)
     return crowded
+
+
+def conserve(
+    cpus: float, hogs: float, vcpus: Floats, demand: Floats, kind: Ints, weight: Floats, run: Floats, want: Floats
+) -> None:
+    """Make what consumers run add up, each at the share that was found: nodes are means of what comes and goes.
+
+    An open loop runs what arrives, a closed one what it asks for at that speed, and hogs that fill all CPUs the rest.
+    """
+    others = 0.0
+    for at in range(len(vcpus)):
+        if kind[at] == HOG or want[at] <= 0:
+            continue
+        share = run[at] / want[at]
+        if kind[at] == OPEN:
+            run[at] = demand[at]
+        else:
+            each = min(demand[at] / vcpus[at], MOST_BUSY)
+            asks = each / (1 - each)
+            run[at] = vcpus[at] * share * asks / (asks + share)
+        want[at] = run[at] / share
+        others += run[at]
+    if hogs < cpus:
+        return
+    asked = np.where(kind == HOG, vcpus, 0.0)
+    level = fair_level(max(cpus - others, 0.0), asked, weight)
+    for at in range(len(vcpus)):
+        if kind[at] == HOG:
+            run[at], want[at] = min(vcpus[at], level * weight[at]), vcpus[at]
 
 
 def share_cpus(
@@ -332,18 +362,20 @@ def share_host(
 ) -> float:
     """`share_cpus` where each consumer may use some of the CPUs only, `allowed` (N, P).
 
-    Whoever may use a set of CPUs only shares it with those who may not leave it, either, and all share the whole host;
-    the scarcest of these sets decides (Hall's condition for nested sets; for sets that overlap otherwise an
-    approximation).
+    Sets of CPUs are shared from the smallest to the whole host, each among those who may not leave it. Whoever never
+    has its demand met in a set asks of larger ones for what it gets there. The scarcest set decides what each one
+    has. That is max-min where sets are nested, and an approximation where they overlap otherwise.
     """
     count = len(vcpus)
-    crowded = share_cpus(cpus, vcpus, demand, loop, weight, brief, astray, run, want, short, fair)
     sizes = np.zeros(count, np.int64)
     for at in range(count):
         sizes[at] = allowed[at].sum()
-    for at in range(count):
+    asks, kind, size = demand.copy(), loop.copy(), vcpus.copy()
+    alone = np.where(loop == HOG, vcpus, demand)
+    run[:], want[:], short[:], fair[:] = alone, alone, 0.0, alone
+    for at in np.argsort(sizes, kind="mergesort"):
         if sizes[at] >= allowed.shape[1] or sizes[at] >= cpus:
-            continue
+            break
         inside = np.zeros(count, np.bool_)
         seen = False
         for other in range(count):
@@ -352,20 +384,45 @@ def share_host(
                 if other < at and sizes[other] == sizes[at]:
                     seen = True
                     break
-        if seen:
-            continue
-        who = np.flatnonzero(inside)
-        ran, wanted, lacked, owed = np.empty(len(who)), np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
-        share_cpus(
-            float(sizes[at]), vcpus[who], demand[who], loop[who], weight[who], brief[who], astray,
-            ran, wanted, lacked, owed,
-        )  # fmt: skip
-        for place in range(len(who)):
-            one = who[place]
-            if ran[place] * want[one] < run[one] * wanted[place]:
-                run[one], want[one] = ran[place], wanted[place]
-            short[one] = max(short[one], lacked[place])
-            fair[one] = min(fair[one], owed[place])
+        if not seen:
+            who = np.flatnonzero(inside)
+            share_set(float(sizes[at]), who, size, asks, kind, weight, brief, astray, run, want, short, fair)
+    everybody = np.arange(count)
+    return share_set(cpus, everybody, size, asks, kind, weight, brief, astray, run, want, short, fair)
+
+
+def share_set(
+    cpus: float,
+    who: Ints,
+    size: Floats,
+    asks: Floats,
+    kind: Ints,
+    weight: Floats,
+    brief: Floats,
+    astray: float,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+    fair: Floats,
+) -> float:
+    """Share one set of CPUs among the consumers `who` (M,), and keep what is worse for each than what it has, (N,).
+
+    `size`, `asks` and `kind` of those whose demand is never met there become what they get there.
+    """
+    ran, wanted, lacked, owed = np.empty(len(who)), np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
+    crowded = share_cpus(
+        cpus, size[who], asks[who], kind[who], weight[who], brief[who], astray, ran, wanted, lacked, owed
+    )
+    for place in range(len(who)):
+        one = who[place]
+        if ran[place] * want[one] < run[one] * wanted[place]:
+            run[one], want[one] = ran[place], wanted[place]
+        short[one] = max(short[one], lacked[place])
+        fair[one] = min(fair[one], owed[place])
+        asked = size[one] if kind[one] == HOG else asks[one]
+        if owed[place] < asked * ALMOST:
+            size[one] = asks[one] = max(owed[place], 1e-9)
+            kind[one] = HOG
     return crowded
 
 
@@ -426,20 +483,10 @@ def share_hosts(
 
 _tried = threading.Event()
 _compiling = threading.Lock()
-_FUNCTIONS = (
-    "closed_busy",
-    "served",
-    "state",
-    "fair_level",
-    "between",
-    "tilt_at_full",
-    "tilt_at_level",
-    "steady_state",
-    "bursts_meet",
-    "share_cpus",
-    "share_host",
-    "share_hosts",
-)  # fmt: skip; in the order in which they call each other
+_FUNCTIONS = (  # in the order in which they call each other
+    "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
+    "conserve", "bursts_meet", "share_cpus", "share_set", "share_host", "share_hosts",
+)  # fmt: skip
 log = logging.getLogger(__name__)
 
 

@@ -70,51 +70,66 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     `deviations` as in `cpu_contention_of`.
     """
     want = demands(scenes)
-    devices = [
-        _nic(scenes, want.net),
-        *(_ratio(_shared(asked), want_) for asked, want_ in _disk_and_memory(scenes, want)),
-    ]
-    slowed = np.minimum.reduce(devices) if scenes.slots else np.ones(want.cpu.shape)
-    driver = want.driver * driver_price(scenes, want) * slowed
+    held = _share(scenes.cap, want.cpu)  # by its own cap, whatever others do
+    devices = _devices(scenes, want, held)
+    slowed = np.minimum.reduce([held, *devices])
+    price = driver_price(scenes, want)
+    driver = want.driver * price * slowed
     apart = driver_apart(scenes)
-    cpu = want.cpu * (want.keen + (1 - want.keen) * slowed) + np.where(apart[:, None], 0.0, driver)
+    threads = np.where(apart[:, None], 0.0, want.driver * price)  # of the instance itself
+    cpu = (want.cpu + threads) * (want.keen + (1 - want.keen) * slowed)
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
-    threads = np.where(scenes.present & (driver > 0), scenes.weight, 0.0).sum(
-        axis=1
-    )  # they weigh as their instances do
-    weight = np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(threads, 1.0))
     over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
     waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, scenes.load >= 1)
-    shared = cpu_contention_of(scenes, cpu, (whole, weight), waits, deviations, fluid=fluid)
-    own = np.where(over_time, shared.pressure.share, shared.throughput)
-    full = np.divide(cpu, scenes.cap, out=np.zeros_like(cpu), where=np.isfinite(scenes.cap))
-    own = own / np.maximum(full, 1.0)  # what its own cap takes
-    served = _ratio(fill(shared.driver, driver, np.ones_like(driver)), driver)
-    limits = np.stack([own, np.where(apart[:, None], served, 1.0), *devices], axis=2)
+    domain = whole, _driver_weight(scenes, driver)
+    shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
+    asked = np.minimum(cpu, scenes.cap)
+    own = np.where(over_time, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
+    served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
+    limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, scenes)
 
 
-def _disk_and_memory(scenes: SceneBatch, want: Demands) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """What is asked of disk and memory, as a share of each, within its limit and without; round robin (finding L6)."""
-    disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], want.disk.shape)
-    most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)
-    return (np.minimum(want.disk, most), want.disk), (want.memory, want.memory)
+def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
+    """The scheduler's weight of a driver domain, (S,): threads of instances weigh as these do together."""
+    threads = np.where(scenes.present & (driver > 0), scenes.weight, 0.0).sum(axis=1)
+    return np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(threads, 1.0))
 
 
-def _ratio(got: Floats, full: Floats) -> Floats:
-    """What was got of what was asked, 1 where nothing was asked."""
-    return np.asarray(np.divide(got, full, out=np.ones_like(got), where=full > 0))
+def _devices(scenes: SceneBatch, want: Demands, held: Floats) -> tuple[Floats, Floats, Floats]:
+    """How far NIC, disk and memory would let each instance go that asks as its own cap lets it; (S, N) each.
+
+    Disk and memory serve in turn (finding L6).
+    """
+    net, disk, memory = want.net * held, want.disk * held, want.memory * held
+    most = _share(scenes.disk_limit, np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], disk.shape), full=np.inf)
+    return (
+        _reached(_nic(scenes, net), net, want.net),
+        _reached(_shared(np.minimum(disk, most)), disk, want.disk),
+        _reached(_shared(memory), memory, want.memory),
+    )
+
+
+def _reached(got: Floats, asked: Floats, full: Floats) -> Floats:
+    """The ratio that a resource allows: 1 where all came that was asked, else what came of what full speed would ask.
+
+    The least ratio over all resources does not jump there, for what lets an instance ask for less counts itself.
+    """
+    return np.where(got >= asked * (1 - 1e-9), 1.0, _share(got, full))
+
+
+def _share(part: Floats, whole: Floats, full: float = 1.0) -> Floats:
+    """`part` of `whole`, at most `full`; `full` where there is nothing to have a part of."""
+    ratio = np.divide(part, whole, out=np.full(np.shape(part), full), where=(whole > 0) & np.isfinite(part))
+    return np.asarray(np.minimum(ratio, full))
 
 
 def _nic(scenes: SceneBatch, want: Floats) -> Floats:
-    """What each gets of its traffic when the NIC is shared among instances with a class, up to each ceiling, and those
-    without."""
-    got = htb.shares(
-        np.minimum(want, scenes.net_ceil), scenes.net_rate, htb.shaped(scenes), htb.first(scenes), link(scenes)
-    )
-    return _ratio(got, want)
+    """Share the NIC among instances with a class, up to each ceiling, and those without; Mbit/s."""
+    most = np.minimum(want, scenes.net_ceil)
+    return htb.shares(most, scenes.net_rate, htb.shaped(scenes), htb.first(scenes), link(scenes))
 
 
 def _shared(want: Floats) -> Floats:

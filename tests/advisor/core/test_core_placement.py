@@ -247,10 +247,6 @@ def _spin() -> list[WorkloadProfile]:
 # pins
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="sets of CPUs that overlap without being nested are only approximated",
-)
 def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
     found = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
     assert found.newcomer.throughput_ratio.expected == pytest.approx(1.0)
