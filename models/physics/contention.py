@@ -60,11 +60,11 @@ def cpu_contention_of(
     if run.size > PYTHON_UP_TO:
         cpu_contention.compile_all()
     cpu_contention.share_hosts(
-        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.loop,
-        everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance, run, want, short, fair,
+        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.most,
+        everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance, run, want, short, fair,
         worst, crowded,
     )  # fmt: skip
-    asked = np.where(everybody.loop == HOG, everybody.size, everybody.demand)
+    asked = np.where(everybody.loop == HOG, everybody.size, np.minimum(everybody.demand, everybody.most))
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
@@ -99,6 +99,7 @@ class _Consumers:
     size: Floats
     demand: Floats
     growth: Floats
+    most: Floats
     loop: Ints
     weight: Floats
     brief: Floats
@@ -129,7 +130,7 @@ def _consumers(
     growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
-    demand = np.minimum(demand, np.minimum(size, scenes.cap))
+    most = np.minimum(size, scenes.cap)
     hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
     loop = np.where(hog, HOG, np.where(sensitive & ~capped, CLOSED, OPEN))
     driver, of_driver = driver_domain
@@ -139,6 +140,7 @@ def _consumers(
     return _Consumers(
         size=np.concatenate([size, driver_size[:, None]], axis=1),
         demand=np.concatenate([demand, np.minimum(driver, driver_size)[:, None]], axis=1),
+        most=np.concatenate([most, driver_size[:, None]], axis=1),
         growth=np.concatenate([growth, np.zeros((len(scenes), 1))], axis=1),
         loop=np.concatenate([loop, np.full((len(scenes), 1), OPEN)], axis=1),
         weight=weight,

@@ -342,7 +342,8 @@ def share_cpus(
     crowded = bursts_meet(cpus, vcpus, demand, kind, force, run, want, short)
     if cpus >= 2:
         for at in range(count):
-            want[at] = run[at] + (want[at] - run[at]) * (1 + astray * (1 - crowded))
+            if kind[at] != HOG:  # which always wants all its vCPUs, no more
+                want[at] = run[at] + (want[at] - run[at]) * (1 + astray * (1 - crowded))
     return crowded
 
 
@@ -431,6 +432,7 @@ def share_hosts(
     vcpus: Floats,
     demand: Floats,
     growth: Floats,
+    most: Floats,
     loop: Ints,
     weight: Floats,
     brief: Floats,
@@ -450,7 +452,7 @@ def share_hosts(
     `crowded`, (S,).
 
     In a moment at z = `moments` (M,), which has `chances` (M,) of the time, a consumer's demand is `demand` (S, N)
-    times exp(`growth` z), over the mean of that. Slots whose `vcpus` are 0 are empty; `astray` is (S,).
+    times exp(`growth` z), over the mean of that, and at most `most` (S, N). Slots whose `vcpus` are 0 are empty; `astray` is (S,).
     """
     for host in range(len(cpus)):
         who = np.flatnonzero(vcpus[host] > 0)
@@ -458,7 +460,7 @@ def share_hosts(
             continue
         size, kind, may = vcpus[host][who], loop[host][who], allowed[host][who]
         heavy, light = weight[host][who], brief[host][who]
-        usual, moves = demand[host][who], growth[host][who]
+        usual, moves, highest = demand[host][who], growth[host][who], most[host][who]
         means = np.zeros(len(who))
         for moment in range(len(moments)):
             means += chances[moment] * np.exp(moves * moments[moment])
@@ -467,7 +469,7 @@ def share_hosts(
         for moment in range(1 if steady else len(moments)):
             part = 1.0 if steady else chances[moment]
             now = usual if steady else usual * np.exp(moves * moments[moment]) / means
-            now = np.minimum(now, size)
+            now = np.minimum(now, highest)
             crowded[host] += part * share_host(
                 cpus[host], size, now, kind, heavy, light, astray[host], may, ran, wanted, lacked, owed
             )
@@ -519,7 +521,7 @@ def _share_one_host() -> None:
     ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
     run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
     share_hosts(
-        np.ones(1), ones, half, tenth, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
+        np.ones(1), ones, half, tenth, ones, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
         np.ones((1, 2, 1), dtype=bool), np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst,
         np.zeros(1),
     )  # fmt: skip

@@ -21,6 +21,7 @@ EXPLAINED = (
         BODIES,
         REJECTED,
         r"ceil_mbit \S+ is below rate_mbit|.*driver_cpus .* go beyond|instance .* is pinned to pCPU|.*pinning names"
+        r"|instance .*: demand of \S+ CPUs is above its|demand for \w+: p50, p95 and p99 do not grow"
         r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them",
         "JSON Schema does not compare one field with another.",
     ),
@@ -29,6 +30,12 @@ EXPLAINED = (
         REJECTED,
         ".* stands twice|a label can have one value only",
         "`uniqueItems` compares whole items, not their names.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        r"demand for \w+: hours are not 24 or 168 numbers",
+        "A list of one of two lengths would need two schemas of the same list, which clients cannot tell apart.",
     ),
     Explained(
         r"PUT /v1/.*",
