@@ -28,8 +28,7 @@ class CpuPressure:
     """Of instances, (S, N): `share` the part of the CPU time it wants that it gets, run / (run + wait); `worst` the
     same in the worst twentieth of the time; `short` the part of the time, 0-1, in which it gets less than it wants;
     `overloaded` whether more work arrives than it is ever served, so that it has no finite latency. Of hosts, (S,):
-    `crowded` is the part of
-    the time with more vCPUs ready than CPUs."""
+    `crowded` is the part of the time with more vCPUs ready than CPUs."""
 
     share: Floats
     worst: Floats
@@ -39,13 +38,24 @@ class CpuPressure:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicePressure:
+    """Of instances and each device, (S, N, 3) in the order of models.data.scene.DEVICES, or (S, N) of one device:
+    `share` of what it would move at full speed, `worst` the same in the worst twentieth of the time, and `short` the
+    part of the time, 0-1, in which it is held back."""
+
+    share: Floats
+    worst: Floats
+    short: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class InterferencePrediction:
     """What co-location does to every instance of every scene.
 
     `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo mean latency (1.0 = as alone), `jitter`
     the same of the standard deviation of latency, `outside` marks questions that lie outside the training data, whose
     intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where not requested.
-    `pressure` is what the physics says of CPUs over time, None = not known.
+    `pressure` and `devices` are what the physics says of CPUs and devices over time, None = not known.
     """
 
     throughput: BandArrays
@@ -53,6 +63,7 @@ class InterferencePrediction:
     jitter: BandArrays
     outside: Bools
     pressure: CpuPressure | None = None
+    devices: DevicePressure | None = None
 
 
 def unasked(present: Bools) -> BandArrays:

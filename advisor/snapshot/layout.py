@@ -15,7 +15,16 @@ from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
 from models.arrays import Floats, Ints
-from models.data.scene import CPU_DEMAND, ProfileTable, SceneBatch, build_batch, cpu_demand
+from models.data.scene import (
+    CPU_DEMAND,
+    DEVICE_DEMAND,
+    DEVICES,
+    ProfileTable,
+    SceneBatch,
+    build_batch,
+    cpu_demand,
+    device_demand,
+)
 from models.physics.demands import demands
 
 Bytes = NDArray[np.bytes_]
@@ -47,7 +56,10 @@ def lay_out(
     vcpus, load = of_everybody("vcpus"), of_everybody("load")
     min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
     demand = np.array([cpu_demand(instance) for instance in everybody]).reshape(-1, len(CPU_DEMAND))
-    order = np.lexsort((max_latency, min_ratio, *demand.T, load, vcpus, templates.rank[templates.slot], host))
+    of_devices = np.array([device_demand(instance) for instance in everybody])
+    of_devices = of_devices.reshape(len(everybody), len(DEVICES) * len(DEVICE_DEMAND))
+    known = [column for column in (*of_devices.T, *demand.T) if not np.isnan(column).all()]
+    order = np.lexsort((max_latency, min_ratio, *known, load, vcpus, templates.rank[templates.slot], host))
     slot = np.arange(len(everybody)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(hosts), int(counts.max(initial=0)))
 
@@ -68,6 +80,7 @@ def lay_out(
         vcpus=spread(vcpus, 0.0),
         load=spread(load, 0.0),
         cpu_demand=spread(demand, np.nan),
+        device_demand=spread(of_devices.reshape(len(everybody), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
     )
     in_slot_order = iter([everybody[position] for position in order.tolist()])
     return HostArrays(
@@ -88,7 +101,14 @@ def lay_out(
         fingerprints=fingerprints.of_hosts(
             templates.host_digests(),
             templates.digests[templates_by_slot],
-            np.concatenate([np.stack([scenes.vcpus, scenes.load], axis=2), scenes.cpu_demand], axis=2),
+            np.concatenate(
+                [
+                    np.stack([scenes.vcpus, scenes.load], axis=2),
+                    scenes.cpu_demand,
+                    scenes.device_demand.reshape(*scenes.present.shape, len(DEVICES) * len(DEVICE_DEMAND)),
+                ],
+                axis=2,
+            ),
             counts,
             templates.table_digest,
         ),
@@ -174,7 +194,9 @@ class _Templates:
 def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
     """A sortable description of each resident template: workload, profile, settings, pCPUs."""
     plain = [
-        name for name in SLOT_FIELDS if name not in {"present", "profile", "vcpus", "load", "affinity", "cpu_demand"}
+        name
+        for name in SLOT_FIELDS
+        if name not in {"present", "profile", "vcpus", "load", "affinity", "cpu_demand", "device_demand"}
     ]
     profiles: dict[int, bytes] = {}
     descriptions = []

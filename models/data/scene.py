@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 from models.data.demand_classes import completed
 from models.data.profile import WorkloadProfile
+from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
@@ -21,6 +22,9 @@ T = TypeVar("T")
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads.
 CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms")
+DEVICES = RESOURCES[1:]
+DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
+_NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 
 
@@ -123,7 +127,8 @@ class SceneBatch:
     that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
     `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
     that any vCPU of it may use. `cpu_demand` (S, N, 6): its demand for CPUs over time in the order of CPU_DEMAND, nan
-    = unknown; a known mean stands instead of that of the profile.
+    = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
+    in the order of DEVICE_DEMAND.
     """
 
     table: ProfileTable
@@ -149,6 +154,7 @@ class SceneBatch:
     disk_limit: Floats
     affinity: Bools
     cpu_demand: Floats
+    device_demand: Floats
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -235,20 +241,30 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
         "disk_limit": np.float64(settings.disk_limit_mb_s or np.inf),
         "affinity": affinity,
         "cpu_demand": cpu_demand(instance),
+        "device_demand": device_demand(instance),
     }
 
 
 def cpu_demand(instance: Instance) -> Floats:
-    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,).
+    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,)."""
+    return _demand_row(instance, "cpu", CPU_DEMAND)
 
-    What was given and not measured is widened as its class is.
-    """
-    demand = instance.demand.get("cpu")
+
+def device_demand(instance: Instance) -> Floats:
+    """An instance's demand over time for each of DEVICES, in the order of DEVICE_DEMAND, nan = unknown; (3, 4)."""
+    if not instance.demand.keys() & set(DEVICES):
+        return _NO_DEVICE
+    return np.stack([_demand_row(instance, resource, DEVICE_DEMAND) for resource in DEVICES])
+
+
+def _demand_row(instance: Instance, resource: Resource, names: Sequence[str]) -> Floats:
+    """Fields of a demand, nan = unknown. What was given and not measured is widened as its class is."""
+    demand: Demand | None = instance.demand.get(resource)
     if demand is None:
-        return np.full(len(CPU_DEMAND), np.nan)
+        return np.full(len(names), np.nan)
     if not demand.windows:
         demand = completed(demand, instance.vcpus)
-    return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in CPU_DEMAND])
+    return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in names])
 
 
 _EMPTY: dict[str, float] = {
@@ -273,8 +289,11 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     width = max([host.pcpus for host, _ in scenes], default=1)
     columns = {name: np.full((count, slots), empty) for name, empty in _EMPTY.items()}
     columns["present"] = columns["present"].astype(bool)
-    affinity = np.zeros((count, slots, width), dtype=bool)
-    demand = np.full((count, slots, len(CPU_DEMAND)), np.nan)
+    slotted = {
+        "affinity": np.zeros((count, slots, width), dtype=bool),
+        "cpu_demand": np.full((count, slots, len(CPU_DEMAND)), np.nan),
+        "device_demand": np.full((count, slots, len(DEVICES), len(DEVICE_DEMAND)), np.nan),
+    }
     driver = np.zeros((count, width), dtype=bool)
     node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
@@ -285,12 +304,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         for slot, instance in enumerate(instances):
             row = table.row(instance.workload, host.platform)
             for name, value in slot_values(instance, row, host.pcpus, width).items():
-                if name == "affinity":
-                    affinity[scene, slot] = value
-                elif name == "cpu_demand":
-                    demand[scene, slot] = value
-                else:
-                    columns[name][scene, slot] = value
+                (slotted if name in slotted else columns)[name][scene, slot] = value
     return SceneBatch(
         table=table,
         host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
@@ -302,7 +316,6 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,
-        affinity=affinity,
-        cpu_demand=demand,
+        **slotted,
         **columns,
     )

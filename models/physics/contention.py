@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import CPU_DEMAND, SceneBatch
+from models.data.scene import CPU_DEMAND, DEVICE_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.demands import ASSUMED, guessed, weights
@@ -18,8 +18,8 @@ from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
 
 # Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
-# make up the worst twentieth of the time. How many are enough is measured (research.contention.moments).
-MOMENT_BOUNDS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
+# make up the worst twentieth of the time. How many are enough is measured (research.contention.moment_counts).
+MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SERVED = 0.995  # of its work that an open loop is served, below which it is overloaded
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
 PYTHON_UP_TO = 2_000  # slots of a batch: for fewer, compiling takes longer than the work
@@ -39,7 +39,7 @@ class CpuContention:
 def cpu_contention_of(
     scenes: SceneBatch,
     cpu: Floats,
-    driver_domain: tuple[Floats, Floats],
+    driver_domain: tuple[Floats, Floats, Floats],
     sensitive: Bools,
     deviations: float = 0.0,
     *,
@@ -47,10 +47,11 @@ def cpu_contention_of(
 ) -> CpuContention:
     """Share the CPUs of each scene among its instances and its driver domain.
 
-    `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own uses, and
-    its weight, both (S,); `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations`
-    standard deviations everybody wants that much more than expected, as far as each one's mean is not known. `fluid`:
-    by a scheduler that gives every burst its weighted part at every moment, on any CPU that idles, as simulations do.
+    `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own does for
+    each (S, N), which moves as its demand does, what it uses in all and its weight, both (S,); `sensitive` (S, N) who
+    asks for more when it is served: closed loops. At `deviations` standard deviations everybody wants that much more
+    than expected, as far as each one's mean is not known. `fluid`: by a scheduler that gives every burst its weighted
+    part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     shape = everybody.demand.shape
@@ -61,8 +62,8 @@ def cpu_contention_of(
         cpu_contention.compile_all()
     cpu_contention.share_hosts(
         scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.most,
-        everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance, run, want, short, fair,
-        worst, crowded,
+        everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance,
+        run, want, short, fair, worst, crowded,
     )  # fmt: skip
     asked = np.where(everybody.loop == HOG, everybody.size, np.minimum(everybody.demand, everybody.most))
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
@@ -78,7 +79,9 @@ def cpu_contention_of(
 
 def doubted(scenes: SceneBatch) -> bool:
     """Whether anybody's mean demand is in doubt."""
-    return bool((scenes.present & (guessed(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0))).any())
+    of_devices = (scenes.device_demand[:, :, :, DEVICE_DEMAND.index("doubt")] > 0).any(axis=2)
+    of_cpus = guessed(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
+    return bool((scenes.present & (of_cpus | of_devices)).any())
 
 
 def moments() -> tuple[Floats, Floats]:
@@ -110,7 +113,7 @@ class _Consumers:
 def _consumers(
     scenes: SceneBatch,
     cpu: Floats,
-    driver_domain: tuple[Floats, Floats],
+    driver_domain: tuple[Floats, Floats, Floats],
     sensitive: Bools,
     deviations: float,
     fluid: bool,
@@ -124,16 +127,14 @@ def _consumers(
     spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
     common = np.where(here, _known(scenes, "common", class_of_all * (ASSUMED.common or 0.0)), 0.0)
     doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
-    if deviations:
-        together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
-        demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
-    growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
+    demand = shifted(demand, doubt, deviations)
+    moves = growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
     most = np.minimum(size, scenes.cap)
     hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
     loop = np.where(hog, HOG, np.where(sensitive & ~capped, CLOSED, OPEN))
-    driver, of_driver = driver_domain
+    parts, driver, of_driver = driver_domain
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
     weight = np.concatenate([np.where(here, scenes.weight, 1.0), of_driver[:, None]], axis=1)
     weight = weights(scenes, weight / DEFAULT_WEIGHT)
@@ -141,7 +142,7 @@ def _consumers(
         size=np.concatenate([size, driver_size[:, None]], axis=1),
         demand=np.concatenate([demand, np.minimum(driver, driver_size)[:, None]], axis=1),
         most=np.concatenate([most, driver_size[:, None]], axis=1),
-        growth=np.concatenate([growth, np.zeros((len(scenes), 1))], axis=1),
+        growth=np.concatenate([moves, _over((moves * parts).sum(axis=1), parts.sum(axis=1))[:, None]], axis=1),
         loop=np.concatenate([loop, np.full((len(scenes), 1), OPEN)], axis=1),
         weight=weight,
         brief=weight if fluid else np.where(weight > 0, weight, 1.0) ** trait(scenes.kind, "brief_exponent")[:, None],
@@ -156,7 +157,15 @@ def _known(scenes: SceneBatch, name: str, otherwise: NDArray[np.floating[Any]]) 
     return np.where(np.isnan(value), otherwise, value)
 
 
-def _growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
+def shifted(demand: Floats, doubt: Floats, deviations: float) -> Floats:
+    """Demand (S, N) where all of a host together want so many standard deviations of their doubt more than expected."""
+    if not deviations:
+        return demand
+    together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
+    return np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
+
+
+def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
     """How each demand moves with that of its whole host, as the exponent per standard deviation of the sum; (S, N).
 
     The sum's variance is that of the common part, which adds up, and that of everybody's own. Given the sum, a demand

@@ -31,6 +31,7 @@ FREE = 1e9  # a level that holds nobody back
 MOST_TILT = 1e6
 ALMOST = 1 - 1e-9
 MOST_BUSY = 0.999  # of its vCPUs that a consumer wants, on average, unless it is a hog
+LATE = 0.95 + 1e-9  # of the time: what comes after it is the worst twentieth
 CLOSED_ROUNDS = 6  # of the fixed point of a closed loop of several vCPUs; it halves its error in each
 
 
@@ -448,11 +449,12 @@ def share_hosts(
     crowded: Floats,
 ) -> None:
     """Fill in (S, N) what consumers `run` and `want`, how long they are `short` and their `fair` parts on S hosts,
-    the mean of M moments, how much of what they want they get in the `worst` moment, and how long each host is
-    `crowded`, (S,).
+    the mean of M moments, how much of what they want they get in the `worst` twentieth of the time, and how long each
+    host is `crowded`, (S,).
 
     In a moment at z = `moments` (M,), which has `chances` (M,) of the time, a consumer's demand is `demand` (S, N)
-    times exp(`growth` z), over the mean of that, and at most `most` (S, N). Slots whose `vcpus` are 0 are empty; `astray` is (S,).
+    times exp(`growth` z), over the mean of that, and at most `most` (S, N). Moments come in the order of z. Slots whose
+    `vcpus` are 0 are empty; `astray` is (S,).
     """
     for host in range(len(cpus)):
         who = np.flatnonzero(vcpus[host] > 0)
@@ -465,9 +467,11 @@ def share_hosts(
         for moment in range(len(moments)):
             means += chances[moment] * np.exp(moves * moments[moment])
         ran, wanted, lacked, owed = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
-        steady = not moves.any()
+        late_run, late_want = np.zeros(len(who)), np.zeros(len(who))
+        steady, passed = not moves.any(), 0.0
         for moment in range(1 if steady else len(moments)):
             part = 1.0 if steady else chances[moment]
+            passed += part
             now = usual if steady else usual * np.exp(moves * moments[moment]) / means
             now = np.minimum(now, highest)
             crowded[host] += part * share_host(
@@ -479,8 +483,12 @@ def share_hosts(
                 want[host, at] += part * wanted[place]
                 short[host, at] += part * lacked[place]
                 fair[host, at] += part * owed[place]
-                if wanted[place] > 0:
-                    worst[host, at] = min(worst[host, at], ran[place] / wanted[place])
+                if passed > LATE:
+                    late_run[place] += part * ran[place]
+                    late_want[place] += part * wanted[place]
+        for place in range(len(who)):
+            if late_want[place] > 0:
+                worst[host, who[place]] = late_run[place] / late_want[place]
 
 
 _tried = threading.Event()

@@ -8,8 +8,9 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.demand_classes import day_one
-from models.data.scene import ProfileTable, SceneBatch
+from models.data.scene import DEVICES, ProfileTable, SceneBatch
 from models.physics.kinds import holds, trait
+from profiler.demand import Resource
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
 # shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events.
@@ -19,6 +20,7 @@ MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost
 # Payload share of an Ethernet link under TCP: 1448 bytes of data in 1538 bytes on the wire (IEEE 802.3, RFC 7323).
 GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
+_SHARED_DEVICES: tuple[Resource, ...] = ("disk_mb_s", "mem_bw_mb_s")
 ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
 
@@ -55,10 +57,14 @@ def demands(scenes: SceneBatch) -> Demands:
     driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, nothing)
     # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
     driver = np.where(holds(scenes.kind, "has_driver_domain")[:, None], driver, 0.0)
-    net = first_known(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing)
+    net = first_known(
+        device_mean(scenes, "net_mbit"), column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing
+    )
     disk, memory = (
-        np.divide(first_known(column(key), nothing), most, out=np.zeros_like(load), where=most > 0)
-        for key in ("disk_mb_s", "mem_bw_mb_s")
+        np.divide(
+            first_known(device_mean(scenes, key), column(key), nothing), most, out=np.zeros_like(load), where=most > 0
+        )
+        for key in _SHARED_DEVICES
         for most in (np.broadcast_to(capacity(scenes, key)[:, None], load.shape),)
     )
     # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
@@ -76,6 +82,11 @@ def demands(scenes: SceneBatch) -> Demands:
         disk=disk * speed,
         memory=memory * speed,
     )
+
+
+def device_mean(scenes: SceneBatch, device: Resource) -> Floats:
+    """Mean demand for a device over time where it is known, in its unit, nan elsewhere; (S, N)."""
+    return np.asarray(scenes.device_demand[:, :, DEVICES.index(device), 0])
 
 
 def guessed(scenes: SceneBatch) -> Bools:

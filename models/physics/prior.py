@@ -9,14 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.data.scene import CPU_DEMAND, SceneBatch
+from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import Demands, capacity, crowd, demands, driver_apart, driver_price, guessed, link
+from models.physics.device_contention import Share, device_contention_of
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
-from models.prediction import TARGETS, BandArrays, CpuPressure, InterferencePrediction, unasked
+from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, unasked
+from profiler.demand import Resource
 
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
@@ -34,15 +36,15 @@ METRICS = (
 class PriorResult:
     """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
-    go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` what became of the
-    demand for CPUs;
-    `scenes` what it is about."""
+    go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what
+    became of the demand for CPUs and devices; `scenes` what it is about."""
 
     throughput: Floats
     limits: Floats
     demands: Demands
     crowd: Floats
     cpu: CpuPressure
+    devices: DevicePressure
     scenes: SceneBatch
 
     @property
@@ -71,7 +73,8 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     """
     want = demands(scenes)
     held = _share(scenes.cap, want.cpu)  # by its own cap, whatever others do
-    devices = _devices(scenes, want, held)
+    pressures = _devices(scenes, want, held, deviations)
+    devices = [pressures.share[:, :, at] for at in range(len(DEVICES))]
     slowed = np.minimum.reduce([held, *devices])
     price = driver_price(scenes, want)
     driver = want.driver * price * slowed
@@ -82,14 +85,14 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
     over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
     waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, scenes.load >= 1)
-    domain = whole, _driver_weight(scenes, driver)
+    domain = driver, whole, _driver_weight(scenes, driver)
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
     asked = np.minimum(cpu, scenes.cap)
     own = np.where(over_time, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
     served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
     limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
-    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, scenes)
+    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, pressures, scenes)
 
 
 def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
@@ -98,17 +101,21 @@ def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
     return np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(threads, 1.0))
 
 
-def _devices(scenes: SceneBatch, want: Demands, held: Floats) -> tuple[Floats, Floats, Floats]:
-    """How far NIC, disk and memory would let each instance go that asks as its own cap lets it; (S, N) each.
-
-    Disk and memory serve in turn (finding L6).
-    """
-    net, disk, memory = want.net * held, want.disk * held, want.memory * held
-    most = _share(scenes.disk_limit, np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], disk.shape), full=np.inf)
-    return (
-        _reached(_nic(scenes, net), net, want.net),
-        _reached(_shared(np.minimum(disk, most)), disk, want.disk),
-        _reached(_shared(memory), memory, want.memory),
+def _devices(scenes: SceneBatch, want: Demands, held: Floats, deviations: float) -> DevicePressure:
+    """What NIC, disk and memory leave of the speed of each instance over time; disk and memory serve in turn (finding
+    L6)."""
+    most = _share(scenes.disk_limit, np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], held.shape), full=np.inf)
+    sharing: dict[Resource, tuple[Floats, Share]] = {
+        "net_mbit": (want.net, lambda asked: _nic(scenes, asked)),
+        "disk_mb_s": (want.disk, lambda asked: _shared(np.minimum(asked, most))),
+        "mem_bw_mb_s": (want.memory, _shared),
+    }
+    found = [
+        device_contention_of(scenes, device, sharing[device][0], held, sharing[device][1], deviations)
+        for device in DEVICES
+    ]
+    return DevicePressure(
+        *(np.stack([getattr(one, name) for one in found], axis=2) for name in ("share", "worst", "short"))
     )
 
 
@@ -155,6 +162,7 @@ class PriorPredictor:
             jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
             pressure=result.cpu,
+            devices=result.devices,
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.dataset import HIGHER_IS_BETTER
-from models.data.scene import CPU_DEMAND, ProfileTable, SceneBatch, build_batch
+from models.data.scene import CPU_DEMAND, DEVICE_DEMAND, DEVICES, ProfileTable, SceneBatch, build_batch
 from models.features.examples import HIGHEST_RATIO, LOWEST_RATIO
 from models.scale.run_rows import RunRows
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Pinning
@@ -96,6 +96,7 @@ def _slots(
         "disk_limit": (_limit(rows.disk_limit_mb_s), np.inf),
         "affinity": (_affinity(rows, platforms, width), False),
         "cpu_demand": (np.full((len(rows.run), len(CPU_DEMAND)), np.nan), np.nan),
+        "device_demand": (np.full((len(rows.run), len(DEVICES), len(DEVICE_DEMAND)), np.nan), np.nan),
     }
 
 
