@@ -17,6 +17,7 @@ from advisor.domain.answers import (
     Candidate,
     Command,
     Effect,
+    Headroom,
     MitigationAction,
     MitigationStep,
     Move,
@@ -27,6 +28,7 @@ from advisor.domain.answers import (
     SceneEffects,
     settings_there,
 )
+from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.cloud import CloudNow, Histories, History, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import (
@@ -110,6 +112,7 @@ __all__ = [
     "AnsweredAs",
     "AuditEntry",
     "Band",
+    "Calibration",
     "Caller",
     "Candidate",
     "Capacity",
@@ -118,6 +121,7 @@ __all__ = [
     "Constraints",
     "Effect",
     "Growth",
+    "Headroom",
     "Histories",
     "History",
     "Host",
@@ -182,6 +186,7 @@ __all__ = [
     "Variant",
     "WhatIf",
     "WorkloadProfile",
+    "calibration_in_words",
     "recommendation_as_json",
     "settings_there",
 ]

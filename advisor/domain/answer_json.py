@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from advisor.domain.answers import Band, Candidate, Command, Effect, MitigationStep, Reason, Recommendation, Rejection
+from advisor.domain.answers import (
+    Band,
+    Candidate,
+    Command,
+    Effect,
+    Headroom,
+    MitigationStep,
+    Reason,
+    Recommendation,
+    Rejection,
+)
 from profiler.observed import IsolationSettings, Pinning
 
 Json = dict[str, Any]
@@ -46,6 +56,8 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "host": candidate.host,
         "score": _number(candidate.score),
         "tied_with": list(candidate.tied_with),
+        "headroom": _headroom(candidate.headroom),
+        "calibration": candidate.calibration,
         "combined_score": _number(candidate.combined_score),
         "pinning": _pinning(candidate.pinning),
         "isolation": _isolation(candidate.isolation),
@@ -59,6 +71,13 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
     if commands:
         answer["commands"] = [_command(command) for command in candidate.commands]
     return answer
+
+
+def _headroom(headroom: Headroom | None) -> Json | None:
+    if headroom is None:  # of an answer that was stored before it was known
+        return None
+    parts = {"cpu": headroom.cpu, "memory": headroom.memory, "nic": headroom.nic}
+    return {**{name: _number(part) for name, part in parts.items()}, "one_numa_node": headroom.one_node}
 
 
 def _mitigation(steps: Sequence[MitigationStep]) -> list[Json]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from advisor.domain.calibration import Calibration
 from advisor.domain.questions import PlacementRequest
 from profiler.observed import Instance, IsolationSettings, Pinning
 
@@ -20,7 +21,7 @@ told that the edge is not known; programs get the number."""
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A predicted ratio with its 90 % interval."""
+    """A predicted ratio with its range, which is a 90 % interval where outcomes have calibrated it."""
 
     expected: float
     lower: float
@@ -99,11 +100,31 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Headroom:
+    """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for.
+
+    `cpu` and `nic` in its busy moments (95th percentile of demand), `memory` of what may be promised; 1 where the
+    capacity is unknown. `one_node` = the newcomer fits into one NUMA node.
+    """
+
+    cpu: float
+    memory: float
+    nic: float
+    one_node: bool = True
+
+    @property
+    def scarcest(self) -> tuple[str, float]:
+        """The resource of which the smallest part is left, and that part."""
+        return min((("cpu", self.cpu), ("memory", self.memory), ("nic", self.nic)), key=lambda left: left[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A host that can take the instance, with the best pinning and settings there.
 
     `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
-    `changes` are the settings that it gives residents, `notes` what must be known before they are applied.
+    `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
+    and `half_width` are of what `score` is a lower bound of.
     """
 
     rank: int
@@ -119,6 +140,10 @@ class Candidate:
     commands: tuple[Command, ...] = ()
     rungs: tuple[MitigationStep, ...] = ()
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    headroom: Headroom | None = None
+    expected: float = 0.0
+    half_width: float = 0.0
+    calibration: Calibration = "none"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -69,7 +69,10 @@ class Decision:
     usable: Bools
 
     def choose(self, expected: Floats, lower: Floats) -> Ints:
-        """The advisor's rule: among hosts that violate no limit the best score, of equals the first."""
+        """The advisor's rule: among hosts that violate no limit the best score, of equals the first.
+
+        What else the advisor looks at where scores are equal changes no score, and so not what a probe is worth.
+        """
         score, broken = self._hosts(expected, lower)
         return np.asarray((np.round(score, 9) - 100.0 * broken).argmax(axis=1))
 
@@ -103,11 +106,16 @@ class Decision:
         return scoring.score(
             InterferencePrediction(band, band, band, outside=np.zeros(reached.shape, dtype=bool)),
             np.asarray(spread(self.after[:, None] > 0), dtype=bool),
-            np.asarray(spread(self._grid(expected, np.broadcast_to(self.before, self.after.shape))), dtype=np.float64),
+            np.asarray(spread(self._before(expected)), dtype=np.float64),
             np.asarray(spread(self.limits), dtype=np.float64),
             np.broadcast_to(self.used, grid.shape[:-1]).reshape(-1),
             self.objective,
+            half_before=np.asarray(spread(self._before(expected) - self._before(lower)), dtype=np.float64),
         )
+
+    def _before(self, values: Floats) -> Floats:
+        """Values (M, R) of the rows without the newcomer, (O, M, H, N)."""
+        return self._grid(values, np.broadcast_to(self.before, self.after.shape))
 
 
 def decision(snapshot: ClusterSnapshot, asked: DecisionScenes, band: BandArrays, errors: SharedErrors) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.domain import Host, Instance, Objective
+from advisor.domain import Headroom, Host, Instance, Objective
 from advisor.scheduling.scoring import Scores
 from models.arrays import Floats
 from models.data.scene import SceneBatch, slot_values
@@ -20,7 +20,7 @@ class CandidateArrays:
     `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the newcomer, as requested, is in the last
     slot with the settings chosen for it. `prediction` and `scores` belong to `scenes`; `before` (K, N) is expected T/B
     without the newcomer, 1 for the newcomer. `beside` are instances that must be on the host: counterfactuals never
-    remove them.
+    remove them. `headroom` is what would be left on each host.
     """
 
     hosts: tuple[Host, ...]
@@ -34,6 +34,7 @@ class CandidateArrays:
     objective: Objective
     predictor: Predictor
     beside: tuple[str, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
 
     def involved(self, at: int) -> dict[int, Instance]:
         """The instances of scene `at` by slot: the newcomer, then residents by id.

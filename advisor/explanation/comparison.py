@@ -12,9 +12,12 @@ def compare(arrays: CandidateArrays) -> Reason:
     scores = arrays.scores
     best, other = arrays.hosts[0].id, arrays.hosts[1].id
     gap = float(scores.score[0] - scores.score[1])
-    if scoring.tied(_gap(arrays), *scores.half_width[:2].tolist()):
+    noticed = _noticed(arrays) if abs(gap) <= scoring.EQUAL and arrays.objective != "pack" else ""
+    if noticed:
+        text = f"{best} is ahead of {other}: {noticed}."
+    elif scoring.tied(_gap(arrays), *scores.half_width[:2].tolist()):
         text = f"{best} and {other} are tied: the difference of what is expected ({_gap(arrays):+.3f}) lies inside the "
-        text += "uncertainty."
+        text += f"uncertainty.{_left(arrays)}"
     elif arrays.objective == "pack" and scores.score[1] > 1:
         text = f"{best} is fuller than {other} by {gap:.3f} vCPUs per pCPU, and every ratio is kept on both."
     elif arrays.objective == "pack" and scores.score[0] > 1:
@@ -25,6 +28,49 @@ def compare(arrays: CandidateArrays) -> Reason:
         text = f"{best} is ahead of {other} by {gap:.3f}: the worst-off on {best} is {_worst(arrays, 0)}, "
         text += f"on {other} {_worst(arrays, 1)}."
     return Reason("comparison", 0.0, text, kind="comparison")
+
+
+def _noticed(arrays: CandidateArrays) -> str:
+    """Whose ratio differs visibly where scores are equal: somebody who is badly off already, or the newcomer's answers.
+
+    A clause, empty where nothing differs.
+    """
+    best, other = (arrays.hosts[at].id for at in (0, 1))
+    lowest = [min(arrays.involved(at), key=lambda slot: arrays.ratio(at, slot)) for at in (0, 1)]
+    here, there = (arrays.ratio(at, lowest[at]) for at in (0, 1))
+    if not scoring.alike(here, there):
+        who = arrays.involved(1)[lowest[1]].id
+        return f"{who} on {other} has {there:.2f} of its own speed, and nobody on {best} less than {here:.2f}"
+    if arrays.newcomer.service == "latency":
+        here, there = (float(arrays.prediction.latency.expected[at, -1]) for at in (0, 1))
+        if not scoring.alike(1 / here, 1 / there):
+            return f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
+    return ""
+
+
+def _left(arrays: CandidateArrays) -> str:
+    """Why the first of two equal ones comes first: what would be left there, as a sentence after another one."""
+    equal = abs(arrays.scores.score[0] - arrays.scores.score[1]) <= scoring.EQUAL
+    if arrays.objective == "pack" or not equal or not arrays.headroom:
+        return ""
+    best, other = arrays.headroom[:2]
+    if best.one_node != other.one_node:
+        return (
+            f" {arrays.newcomer.id} fits into one NUMA node of {arrays.hosts[0].id}, and of {arrays.hosts[1].id} not."
+        )
+    (scarce, left), (scarce_there, left_there) = best.scarcest, other.scarcest
+    if round(left, 2) == round(left_there, 2):
+        return " As much would be left on both."
+    return (
+        f" {arrays.hosts[0].id} comes first because more would be left there: {_part(scarce, left)}, "
+        f"on {arrays.hosts[1].id} {_part(scarce_there, left_there)}."
+    )
+
+
+def _part(resource: str, left: float) -> str:
+    """What is left of the scarcest resource of a host."""
+    whose = {"cpu": "of its CPUs at busy times", "nic": "of its network at busy times", "memory": "of its memory"}
+    return f"{left:.0%} {whose[resource]}" if left >= 0 else f"{-left:.0%} too little {whose[resource]}"
 
 
 def _gap(arrays: CandidateArrays) -> float:

@@ -11,14 +11,13 @@ from advisor.domain import Reason
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
-from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
+from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, Waiting, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 MAX_TRIED = 5  # candidates examined behind the first; each costs three scenes
-MIN_LEAD = 0.0005  # score; a smaller lead is not visible in the answer
 UNLIMITED = {"disk": "disk_mb_s", "memory": "mem_bw_mb_s"}  # resource: field with its capacity
 _PLENTY = 1e12  # MB/s
 
@@ -50,7 +49,7 @@ def counterfactuals(
     ]
     reasons: list[list[Reason]] = [[] for _ in arrays.hosts]
     for change, reached, lowest in _evaluated(arrays, changes):
-        if reached > float(arrays.scores.score[0]) + MIN_LEAD:
+        if reached > float(arrays.scores.score[0]) + EQUAL:
             reasons[change.at].append(_reason(arrays, change, lowest))
     return tuple(tuple(per_candidate) for per_candidate in reasons)
 
@@ -100,6 +99,8 @@ def _scored(
     before, latency_before = (
         np.where(absent, band.expected[2 * count :], 1.0) for band in (prediction.throughput, prediction.latency)
     )
+    throughput = prediction.throughput
+    half_before = np.where(absent, throughput.expected[2 * count :] - throughput.lower[2 * count :], 0.0)
     scores = score(
         _first(prediction, 2 * count),
         demand_text.present[: 2 * count],
@@ -108,6 +109,7 @@ def _scored(
         np.tile(_used(arrays, changes), 2),
         arrays.objective,
         Waiting(np.tile(slowest, (2, 1)), np.tile(latency_before, (2, 1))) if latency_limited else None,
+        np.tile(half_before, (2, 1)),
     )
     within_limits = ~(scores.breaks_newcomer | scores.breaks_neighbour)
     pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.newcomer.settings.pinning is None)

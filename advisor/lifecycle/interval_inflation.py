@@ -8,17 +8,20 @@ from dataclasses import replace
 from advisor.domain import Band, Candidate, Effect, Host, Plan, Recommendation, SceneEffects
 from models.evaluation.prediction_checks import widen
 
-Factors = Mapping[str, float]  # by host; who is not there keeps the model's own intervals
+# By host, at least 1; who is not there keeps the model's own intervals, which no outcome has calibrated.
+Factors = Mapping[str, float]
 
 
 def recommendation(answer: Recommendation, factors: Factors) -> Recommendation:
     """Widen each candidate by the factor of its host, and say so."""
-    used = {one.host: factors[one.host] for one in answer.candidates if one.host in factors}
-    if not used:
+    if not any(one.host in factors for one in answer.candidates):
         return answer
+    candidates = tuple(candidate(one, factors) for one in answer.candidates)
+    used = {one.host: factor for one in candidates if (factor := factors.get(one.host, 1.0)) > 1}
+    if not used:
+        return replace(answer, candidates=candidates)
     note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
     notes = (*answer.notes, note.format(hosts=_listed(sorted(used)), most=max(used.values())))
-    candidates = tuple(candidate(one, factors) for one in answer.candidates)
     return replace(answer, candidates=candidates, widened=used, notes=notes)
 
 
@@ -28,7 +31,7 @@ def candidate(one: Candidate, factors: Factors) -> Candidate:
         return one
     factor = factors[one.host]
     neighbours = tuple(effect(other, factor) for other in one.neighbours)
-    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours)
+    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours, calibration="observed")
 
 
 def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:

@@ -18,7 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.store import models, observed
 from advisor.store.recommendations import RecordedOutcome
-from models.evaluation.prediction_checks import CheckedPrediction, widening
+from models.evaluation.prediction_checks import FEW, CheckedPrediction, by_scene, widening
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation
@@ -33,7 +33,7 @@ class Monitor:
         self._settings = settings
         self._reading = threading.Lock()
         self._shadows: dict[str, Predictor | None] = {}  # None = could not be read
-        # version, newest row, and the factors over 1 by platform
+        # version, newest row, and the factors by platform
         self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})
         self._qualities: dict[str, tuple[tuple[int, int], ModelQuality]] = {}
 
@@ -67,7 +67,10 @@ class Monitor:
         observed.add(connection, rows, keep=self._settings.keep_observed)
 
     def factors(self, connection: Connection, version: str, hosts: Iterable[Host]) -> Mapping[str, float]:
-        """By how much a model's throughput intervals are to be widened, by host; only hosts where it is over 1."""
+        """By how much a model's throughput intervals are to be widened to hold, by host, 1 = they hold.
+
+        Hosts on whose platform too few outcomes were held against them are left out.
+        """
         if not self._settings.adapt_intervals:
             return {}
         held, number, wide = self._factors
@@ -76,7 +79,7 @@ class Monitor:
             known = wide if held == version and number < newest else {}
             changed = observed.platforms_since(connection, number if known is wide else 0)
             now = {**known, **{one: self._widening(connection, one, version) for one in changed}}
-            wide = {platform: factor for platform, factor in now.items() if factor > 1.0}
+            wide = {platform: factor for platform, factor in now.items() if factor is not None}
             self._factors = version, newest, wide
         if not wide:
             return {}
@@ -97,9 +100,11 @@ class Monitor:
             self._qualities = {version: held} if len(self._qualities) > 20 else {**self._qualities, version: held}
         return held[1]
 
-    def _widening(self, connection: Connection, platform: str, version: str) -> float:
+    def _widening(self, connection: Connection, platform: str, version: str) -> float | None:
+        """The factor of a platform, None while too few scenes were seen there."""
         window = self._settings.quality_window
-        return widening(observed.throughput_on(connection, platform, version, last=2 * window), window)
+        rows = observed.throughput_on(connection, platform, version, last=2 * window)
+        return widening(rows, window) if len(by_scene(rows)) >= FEW else None
 
     def _read(self, versions: Sequence[str]) -> tuple[Predictor | None, ...]:
         """Each artifact is read once for as long as it is a shadow, also when it turned out to be broken."""

@@ -13,6 +13,7 @@ from advisor.domain import (
     Candidate,
     Command,
     Effect,
+    Headroom,
     Host,
     Instance,
     IsolationSettings,
@@ -38,7 +39,8 @@ EDGES = ("expected", "lower", "upper")
 class RankedHost:
     """A ranked host: its position in the snapshot, the chosen option, and the mitigation steps if it needed any.
 
-    `expected` and `half_width` are as in Scores.
+    `expected` and `half_width` are as in Scores. `lowest` is the lowest expected T/B of anybody there, `speed` that of
+    the newcomer's answers, 1 / expected latency ratio, nan where it is not sensitive to latency.
     """
 
     host: int
@@ -46,6 +48,9 @@ class RankedHost:
     score: float
     expected: float
     half_width: float
+    lowest: float
+    speed: float
+    headroom: Headroom
     steps: tuple[MitigationStep, ...] = ()
 
     @property
@@ -59,8 +64,9 @@ class RankedHost:
         return self.steps[-1].driver_cpus if self.steps else None
 
     def tied(self, other: RankedHost) -> bool:
-        """Whether the difference lies within both uncertainties."""
-        return scoring.tied(self.expected - other.expected, self.half_width, other.half_width)
+        """Whether the difference lies within both uncertainties, and nobody there or here is visibly worse off."""
+        within = scoring.tied(self.expected - other.expected, self.half_width, other.half_width)
+        return within and scoring.alike(self.lowest, other.lowest) and scoring.alike(self.speed, other.speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +162,10 @@ def _build_candidates(
             latency_limits_of(question.snapshot, positions, request.instance, scenes.slots),
             np.where(occupied, before.latency.expected, 1.0),
         ),
+        np.where(occupied, before.throughput.expected - before.throughput.lower, 0.0),
     )
     settings = _settings(shown, placed_newcomer)
+    guessed = question.predictor.origin == "prior"
     reasons = (
         explanation.explain(
             CandidateArrays(
@@ -172,6 +180,7 @@ def _build_candidates(
                 objective=request.objective,
                 predictor=question.predictor,
                 beside=request.constraints.affinity,
+                headroom=tuple(ranked.headroom for ranked in shown),
             )
         )
         if request.explain
@@ -197,6 +206,10 @@ def _build_candidates(
             commands=_commands(question, placed_newcomer, row, settings[row], ranked) if request.commands else (),
             rungs=ranked.steps,
             changes={who: what for who, what in ranked.changes.items() if who != request.instance.id},
+            headroom=ranked.headroom,
+            expected=float(scores.expected[row]),
+            half_width=float(scores.half_width[row]),
+            calibration="none" if guessed or after.outside[row, -1] else "trained",
         )
         for row, ranked in enumerate(shown[: request.limit])
     )

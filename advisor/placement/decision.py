@@ -19,6 +19,7 @@ from advisor.domain import (
 )
 from advisor.placement import metric_names
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
+from advisor.placement.headroom import headroom_of
 from advisor.placement.host_classes import (
     ClassPredictions,
     HostClasses,
@@ -35,7 +36,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
-from models.arrays import Bools, Ints
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import ASSUMED
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
@@ -109,24 +110,37 @@ class _RankedHosts:
     """H hosts from best to worst, with the predictions of their classes.
 
     `hosts` (H,) are positions in the snapshot and `class_of_host` (H,) their classes. By class (G,) come the best
-    option, its scores, and whether a limit is violated.
+    option, its scores, the lowest T/B and the speed of the newcomer's answers as in RankedHost, and whether a limit is
+    violated. `headroom` is of the first hosts.
     """
 
     hosts: Ints
     class_of_host: Ints
     option: Ints
     scores: scoring.Scores
+    lowest: Floats
+    speed: Floats
     broken: Bools
 
-    def ranked_host(self, predictions: ClassPredictions, rank: int) -> RankedHost:
-        """The host of a rank, from 0."""
-        host_class = int(self.class_of_host[rank])
-        value, expected, half_width = (
-            float(values[host_class]) for values in (self.scores.score, self.scores.expected, self.scores.half_width)
-        )
-        return RankedHost(
-            int(self.hosts[rank]), predictions.options[self.option[host_class]], value, expected, half_width
-        )
+    def ranked_hosts(self, question: PlacementQuestion, predictions: ClassPredictions, ranks: Ints) -> list[RankedHost]:
+        """The hosts of these ranks, from 0."""
+        if not len(ranks):
+            return []
+        headroom = headroom_of(question, self.hosts[ranks])
+        scores = self.scores
+        return [
+            RankedHost(
+                int(self.hosts[rank]),
+                predictions.options[self.option[at]],
+                score=float(scores.score[at]),
+                expected=float(scores.expected[at]),
+                half_width=float(scores.half_width[at]),
+                lowest=float(self.lowest[at]),
+                speed=float(self.speed[at]),
+                headroom=headroom.of(place),
+            )
+            for place, (rank, at) in enumerate(zip(ranks.tolist(), self.class_of_host[ranks].tolist(), strict=True))
+        ]
 
 
 def _rank(
@@ -135,12 +149,12 @@ def _rank(
     request = question.request
     classes = host_classes(question, hosts)
     predictions = predict_classes(question, classes, remembered)
-    ranked = _rank_hosts(hosts, classes, predictions, request)
+    ranked = _rank_hosts(question, hosts, classes, predictions)
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
-    ranked_hosts = [ranked.ranked_host(predictions, rank) for rank in within_limits.tolist()]
+    ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
     steps_by_host, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
-    ranked_hosts = _merged([*ranked_hosts, *mitigated])
+    ranked_hosts = _merged([*ranked_hosts, *mitigated]) if mitigated else ranked_hosts
     mitigated_hosts = {host.host for host in mitigated}
     not_mitigated = [
         (position, host_class, int(ranked.option[host_class]))
@@ -154,9 +168,10 @@ def _rank(
 
 
 def _rank_hosts(
-    hosts: Ints, classes: HostClasses, predictions: ClassPredictions, request: PlacementRequest
+    question: PlacementQuestion, hosts: Ints, classes: HostClasses, predictions: ClassPredictions
 ) -> _RankedHosts:
     """Choose the best option of every class, and order the hosts."""
+    request = question.request
     option_rows, class_rows = np.nonzero(predictions.usable)
     present, expected = classes.present[class_rows], predictions.expected[option_rows, class_rows]
     latency, waiting = unasked(present), None
@@ -173,14 +188,48 @@ def _rank_hosts(
         classes.used[class_rows],
         request.objective,
         waiting,
+        predictions.half_before[class_rows],
     )
     number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
     number[option_rows, class_rows] = np.arange(len(option_rows))
     scores = scene_scores.take(number.ravel())
     option = scoring.choose_options(scores, len(predictions.options), predictions.pins, predictions.usable.ravel())
-    best = scene_scores.take(number[option, np.arange(len(classes))])
-    by_rank = scoring.order(best.score[classes.of], hosts)
-    return _RankedHosts(hosts[by_rank], classes.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
+    every = np.arange(len(classes))
+    best = scene_scores.take(number[option, every])
+    lowest = np.where(classes.present, predictions.expected[option, every], np.inf).min(axis=1)
+    speed = np.full(len(classes), np.nan)
+    if request.instance.service == "latency":
+        speed = 1 / predictions.latency[option, every, -1]
+    broken = best.breaks_newcomer | best.breaks_neighbour
+    score, fine = best.score[classes.of], ~broken[classes.of]
+    by_rank = scoring.order(score, hosts)
+    if request.objective != "pack":
+        least_shown = score[by_rank[fine[by_rank]]][: max(request.limit, MAX_TIES)].min(initial=np.inf)
+        by_rank = _order(question, hosts, score, lowest[classes.of], speed[classes.of], least_shown)
+    return _RankedHosts(hosts[by_rank], classes.of[by_rank], option, best, lowest, speed, broken)
+
+
+def _order(
+    question: PlacementQuestion, hosts: Ints, score: Floats, lowest: Floats, speed: Floats, least_shown: float
+) -> Ints:
+    """Positions (H,) from best to worst: of equal scores first those where nobody is badly off, answers are quick, and
+    most is left.
+
+    All arrays are (H,). Headroom is looked at where it may decide who is shown, down to the score `least_shown`.
+    """
+    close = np.flatnonzero(score >= least_shown - scoring.EQUAL)
+    least, fits = np.full(len(hosts), -np.inf), np.zeros(len(hosts))
+    if len(close):
+        headroom = headroom_of(question, hosts[close])
+        least[close], fits[close] = headroom.least, headroom.one_node
+    return scoring.order(
+        scoring.grouped(score, scoring.EQUAL),
+        hosts,
+        scoring.grouped(lowest, scoring.NOTICED),
+        np.nan_to_num(scoring.grouped(speed, scoring.NOTICED)),
+        fits,
+        least,
+    )
 
 
 def _mitigate_hosts(
@@ -207,7 +256,7 @@ def _mitigate_hosts(
         ):
             break
         if host_class not in failed_classes:
-            ranked_host = ranked.ranked_host(predictions, rank)
+            (ranked_host,) = ranked.ranked_hosts(question, predictions, np.array([rank]))
             steps_by_host[ranked_host.host], mitigated_host = mitigate(
                 question, classes, predictions, ranked_host, host_class, others
             )
@@ -217,9 +266,9 @@ def _mitigate_hosts(
 
 
 def _merged(ranked_hosts: Sequence[RankedHost]) -> list[RankedHost]:
-    by_rank = scoring.order(
-        np.array([ranked.score for ranked in ranked_hosts]), np.array([ranked.host for ranked in ranked_hosts])
-    )
+    """In the order of scores; of equal ones in the order in which they are given."""
+    score = np.array([ranked.score for ranked in ranked_hosts])
+    by_rank = scoring.order(scoring.grouped(score, scoring.EQUAL), np.arange(len(score)))
     return [ranked_hosts[at] for at in by_rank.tolist()]
 
 

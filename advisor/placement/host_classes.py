@@ -66,8 +66,9 @@ class ClassPredictions:
     """Predictions for G classes under O options.
 
     `expected`, `lower` and `latency` (O, G, N) are expected T/B, its lower bound and expected latency, nan where an
-    option is not usable or no limit needs latency. `before` and `latency_before` (G, N) are without the newcomer, 1 for
-    itself. `options` are names; `pins` and `usable` as in PinningOption.
+    option is not usable or nobody asks for latency. `before` and `latency_before` (G, N) are without the newcomer, 1
+    for itself, and `half_before` is half the interval of the first, 0 for itself. `options` are names; `pins` and
+    `usable` as in PinningOption.
     """
 
     options: tuple[str, ...]
@@ -77,6 +78,7 @@ class ClassPredictions:
     lower: Floats
     latency: Floats
     before: Floats
+    half_before: Floats
     latency_before: Floats
 
 
@@ -117,11 +119,12 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
 def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:
     """Predict every class without the newcomer, and with it under every usable option.
 
-    Latency is predicted only where an instance limits it. Cached predictions are not computed again. Nobody is better
-    off with the newcomer than without it (`no_better`).
+    Latency is predicted only where an instance limits it or the newcomer is sensitive to it. Cached predictions are
+    not computed again. Nobody is better off with the newcomer than without it (`no_better`).
     """
-    latency_limited = ~np.isnan(classes.waits).all(axis=1)
-    groups = [((), np.flatnonzero(~latency_limited)), (("latency",), np.flatnonzero(latency_limited))]
+    sensitive = question.request.instance.service == "latency"
+    asked = ~np.isnan(classes.waits).all(axis=1) | sensitive
+    groups = [((), np.flatnonzero(~asked)), (("latency",), np.flatnonzero(asked))]
     predicted = [
         (rows, *_predicted(question, classes.hosts[rows], targets, remembered)) for targets, rows in groups if len(rows)
     ]
@@ -143,6 +146,7 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         lower=lower,
         latency=latency,
         before=np.where(alone, 1.0, before[:, 0]),
+        half_before=np.where(alone, 0.0, before[:, 0] - before[:, 1]),
         latency_before=np.where(alone, 1.0, before[:, 2]),
     )
 

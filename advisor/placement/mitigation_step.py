@@ -54,9 +54,13 @@ def mitigate(
         classes.limits[row],
         classes.used[row],
         question.request.objective,
+        half_before=predicted.half_before[row],
     )
     value, expected, half_width = (float(values[0]) for values in (scores.score, scores.expected, scores.half_width))
-    return steps, RankedHost(ranked_host.host, ranked_host.option, value, expected, half_width, steps)
+    lowest = float(np.nanmin(after.throughput.expected))
+    speed = np.nan if np.isnan(ranked_host.speed) else float(1 / after.latency.expected[0, -1])
+    ranked = replace(ranked_host, score=value, expected=expected, half_width=half_width, lowest=lowest, speed=speed)
+    return steps, replace(ranked, steps=steps)
 
 
 def _empty_prediction(present: Bools) -> InterferencePrediction:

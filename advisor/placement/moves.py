@@ -13,6 +13,7 @@ from advisor.domain import Instance, Move, PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.prediction import active
 from advisor.prediction.context import QuestionContext
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 
 # A chosen threshold: a live migration copies for minutes, so it must gain more than a pin.
@@ -93,11 +94,12 @@ def _better(
         if rejection is None or not rejection.code.startswith("limit."):
             return None
         return Move(instance.id, here, target, f"on {here}: {rejection.reason}", score=by_host[target].score), placed
-    gain = by_host[target].score - by_host[here].score
-    if gain <= MOVE_GAIN or target in by_host[here].tied_with:
+    new, old = by_host[target], by_host[here]
+    gain = new.score - old.score
+    if gain <= MOVE_GAIN or scoring.tied(new.expected - old.expected, new.half_width, old.half_width):
         return None
     text = f"with {instance.id} on {target} the worst-off keeps {gain:.2f} more of its speed alone, beyond uncertainty"
-    return Move(instance.id, here, target, text, score=by_host[target].score, gain=gain), placed
+    return Move(instance.id, here, target, text, score=new.score, gain=gain), placed
 
 
 def _suffering(

@@ -64,6 +64,7 @@ def _predicted(
     count = len(arrivals)
     before, after = _rows(prediction, slice(count)), _rows(prediction, slice(count, None))
     former_ratios = np.where(present_before, before.throughput.expected, 1.0)
+    half_before = np.where(present_before, before.throughput.expected - before.throughput.lower, 0.0)
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
     waiting = scoring.Waiting(
         _limits(arrivals, scenes.slots, "max_latency_ratio"), np.where(present_before, before.latency.expected, 1.0)
@@ -72,7 +73,9 @@ def _predicted(
         sum(resident.vcpus for resident in (*residents, newcomer)) / host.pcpus
         for host, residents, newcomer in arrivals
     ]
-    scores = scoring.score(after, scenes.present, former_ratios, limits, np.array(vcpu_use), objective, waiting)
+    scores = scoring.score(
+        after, scenes.present, former_ratios, limits, np.array(vcpu_use), objective, waiting, half_before
+    )
     by_id = {}
     for row, (host, residents, newcomer) in enumerate(arrivals):
         neighbours = [

@@ -19,6 +19,8 @@ OTHERS_COUNT = 0.1  # of the losses beside the worst one: of two hosts with equa
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard
 # deviations. A bolder one orders by the widths of intervals where expectations differ by little: decision 8.
 CAUTION = 0.25
+EQUAL = 0.005  # scores that differ by no more are equal: no operator notices so little, and no model knows it
+NOTICED = 0.05  # of a ratio: hosts where somebody's differs by more are not tied
 PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the scheduler free: pins cost flexibility
 
 
@@ -76,13 +78,15 @@ def score(
     used_share: Floats,
     objective: Objective,
     waiting: Waiting | None = None,
+    half_before: Floats | float = 0.0,
 ) -> Scores:
     """Score S scenes whose last slot is the newcomer.
 
-    `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself, so
-    that after/before is what this placement does to each; `limits` (S, N) lowest T/B each accepts, nan = none;
-    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None = no instance is
-    sensitive to latency.
+    `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself,
+    so that after/before is what this placement does to each; `half_before` (S, N) half the interval of that, 0 for
+    the newcomer: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
+    accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None =
+    no instance is sensitive to latency.
 
     worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
@@ -91,17 +95,18 @@ def score(
     throughput = prediction.throughput
     kept = np.where(present, throughput.expected / before, np.inf)
     half = np.where(present, throughput.expected - throughput.lower, 0.0)  # of T/B
+    added = np.maximum(half - half_before, 0.0)
     worst_at = kept.argmin(axis=1)
     rows = np.arange(len(kept))
     if objective == "total":
         losses = np.where(present, throughput.expected - before, 0.0).sum(axis=1)
         expected = 1.0 + losses
         half_width = np.sqrt((half**2).sum(axis=1))  # errors of different instances are taken as independent
-        value = expected - CAUTION * half_width
+        value = expected - CAUTION * np.sqrt((added**2).sum(axis=1))
     else:
         expected = kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
-        loss = np.where(present, cautious_loss(throughput.expected, half, before), 0.0)
+        loss = np.where(present, cautious_loss(throughput.expected, added, before), 0.0)
         value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
@@ -152,14 +157,35 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
     return np.asarray(value.argmax(axis=0), dtype=np.int64)
 
 
-def order(score: Floats, names: NDArray[np.generic]) -> Ints:
-    """Positions from best to worst; scores equal to nine digits are ordered by host id (rule 3).
+def order(score: Floats, names: NDArray[np.generic], *then: Floats) -> Ints:
+    """Positions from best to worst; scores equal to nine digits are ordered by `then`, (H,) each, and by host id
+    (rule 3).
 
     `names` (H,) are ids, or numbers in the order of ids.
     """
-    return np.asarray(np.lexsort((names, -np.round(score, 9))))
+    return np.asarray(np.lexsort((names, *(-key for key in reversed(then)), -np.round(score, 9))))
+
+
+def grouped(values: Floats, width: float) -> Floats:
+    """The highest value of the group that each is in, (N,): from the highest on, a group has all within `width` of it.
+
+    Values that nobody can tell apart become equal. nan stays nan.
+    """
+    by_value = np.argsort(-values, kind="stable")
+    falling, leaders = values[by_value], np.full(len(values), np.nan)
+    start, known = 0, int(np.isfinite(values).sum())
+    while start < known:
+        end = int(np.searchsorted(-falling[:known], width - falling[start], side="right"))
+        leaders[by_value[start:end]] = falling[start]
+        start = end
+    return leaders
 
 
 def tied(gap: float, one: float, other: float) -> bool:
     """Whether the gap between two expectations lies within their half widths (independent errors)."""
     return abs(gap) <= math.hypot(one, other)
+
+
+def alike(one: float, other: float) -> bool:
+    """Whether nobody notices the difference of two ratios; true where one is unknown (nan)."""
+    return not abs(one - other) > NOTICED

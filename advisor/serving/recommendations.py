@@ -151,7 +151,8 @@ def answer(
     """
     active, now = context.active, context.now
     asked, widened = without_name(request, snapshot), factors(active.predictor.version)
-    question = codec.text((asked, sorted(widened.items())))
+    wider = sorted(item for item in widened.items() if item[1] > 1)
+    question = codec.text((asked, wider, hash(frozenset(widened))))
     found = answers.find(question)
     if found is not None:
         return found.to(request, now, snapshot.taken_at, "hit")

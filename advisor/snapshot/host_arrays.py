@@ -23,10 +23,11 @@ _SLOT_FILL = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  
 class HostArrays:
     """H hosts with up to N residents each.
 
-    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by id,
-    so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be promised, inf
-    = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 = none or unknown.
-    `min_ratio` and `max_latency` (H, N) are their limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
+    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by
+    id, so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be
+    promised, inf = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 =
+    none or unknown. `demand_sums` (H, 2, 3) is what all together ask for (models.physics.peak_demand). `min_ratio`
+    and `max_latency` (H, N) are their limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]
@@ -39,6 +40,7 @@ class HostArrays:
     room_disk_gb: Floats
     room_driver_cpus: Floats
     driver_asked: Floats
+    demand_sums: Floats
     enabled: Bools
     exclusive: Bools
     min_ratio: Floats

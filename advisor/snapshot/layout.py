@@ -26,6 +26,7 @@ from models.data.scene import (
     device_demand,
 )
 from models.physics.demands import demands
+from models.physics.peak_demand import demand_sums
 
 Bytes = NDArray[np.bytes_]
 
@@ -82,6 +83,7 @@ def lay_out(
         cpu_demand=spread(demand, np.nan),
         device_demand=spread(of_devices.reshape(len(everybody), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
     )
+    wanted = demands(scenes)
     in_slot_order = iter([everybody[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
@@ -93,7 +95,8 @@ def lay_out(
         room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
-        driver_asked=demands(scenes).driver,
+        driver_asked=wanted.driver,
+        demand_sums=demand_sums(scenes, wanted),
         enabled=np.array([host.enabled for host in hosts], dtype=bool),
         exclusive=held(of_everybody("exclusive")) > 0,
         min_ratio=spread(min_ratio, np.nan),

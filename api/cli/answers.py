@@ -15,6 +15,7 @@ from advisor.domain import (
     MitigationStep,
     Recommendation,
     Rejection,
+    calibration_in_words,
 )
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
@@ -28,8 +29,9 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         _show_best(name, answer.candidates[0], now_on)
         say()
         rows = [_row(candidate) for candidate in answer.candidates]
-        headers = ("rank", "host", "score", "newcomer (90 % interval)", "worst neighbour", "settings", "tied with")
+        headers = ("rank", "host", "score", "newcomer (range)", "worst neighbour", "settings", "tied with")
         print_table(headers, rows, right=(0, 2))
+        say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
     else:
         say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
     for candidate in answer.candidates:
@@ -174,5 +176,4 @@ def model_line(version: str, origin: str, *, degraded: bool = False) -> str:
     line = f"Answered by model {version}, trained on {origin} data."
     if origin == "prior":
         line = "Answered by the queueing prior; no learned model was used."
-        line += " Its intervals are not calibrated on these hosts."
     return f"{line} Degraded: the learned model failed." if degraded else line

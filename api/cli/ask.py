@@ -76,7 +76,7 @@ def predict(
         (effect.instance, ratio(effect), times(effect.latency_ratio), times(effect.jitter_ratio), remark(effect))
         for effect in answer.effects
     ]
-    header = ("instance", "throughput ratio (90 % interval)", "latency ratio", "jitter ratio", "")
+    header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "")
     print_table(header, rows, right=(2, 3))
     say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))

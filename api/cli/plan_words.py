@@ -48,7 +48,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
         )
         for step in steps
     ]
-    newcomer = ["newcomer (90 % interval)"] if ranked else []
+    newcomer = ["newcomer (range)"] if ranked else []
     print_table(("stage", "step", "instance", "from", "to", *newcomer, "why"), rows, right=(0,))
 
 

@@ -14,7 +14,7 @@ JITTER = "standard deviation of latency over alone; null in answers stored befor
 
 
 class BandOut(AnswerBody):
-    """A predicted ratio with its 90 % interval; 1.0 = as alone."""
+    """A predicted ratio with its range; 1.0 = as alone. It is a 90 % interval where outcomes have calibrated it."""
 
     expected: Figure = Field(description="the expected ratio")
     lower: Figure = Field(description="lower end of the interval")

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from advisor.domain import (
+    Calibration,
     Constraints,
     Instance,
     MitigationAction,
@@ -228,13 +229,32 @@ class NewcomerOut(AnswerBody):
     outside_training: bool = Field(description="the question lies outside the training data")
 
 
+class HeadroomOut(AnswerBody):
+    """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for."""
+
+    cpu: Figure = Field(description="of its CPUs in busy moments (95th percentile of demand)")
+    memory: Figure = Field(description="of the memory that may be promised; 1 = unknown")
+    nic: Figure = Field(description="of its network in busy moments; 1 = unknown")
+    one_numa_node: bool = Field(description="the newcomer fits into one NUMA node")
+
+
 class CandidateOut(AnswerBody):
     """One host that can take the instance, with the pinning and settings that suit it best there."""
 
     rank: int = Field(description="1 is the best")
     host: str = Field(description="the host")
     score: Figure = Field(description="by the objective that was asked for; higher is better")
-    tied_with: list[str] = Field(description="hosts that are as good for all that is known")
+    tied_with: list[str] = Field(
+        description="hosts whose difference lies within the uncertainty, with nobody visibly worse off"
+    )
+    headroom: HeadroomOut | None = Field(
+        default=None, description="what would be left there; it decides between equal scores"
+    )
+    calibration: Calibration = Field(
+        default="none",
+        description="what has shown how often the ranges hold: outcomes on hosts like this one, pairs that the model's "
+        "training left out, or nothing; only the first makes them 90 % intervals",
+    )
     combined_score: Figure = Field(description="sum of the expected throughput ratios there")
     pinning: dict[str, list[int]] | None = Field(description="the pinning that suits it best there; null = none")
     isolation: Isolation = Field(description="the settings that suit it best there")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.domain import Band, Candidate, Instance, Reason, Recommendation
+from advisor.domain import Band, Candidate, Instance, Reason, Recommendation, calibration_in_words
 from api.web import picture
 
 # In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
@@ -78,12 +78,14 @@ class RecommendationView:
 
     @property
     def sure(self) -> str:
-        """How sure the headline is, in words: the width of the interval, what was not trained on, what was widened."""
+        """How sure the headline is, in words: how wide its range is, what calibrated it, what was widened."""
         if self.told is None:
             return ""
         effect = self.told.candidate.newcomer
-        by_prior = self.recommendation.model_version == "prior"
-        words = [_UNCALIBRATED if by_prior else _width(effect.throughput_ratio)]
+        calibration = self.told.candidate.calibration
+        words = [calibration_in_words([calibration]).removesuffix(".")]
+        if calibration == "observed":
+            words.insert(0, _width(effect.throughput_ratio))
         if effect.outside_training:
             words.append("nothing like it was measured, so the queueing model answers with a wider interval")
         factor = self.recommendation.widened.get(self.told.candidate.host)
@@ -119,16 +121,10 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) 
     return Card(candidate, rows, settings, changes, candidate.host == instance.host)
 
 
-_UNCALIBRATED = (
-    "The intervals are the queueing model's own and are not calibrated: no measurement on these hosts has shown that "
-    "they hold"
-)
-
-
 def _width(band: Band) -> str:
     half = (band.upper - band.lower) / 2
     if half <= _NARROW:
-        return "Sure to a few per cent: 90 of 100 such intervals hold what is then measured"
+        return "Sure to a few per cent"
     if half <= _WIDE:
-        return "Fairly sure: 90 of 100 such intervals hold what is then measured"
-    return "Not sure: the interval is so wide that a measurement may turn the order over"
+        return "Fairly sure"
+    return "Not sure: the range is so wide that a measurement may turn the order over"

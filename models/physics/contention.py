@@ -122,11 +122,7 @@ def _consumers(
     own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
     size = np.where(here, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
     demand = np.where(here, cpu, 0.0)
-    class_of_all = here & guessed(scenes)
-    per_vcpu = np.where(class_of_all, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
-    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
-    common = np.where(here, _known(scenes, "common", class_of_all * (ASSUMED.common or 0.0)), 0.0)
-    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
+    spread, common, doubt = variation(scenes, demand)
     demand = shifted(demand, doubt, deviations)
     moves = growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
@@ -155,6 +151,18 @@ def _known(scenes: SceneBatch, name: str, otherwise: NDArray[np.floating[Any]]) 
     """A column of CPU_DEMAND, and something else where it is unknown; (S, N)."""
     value = scenes.cpu_demand[:, :, CPU_DEMAND.index(name)]
     return np.where(np.isnan(value), otherwise, value)
+
+
+def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Floats]:
+    """Spread between windows, the share of its square that all have in common, and doubt of each slot's `demand` for
+    CPUs; (S, N), in CPUs."""
+    here = scenes.present
+    unknown = here & guessed(scenes)
+    per_vcpu = np.where(unknown, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
+    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
+    common = np.where(here, _known(scenes, "common", unknown * (ASSUMED.common or 0.0)), 0.0)
+    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
+    return spread, common, doubt
 
 
 def shifted(demand: Floats, doubt: Floats, deviations: float) -> Floats:

@@ -28,7 +28,7 @@ def device_contention_of(
     asks for the same at every moment. `deviations` as in `cpu_contention_of`. A share counts from full speed, and is 1
     where all came that was asked: what lets an instance ask for less counts itself.
     """
-    spread, common, doubt = _of_device(scenes, device, want)
+    spread, common, doubt = device_variation(scenes, device, want)
     want = shifted(want, doubt, deviations)
     moves = growth(want, spread, common, np.zeros_like(doubt) if deviations else doubt)
 
@@ -55,8 +55,8 @@ def device_contention_of(
     return DevicePressure((part * ratios).sum(axis=0), worst, short)
 
 
-def _of_device(scenes: SceneBatch, device: Resource, want: Floats) -> tuple[Floats, Floats, Floats]:
-    """Spread, common share and doubt of a demand over time in the unit of `want`, 0 where nothing is known; (S, N)."""
+def device_variation(scenes: SceneBatch, device: Resource, want: Floats) -> tuple[Floats, Floats, Floats]:
+    """Spread, common share and doubt of a demand for one of DEVICES, (S, N), in the unit of `want`; 0 = unknown."""
     mean, *rest = (scenes.device_demand[:, :, DEVICES.index(device), at] for at in range(len(DEVICE_DEMAND)))
     spread, common, doubt = (np.nan_to_num(column) for column in rest)
     unit = np.divide(want, mean, out=np.zeros_like(want), where=mean > 0)

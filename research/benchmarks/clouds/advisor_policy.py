@@ -13,6 +13,7 @@ from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from profiler.observed import Instance, Pinning
@@ -23,8 +24,13 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _RankedSituations:
+class _Said:
+    """What the advisor said about a host in a situation: all that its order depends on."""
+
     score: float
+    lowest: float
+    one_node: bool
+    left: float
     tied: frozenset[Situation]
 
 
@@ -37,26 +43,40 @@ class CotenantPolicy:
     predictor: Predictor
     objective: Objective
     remembered: PredictionCache = field(default_factory=PredictionCache)
-    _said: dict[str, Mapping[Situation, _RankedSituations]] = field(default_factory=dict)
+    _said: dict[str, Mapping[Situation, _Said]] = field(default_factory=dict)
 
     def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
-        """The best score, and of equal ones the lowest host, as the advisor orders them."""
+        """The best one as the advisor orders them: by score, and equal scores by who is badly off and what is left."""
         if workload not in self._said:
             self._said[workload] = self._asked(workload)
-        ranked = self._said[workload]
-        best = min(offer.first, key=lambda one: (-ranked[one].score, offer.first[one]))
-        return SituationChoice(best, ranked[best].tied)
+        situations = list(offer.first)
+        said = [self._said[workload][one] for one in situations]
+        score, lowest, fits, left = (
+            np.array([getattr(one, name) for one in said]) for name in ("score", "lowest", "one_node", "left")
+        )
+        names = np.array([offer.first[one] for one in situations])
+        if self.objective == "pack":
+            best = int(scoring.order(score, names)[0])
+        else:
+            groups = scoring.grouped(score, scoring.EQUAL), scoring.grouped(lowest, scoring.NOTICED)
+            best = int(scoring.order(groups[0], names, groups[1], fits.astype(np.float64), left)[0])
+        return SituationChoice(situations[best], said[best].tied)
 
-    def _asked(self, workload: str) -> Mapping[Situation, _RankedSituations]:
+    def _asked(self, workload: str) -> Mapping[Situation, _Said]:
         world = self.world
         situations = [one for one in world.situations() if world.after(one, workload) is not None]
         answer = self.ask(situations, workload, limit=len(situations))
         by_host = {name_of(at): situation for at, situation in enumerate(situations)}
         said = {
-            by_host[candidate.host]: _RankedSituations(
-                round(candidate.score, 9), frozenset(by_host[name] for name in candidate.tied_with)
+            by_host[candidate.host]: _Said(
+                candidate.score,
+                min(one.throughput_ratio.expected for one in (candidate.newcomer, *candidate.neighbours)),
+                candidate.headroom.one_node,
+                candidate.headroom.scarcest[1],
+                frozenset(by_host[name] for name in candidate.tied_with),
             )
             for candidate in answer.candidates
+            if candidate.headroom
         }
         assert len(said) == len(situations), answer.rejected
         return said

@@ -51,7 +51,8 @@ def shown_of(
     absent = present.copy()
     absent[:, -1] = False
     prediction = predictor.predict(scenes)
-    before = np.where(absent, predictor.predict(replace(scenes, present=absent)).throughput.expected, 1.0)
+    alone = predictor.predict(replace(scenes, present=absent)).throughput
+    before, half_before = np.where(absent, alone.expected, 1.0), np.where(absent, alone.expected - alone.lower, 0.0)
     limits = np.full(present.shape, np.nan)
     for at, there in enumerate(residents):
         for slot, one in [*enumerate(there), (most, newcomer)]:
@@ -70,8 +71,9 @@ def shown_of(
         scenes=scenes,
         prediction=prediction,
         before=before,
-        scores=scoring.score(prediction, present, before, limits, used, question.objective),
+        scores=scoring.score(prediction, present, before, limits, used, question.objective, half_before=half_before),
         objective=question.objective,
         predictor=predictor,
         beside=question.constraints.affinity,
+        headroom=tuple(one.headroom for one in answer.candidates if one.headroom),
     )

@@ -177,7 +177,8 @@ def test_the_best_is_compared_with_the_next_one() -> None:
     assert re.match(r"a is ahead of b by 0\.\d{3}: the worst-off on a is n with 1\.00, on b ", comparison.text)
     tie = told([host("a"), host("b")], [], request())
     assert [one.text for one in tie["a"] if one.kind == "comparison"] == [
-        "a and b are tied: the difference of what is expected (+0.000) lies inside the uncertainty."
+        "a and b are tied: the difference of what is expected (+0.000) lies inside the uncertainty. "
+        "As much would be left on both."
     ]
     assert not [one for one in tie["b"] if one.kind == "comparison"]
 
@@ -266,7 +267,7 @@ def test_what_the_prior_cannot_tell_is_said_to_be_unknown() -> None:
 
 def test_without_a_limit_a_learned_figure_moves_by_as_much_as_the_prior_moves() -> None:
     hosts = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
-    residents = [vm("r", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
+    residents = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
     found = explain(shown_of(cloud(hosts, residents), request(vm("n", "bulk")), Learned(outside=False)))
     (link,) = [one for one in found[1] if one.kind == "counterfactual" and one.neighbour is None]
     assert link.ratio == pytest.approx(0.9)
@@ -360,7 +361,7 @@ def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
 
 def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
     hosts = [host("a", pcpus=1), host("b")]
-    residents = [vm("r", on="a"), vm("s", "disk", on="b"), vm("t", "disk", on="b")]
+    residents = [vm("r", "disk", on="a"), vm("s", "disk", on="b"), vm("t", "disk", on="b")]
     question = request(vm("n", "disk"))
     shown = shown_of(cloud(hosts, residents), question)
     assert [one.id for one in shown.hosts] == ["a", "b"]

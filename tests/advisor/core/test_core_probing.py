@@ -18,6 +18,7 @@ from advisor.experiments.decisions import decision, lay_out
 from advisor.experiments.shared_errors import SharedErrors
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
+from advisor.scheduling.scoring import EQUAL
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
@@ -194,7 +195,7 @@ def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["worst", "total", "pack"]), st.booleans())
-def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, limited: bool) -> None:
+def test_todays_choice_is_as_good_as_the_one_that_where_gives(seed: int, objective: str, limited: bool) -> None:
     draw = random.Random(seed)
     names = ("spin", "calm", "web", "bulk", "disk", "copy")
     hosts = [host(f"h{at}", pcpus=draw.choice([1, 2, 4]), cpu_overcommit=8.0) for at in range(draw.randint(2, 14))]
@@ -216,7 +217,9 @@ def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, li
     band = PriorPredictor().predict(asked.scenes).throughput
     one = decision(snapshot, asked, band, SharedErrors(PROBE_PINNINGS))
     ratios = one.uncertain
-    assert one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])] == hosts_of(answer)[0]
+    todays = one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])]
+    scores = {candidate.host: candidate.score for candidate in answer.candidates}
+    assert todays == hosts_of(answer)[0] or scores[todays] >= answer.candidates[0].score - EQUAL
     assert list(one.hosts) == sorted(one.hosts, key=[host.id for host in snapshot.hosts].index)
     squares = (ratios.weights**2).sum(axis=1)
     assert np.all(np.isclose(squares, 1.0) | (squares == 0.0))

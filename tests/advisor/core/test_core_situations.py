@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from advisor import mitigation
 from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.placement.decision import recommend
+from advisor.placement.headroom import headroom_of
+from advisor.placement.host_classes import PlacementQuestion
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
@@ -28,7 +31,9 @@ from advisor.scheduling.newcomer import (
     used_share,
     without_newcomer,
 )
+from advisor.scheduling.scoring import EQUAL, NOTICED
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats, Ints
 from models.data.dataset import load_dataset
 from models.data.scene import SceneBatch, stack
 from models.physics.prior import PriorPredictor
@@ -101,19 +106,28 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         np.tile(np.where(absent.present, getattr(said, name).expected[:count], 1.0), (len(options), 1))
         for name in ("throughput", "latency")
     ]
+    half_before = before[0] - np.tile(np.where(absent.present, said.throughput.lower[:count], 1.0), (len(options), 1))
     limits, waits = (
         np.tile(of(snapshot, hosts, asked.instance, scenes.slots), (len(options), 1))
         for of in (limits_of, latency_limits_of)
     )
     used = np.tile(used_share(snapshot, asked, hosts), len(options))
     scores = scoring.score(
-        after, scenes.present[count:], before[0], limits, used, asked.objective, scoring.Waiting(waits, before[1])
+        after,
+        scenes.present[count:],
+        before[0],
+        limits,
+        used,
+        asked.objective,
+        scoring.Waiting(waits, before[1]),
+        half_before,
     )
     usable = np.concatenate([one.usable for one in options])
     chosen = scoring.choose_options(scores, len(options), np.array([one.pins for one in options]), usable)
     at = chosen * count + np.arange(count)
     found = []
-    for number in scoring.order(scores.score[at], hosts):
+    question = PlacementQuestion(snapshot, asked, predictor, table, row)
+    for number in _in_order(question, hosts, scores.score[at], after, at):
         scene = int(at[number])
         names = {slot: one.id for slot, one in enumerate(snapshot.residents[hosts[number]])} | {
             scenes.slots - 1: asked.instance.id
@@ -136,6 +150,37 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
 
 
 EDGES = ("expected", "lower", "upper")
+
+
+def _in_order(
+    question: PlacementQuestion, hosts: Ints, score: Floats, after: InterferencePrediction, scenes: Ints
+) -> list[int]:
+    """Best first: by scores that are equal within EQUAL, then who is badly off, quick answers, headroom and name."""
+    headroom = headroom_of(question, hosts)
+    lowest = [float(np.nanmin(after.throughput.expected[scene])) for scene in scenes]
+    sensitive = question.request.instance.service == "latency"
+    speed = [float(1 / after.latency.expected[scene, -1]) if sensitive else 0.0 for scene in scenes]
+
+    def leaders(values: Sequence[float], width: float) -> list[float]:
+        best: dict[float, float] = {}
+        leader = math.inf
+        for value in sorted(values, reverse=True):
+            leader = value if value < leader - width else leader
+            best[value] = leader
+        return [best[value] for value in values]
+
+    if question.request.objective == "pack":
+        return sorted(range(len(hosts)), key=lambda at: (-round(float(score[at]), 9), at))
+    keys = zip(
+        leaders([float(one) for one in score], EQUAL),
+        leaders(lowest, NOTICED),
+        leaders(speed, NOTICED),
+        headroom.one_node.tolist(),
+        headroom.least.tolist(),
+        strict=True,
+    )
+    by_key = {at: tuple(-part for part in key) for at, key in enumerate(keys)}
+    return sorted(by_key, key=lambda at: (by_key[at], at))
 
 
 def _rows(said: InterferencePrediction, rows: slice) -> InterferencePrediction:

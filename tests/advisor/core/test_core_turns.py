@@ -36,7 +36,7 @@ def test_what_was_placed_before_takes_room() -> None:
 
 
 def test_one_question_has_the_answer_that_it_has_alone() -> None:
-    snapshot = cloud([host("a"), host("b", pcpus=1)], [vm("r", on="a")])
+    snapshot = cloud([host("a"), host("b")], [vm("r", on="a")])
     (alone,) = in_turn(snapshot, request(limit=2))
     twice = in_turn(snapshot, request(limit=2), request(vm("later"), limit=2))
     assert hosts_of(alone) == hosts_of(twice[0]) == ["b", "a"]

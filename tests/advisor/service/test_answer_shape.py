@@ -10,6 +10,7 @@ from advisor.domain import (
     Candidate,
     Command,
     Effect,
+    Headroom,
     Instance,
     MitigationStep,
     PlacementRequest,
@@ -61,6 +62,8 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                     ),
                 ),
                 {"batch-1": IsolationSettings(cap_percent=40.0)},
+                headroom=Headroom(0.4, 0.5, float("inf"), one_node=False),
+                calibration="observed",
             ),
         ),
         rejected=(
@@ -87,6 +90,8 @@ def test_the_shape_is_the_contract_s() -> None:
                 "host": "h3",
                 "score": 0.93,
                 "tied_with": ["h5"],
+                "headroom": {"cpu": 0.4, "memory": 0.5, "nic": None, "one_numa_node": False},
+                "calibration": "observed",
                 "combined_score": 1.58,
                 "pinning": {"0": [2], "1": [3]},
                 "isolation": {

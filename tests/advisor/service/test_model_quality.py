@@ -126,8 +126,13 @@ def test_a_widened_answer_is_judged_by_the_models_own_interval(advisor: Advisor,
 def test_nothing_is_widened_while_intervals_hold_or_where_the_setting_is_off(
     advisor: Advisor, settings: Settings, clock: Clock
 ) -> None:
+    first = advisor.placements.place(ASKED).recommendation
+    assert {one.calibration for one in first.candidates} == {"trained"}
     watch(advisor, clock, GOOD)
-    assert advisor.placements.place(ASKED).recommendation.widened == {}
+    checked = advisor.placements.place(ASKED).recommendation
+    assert checked.widened == {}
+    calibration = {one.host: one.calibration for one in checked.candidates}
+    assert calibration == {"h1": "observed", "h2": "observed", "x1": "trained"}  # nobody watched x1
     watch(advisor, clock, WILD, start=100)
     assert advisor.placements.place(ASKED).recommendation.widened
     with Advisor(settings.model_copy(update={"adapt_intervals": False}), clock=clock) as plain:

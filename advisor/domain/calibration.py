@@ -1,0 +1,23 @@
+"""What has shown how often the ranges of an answer hold, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+# What an answer's ranges were calibrated on: outcomes on hosts like this one, pairs that the training of its model left
+# out, or nothing. Only ranges that outcomes have calibrated are called 90 % intervals.
+Calibration = Literal["observed", "trained", "none"]
+SENTENCES: dict[Calibration, str] = {
+    "none": "The ranges are not calibrated on your hosts: no outcome there has shown how often they hold.",
+    "trained": "The ranges held for 90 of 100 pairs that the model's training left out. "
+    "They are not calibrated on your hosts: too few outcomes were reported there.",
+    "observed": "The ranges are 90 % intervals: outcomes on such hosts were held against them.",
+}
+_WEAKEST_FIRST: tuple[Calibration, ...] = ("none", "trained", "observed")
+
+
+def calibration_in_words(calibrations: Iterable[Calibration]) -> str:
+    """One sentence on several candidates, by the weakest of them; empty where there is none."""
+    known = set(calibrations)
+    return next((SENTENCES[one] for one in _WEAKEST_FIRST if one in known), "")
