@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,13 @@ from models.arrays import Bools, Floats, Ints
 from models.prediction import InterferencePrediction
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
-OTHERS_COUNT = 0.1  # of the losses beside the worst one: of two hosts with equal worst-offs the gentler one wins
+# Of the losses beside the worst one, for each other instance, up to all of them: between a few the worst-off decides,
+# and of two hosts with equal worst-offs the gentler one wins; where there are dozens, what all lose together decides.
+OTHERS_COUNT = 0.1
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard
 # deviations. A bolder one orders by the widths of intervals where expectations differ by little: decision 8.
 CAUTION = 0.25
-EQUAL = 0.005  # scores that differ by no more are equal: no operator notices so little, and no model knows it
+EQUAL = 0.0005  # scores that differ by no more are equal; of losses as small as this many add up to one that hurts
 NOTICED = 0.05  # of a ratio: hosts where somebody's differs by more are not tied
 PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the scheduler free: pins cost flexibility
 
@@ -65,9 +67,10 @@ def cautious_loss(expected: Floats, half: Floats, before: Floats | float = 1.0) 
     return np.asarray(1 - (expected / before - CAUTION * half / before))
 
 
-def harm(most: Loss, total: Loss) -> Loss:
-    """What counts against a placement: the greatest loss, and a tenth of what all others lose beside it."""
-    return most + OTHERS_COUNT * (total - most)
+def harm(most: Loss, total: Loss, others: Loss) -> Loss:
+    """What counts against a placement: the greatest loss, and of all others a part that grows with their number."""
+    part: Any = np.minimum(OTHERS_COUNT * others, 1.0)
+    return cast(Loss, most + part * (total - most))
 
 
 def score(
@@ -88,7 +91,7 @@ def score(
     accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None =
     no instance is sensitive to latency.
 
-    worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth.
+    worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth for each of them.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
@@ -107,7 +110,7 @@ def score(
         expected = kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
         loss = np.where(present, cautious_loss(throughput.expected, added, before), 0.0)
-        value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
+        value = 1 - harm(loss.max(axis=1), loss.sum(axis=1), present.sum(axis=1) - 1.0)
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
         all_kept = np.where(present, throughput.expected >= np.minimum(needed, before) - SLACK, True).all(axis=1)

@@ -119,7 +119,7 @@ class PatternEvaluator:
         loss = np.where(present, cautious_loss(expected, half), 0.0)
         lost = loss.sum(axis=1)
         most = np.where(present.any(axis=1), np.where(present, loss, -np.inf).max(axis=1), 0.0)
-        harmed = harm(most, lost)
+        harmed = harm(most, lost, np.maximum(present.sum(axis=1) - 1.0, 0.0))
         for row, key in enumerate(wanted):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()

@@ -199,7 +199,7 @@ def test_a_host_where_every_ratio_is_kept_comes_before_a_fuller_one_for_that() -
 
 def test_a_link_without_limit_that_would_change_the_order_is_told_with_the_first_and_with_its_host() -> None:
     hosts = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
-    residents = [vm("r", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
+    residents = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
     found = told(hosts, residents, request(vm("n", "bulk")))
     text = "If the network link of b had no limit, b would come before a: its worst-off would keep 1.00."
     assert text in [one.text for one in found["b"] if one.kind == "counterfactual"]

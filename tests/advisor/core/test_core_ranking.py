@@ -49,13 +49,18 @@ def scores(
     )
 
 
-def test_the_worst_off_decides_and_what_others_lose_counts_a_tenth() -> None:
+def test_the_worst_off_decides_and_what_others_lose_counts_a_tenth_for_each_of_them() -> None:
     found = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
-    np.testing.assert_allclose(
-        found.score, [0.6 - 0.1 * OTHERS_COUNT, 0.6 - 0.1 * OTHERS_COUNT, 0.7 - 0.6 * OTHERS_COUNT]
-    )
+    part = 2 * OTHERS_COUNT  # two others
+    np.testing.assert_allclose(found.score, [0.6 - 0.1 * part, 0.6 - 0.1 * part, 0.7 - 0.6 * part])
     np.testing.assert_allclose(found.expected, [0.6, 0.6, 0.7])
     np.testing.assert_allclose(found.combined, [2.5, 2.5, 2.1])
+
+
+def test_among_dozens_what_all_lose_together_decides() -> None:
+    one_hurt, all_hurt = [0.9] + [1.0] * 20, [0.97] * 21
+    found = scores([one_hurt, all_hurt])
+    np.testing.assert_allclose(found.score, [0.9, 1 - 21 * 0.03])
 
 
 def test_harm_to_a_neighbour_counts_as_much_as_harm_to_the_newcomer() -> None:

@@ -1,0 +1,308 @@
+"""Placement policies on public traces: time short at equal hosts, and hosts needed for little of it.
+
+python -m research.contention.policy_tables DIR [--json FILE] [--vms N] [--orders N]
+
+DIR holds the traces of PlanetLab and Bitbrains. Every policy places the same VMs in the same orders of arrival by what
+they did in the past; then their future comes, and who gets less than 0.95 of what it wants is short. Parameters of
+policies are chosen on orders of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.physics.cpu_contention import compile_all
+from profiler.demand import Demand
+from research.contention.host_spec import HostSpec, InstanceSpec
+from research.contention.policies import BASELINES, Hosts, Risk
+from research.contention.policy_world import World, bitbrains, planetlab, short_time
+from research.contention.product_policy import MANY, Cotenant, demands
+from research.contention.simulator import Length, simulate
+
+Floats = NDArray[np.float64]
+CPUS = (16, 64)
+OVERCOMMIT = (1, 2, 4, 6, 8)
+MOST_SHORT = 0.01  # of all instance-time
+LEVELS, SHORT_LEVELS = (0.2, 12.0), (1e-4, 0.5)  # between which a level is looked for: of risks, and of our time short
+HALVINGS = 8
+OURS, ORACLE = "cotenant", "peak oracle"
+RESAMPLES = 2000
+SIMULATED, WINDOW_S = 24, 10.0  # windows of each host that are simulated, after one to warm up, and seconds of each
+BURST_MS, MOST_BUSY, LEAST_CPUS = 20.0, 0.97, 1e-4
+TUNING = 2  # orders of arrival that choose parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One run: how many hosts, and the part of all instance-time that was `short`, by the demand of whole windows; and
+    `simulated`, by the event simulation of bursts in some of the windows, with what share was `lost` there."""
+
+    table: str
+    trace: str
+    cpus: int
+    overcommit: float
+    policy: str
+    setting: str
+    order: int
+    hosts: int
+    short: float
+    simulated: float = math.nan
+    lost: float = math.nan
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="research.contention.policy_tables", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--json", type=Path, help="write every run to this file")
+    parser.add_argument("--vms", type=int, default=400, help="VMs in each run")
+    parser.add_argument("--orders", type=int, default=4, help="orders of arrival that are judged; TUNING more tune")
+    options = parser.parse_args(arguments)
+    try:
+        worlds = [planetlab(options.directory), bitbrains(options.directory)]
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"the traces cannot be read: {error}\n")
+        return 1
+    compile_all()
+    runs = [run for world in worlds for run in of_world(world, options.vms, options.orders)]
+    if options.json:
+        options.json.write_text(json.dumps([asdict(run) for run in runs]), encoding="utf-8")
+    sys.stdout.write(tables(runs))
+    return 0
+
+
+def of_world(world: World, vms: int, orders: int) -> list[Placed]:
+    """All runs of a trace. The first TUNING orders choose parameters, the others are judged."""
+    runs: list[Placed] = []
+    known = demands(world)
+    levels: dict[int, list[dict[tuple[str, str], float]]] = {cpus: [] for cpus in CPUS}
+    for order in range(orders + TUNING):
+        rng = np.random.default_rng(100 + order)
+        which = rng.permutation(len(world))[:vms]
+        part, part_known = world.of(which), [known[at] for at in which.tolist()]
+        for cpus in CPUS:
+            sys.stderr.write(f"{world.name}, order {order + 1} of {orders + TUNING}, hosts of {cpus} CPUs\n")
+            for overcommit in OVERCOMMIT:
+                runs += equal_hosts(part, part_known, cpus, overcommit, order)
+            if order < TUNING:
+                levels[cpus].append(highest_levels(part, part_known, cpus))
+            chosen = {key: min(one[key] for one in levels[cpus]) for key in levels[cpus][0]}
+            runs += packed(part, part_known, cpus, chosen, order)
+    return runs
+
+
+def equal_hosts(world: World, known: list[Demand], cpus: int, overcommit: int, order: int) -> list[Placed]:
+    """Every policy spreads all VMs over as many hosts as the overcommit gives, one after the other."""
+    count = math.ceil(world.vcpus.sum() / (cpus * overcommit))
+    if count < 2:
+        return []
+    most = math.ceil(1.5 * world.vcpus.sum() / count)  # room to choose
+
+    def judged(policy: str, setting: str, host_of: list[int]) -> Placed:
+        time, bursts = short_time(world, host_of, cpus), simulated(world, host_of, cpus, order)
+        return Placed("equal", world.name, cpus, overcommit, policy, setting, order, count, time, *bursts)
+
+    runs = []
+    for policy, settings in BASELINES.items():
+        for setting, risk in settings.items():
+            hosts = Hosts.empty(world, count, cpus, most)
+            runs.append(judged(policy, setting, [_least(hosts, vm, risk) for vm in range(len(world))]))
+    ours = Cotenant(world, known, count, cpus, most)
+    host_of = []
+    for vm in range(len(world)):
+        host_of.append(ours.best(vm))
+        ours.put(vm, host_of[-1])
+    runs.append(judged(OURS, "", host_of))
+    return runs
+
+
+def simulated(world: World, host_of: Sequence[int], cpus: int, seed: int) -> tuple[float, float]:
+    """The part of all instance-time short of CPU, and the mean share lost, where demand comes in bursts.
+
+    SIMULATED windows of the future, evenly chosen, are simulated for WINDOW_S seconds each: open loops of exponential
+    bursts at random, as the traces show nothing below five minutes.
+    """
+    places, rows = np.asarray(host_of), np.linspace(0, len(world.future) - 1, SIMULATED + 1).astype(int)
+    short = lost = 0.0
+    for host in np.unique(places):
+        there = np.flatnonzero(places == host)
+        demand = np.minimum(world.future[np.ix_(rows, there)], MOST_BUSY * world.vcpus[there])
+        instances = tuple(
+            InstanceSpec(f"v{vm}", int(world.vcpus[vm]), float(max(mean, LEAST_CPUS)), "open", BURST_MS)
+            for vm, mean in zip(there.tolist(), demand.mean(axis=0), strict=True)
+        )
+        spec = HostSpec(f"h{host}", cpus, instances, window_s=WINDOW_S)
+        outcome = simulate(spec, seed, length=Length(warm_up=1, least=4), demand=demand).outcome
+        for one in outcome.instances.values():
+            short += one.short_95
+            lost += 1 - one.share if math.isfinite(one.share) else 0.0
+    return short / len(places), lost / len(places)
+
+
+def _least(hosts: Hosts, vm: int, risk: Risk) -> int:
+    """Put a VM on the host with least risk that has room, of equal ones the first."""
+    value = np.where(hosts.fits(vm), risk(hosts, vm), np.inf)
+    best = int(value.argmin())
+    hosts.put(vm, best)
+    return best
+
+
+def packed(
+    world: World, known: list[Demand], cpus: int, levels: Mapping[tuple[str, str], float], order: int
+) -> list[Placed]:
+    """Every policy packs all VMs: each goes to the fullest host whose risk stays below a level, else to a new one."""
+    runs = []
+    for policy, setting, pack in _packers(world, known, cpus):
+        host_of = pack(levels[policy, setting])
+        runs.append(_packed(world, cpus, policy, setting, order, host_of))
+    return runs
+
+
+def highest_levels(world: World, known: list[Demand], cpus: int) -> dict[tuple[str, str], float]:
+    """The highest level of each policy and setting at which no more than MOST_SHORT is short, by halving."""
+    found = {}
+    for policy, setting, pack in _packers(world, known, cpus):
+        low, high = SHORT_LEVELS if policy == OURS else LEVELS
+        for _ in range(HALVINGS):
+            middle = math.sqrt(low * high)
+            if short_time(world, pack(middle), cpus) <= MOST_SHORT:
+                low = middle
+            else:
+                high = middle
+        found[policy, setting] = low
+    return found
+
+
+def _packers(world: World, known: list[Demand], cpus: int) -> Iterator[tuple[str, str, Callable[[float], list[int]]]]:
+    """Each policy and setting, and how it packs at a level."""
+    for policy, settings in BASELINES.items():
+        for setting, risk in settings.items():
+            yield policy, setting, partial(_pack, world, cpus, risk)
+
+    def ours(level: float) -> list[int]:
+        cotenant = Cotenant(world, known, _most_hosts(world, cpus), cpus, MANY)
+        return _pack(world, cpus, cotenant.risk, level, cotenant.put)
+
+    yield OURS, "", ours
+
+
+def _packed(world: World, cpus: int, policy: str, setting: str, order: int, host_of: list[int]) -> Placed:
+    time = short_time(world, host_of, cpus)
+    return Placed("packed", world.name, cpus, 0.0, policy, setting, order, len(set(host_of)), time)
+
+
+def _most_hosts(world: World, cpus: int) -> int:
+    return math.ceil(2 * float(world.vcpus.sum()) / cpus) + 1
+
+
+def _pack(
+    world: World, cpus: int, risk: Risk, level: float, put: Callable[[int, int], None] | None = None
+) -> list[int]:
+    hosts = Hosts.empty(world, _most_hosts(world, cpus), cpus, math.inf)
+    host_of = []
+    for vm in range(len(world)):
+        value = risk(hosts, vm)
+        used = hosts.promised > 0
+        open_ = np.flatnonzero(used & (value <= level))
+        fullest = open_[np.argmax(hosts.total[open_].mean(axis=1))] if len(open_) else np.flatnonzero(~used)[0]
+        best = int(fullest)
+        hosts.put(vm, best)
+        if put is not None:
+            put(vm, best)
+        host_of.append(best)
+    return host_of
+
+
+def tables(runs: Sequence[Placed]) -> str:
+    """All tables in Markdown."""
+    return "\n".join(
+        (
+            "Per cent of instance-time short, simulated with bursts\n",
+            equal_table(runs, "simulated"),
+            "Per cent of instance-time short, by windows of five minutes\n",
+            equal_table(runs, "short"),
+            f"Hosts needed for at most {MOST_SHORT:.0%} short, by windows of five minutes, and what was short then\n",
+            packed_table(runs),
+        )
+    )
+
+
+def equal_table(runs: Sequence[Placed], what: str) -> str:
+    """Per cent at equal hosts, with 90 % bootstrap intervals over orders of arrival."""
+    rows = [run for run in runs if run.table == "equal"]
+    groups = sorted(
+        {(run.trace, run.cpus, run.overcommit) for run in rows}, key=lambda one: (one[0] != "PlanetLab", one)
+    )
+    policies = [*BASELINES, OURS]
+    lines = [
+        "| trace | CPUs | vCPUs per CPU | hosts | " + " | ".join(policies) + " |",
+        "|---" * (4 + len(policies)) + "|",
+    ]
+    for trace, cpus, overcommit in groups:
+        here = [run for run in rows if (run.trace, run.cpus, run.overcommit) == (trace, cpus, overcommit)]
+        cells = [_interval([100 * getattr(run, what) for run in _tuned(here, policy, what)]) for policy in policies]
+        hosts = round(statistics.fmean(run.hosts for run in here))
+        lines.append(f"| {trace} | {cpus} | {overcommit:g} | {hosts} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _tuned(runs: Sequence[Placed], policy: str, what: str) -> list[Placed]:
+    """The judged runs of a policy under the setting that was best on the orders that tune."""
+    own = [run for run in runs if run.policy == policy]
+    cost: dict[str, float] = {}
+    for run in own:
+        cost[run.setting] = cost.get(run.setting, 0.0) + (getattr(run, what) if run.order < TUNING else 0.0)
+    best = min(cost, key=lambda setting: cost[setting])
+    return [run for run in own if run.setting == best and run.order >= TUNING]
+
+
+def packed_table(runs: Sequence[Placed]) -> str:
+    """Hosts needed and per cent of instance-time short, at the level that was right for all orders that tune."""
+    rows = [run for run in runs if run.table == "packed"]
+    groups = dict.fromkeys((run.trace, run.cpus) for run in rows)
+    policies = [*BASELINES, OURS]
+    lines = ["| trace | CPUs | " + " | ".join(policies) + " |", "|---" * (2 + len(policies)) + "|"]
+    for trace, cpus in groups:
+        here = [run for run in rows if (run.trace, run.cpus) == (trace, cpus)]
+        cells = []
+        for policy in policies:
+            judged = _fewest(here, policy)
+            short = 100 * statistics.fmean(run.short for run in judged)
+            cells.append(f"{_interval([float(run.hosts) for run in judged])}; {short:.2f} %")
+        lines.append(f"| {trace} | {cpus} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _fewest(runs: Sequence[Placed], policy: str) -> list[Placed]:
+    """The judged runs under the setting that needed fewest hosts on the tuning orders."""
+    own = [run for run in runs if run.policy == policy]
+    hosts: dict[str, int] = {}
+    for run in own:
+        hosts[run.setting] = hosts.get(run.setting, 0) + (run.hosts if run.order < TUNING else 0)
+    best = min(hosts, key=lambda setting: hosts[setting])
+    return [run for run in own if run.setting == best and run.order >= TUNING]
+
+
+def _interval(values: Sequence[float]) -> str:
+    """The mean with its 90 % bootstrap interval."""
+    if not values:
+        return "-"
+    numbers = np.array(values)
+    rng = np.random.default_rng(3)
+    means = numbers[rng.integers(0, len(numbers), (RESAMPLES, len(numbers)))].mean(axis=1)
+    low, high = np.quantile(means, (0.05, 0.95))
+    return f"{numbers.mean():.2f} [{low:.2f}, {high:.2f}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
