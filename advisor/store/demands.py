@@ -14,6 +14,7 @@ from advisor.store.rollups import bucket
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import chunks, insert_new, upsert
+from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
 Means = Mapping[tuple[str, float], Mapping[str, float]]  # (instance, end of a window in s) → metric → mean
@@ -90,11 +91,15 @@ def series_of(
 
 
 def windows(connection: sa.Connection, of: Mapping[int, tuple[str, str]], begin_s: float, end_s: float) -> Means:
-    """Five-minute means of these series from one border to before another; a metric without samples is left out."""
+    """Five-minute means of these series from one border to before another; a metric without samples is left out.
+
+    Samples beyond anything that was ever measured count as missing.
+    """
     ends = bucket(connection, samples.c.time_s).label("ends")
     sums: dict[tuple[str, float], dict[str, tuple[float, int]]] = {}
     for some in chunks(sorted(of)):
-        here = (samples.c.series.in_(some), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
+        when = (samples.c.time_s >= begin_s, samples.c.time_s < end_s)
+        here = (samples.c.series.in_(some), *when, samples.c.value <= MOST)
         parts = sa.select(samples.c.series, ends, sa.func.sum(samples.c.value), sa.func.count())
         for number, time_s, total, count in connection.execute(parts.where(*here).group_by(samples.c.series, ends)):
             instance, metric = of[number]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from advisor.store import counters, demands, instances
 from advisor.store.demands import Key, Learned, Means
+from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
 from models.profiling.demand_estimation import Tally, Window, as_json, estimated, from_json, is_news
 from profiler.demand import RESOURCES, Demand, Resource
@@ -21,8 +22,11 @@ from profiler.observed import MetricSample
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
 ENOUGH = 12  # windows, an hour of them, before what was measured counts for more than the class
+# Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
+_MOST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
 _METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
-News = Mapping[str, Mapping[Resource, Demand]]  # by instance: all that is measured of it
+News = Mapping[str, Measured]  # by instance: all that is measured of it
+Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
         return {}
     rows = demands.held(connection, due)
     series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, _METRICS)
+    there = instances.measured(connection, {name for name, _ in rows})
     found: list[tuple[float, Key, float]] = []
     until: dict[Key, float] = {}
     for (begin_s, over_s), keys in _alike(rows, batch).items():
@@ -75,15 +80,17 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
         if not means and end_s < over_s:  # nobody measured for long: go on where the next sample is
             end_s = min(_border(demands.first_after(connection, wanted, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
-        found += [(time_s, key, value) for key in keys for time_s, value in _values(means, key)]
+        found += [(time_s, key, value) for key in keys for time_s, value in _values(means, key, there)]
     tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
     demands.add_totals(connection, _teach(tallies, sorted(found), _totals(connection, tallies, found)))
     demands.put(connection, {key: Learned(until[key], one.written()) for key, one in tallies.items()})
-    return _news(connection, {key: tallies[key].tally for _, key, _ in found})
+    return _news(there, {key: tallies[key].tally for _, key, _ in found})
 
 
 def tell(connection: Connection, news: News) -> None:
-    """Let everybody who watches the counters know, in a transaction of its own: the counter must be locked first."""
+    """Let everybody who watches the counters know, in a transaction of its own: counters must be locked first, that of
+    the inventory, too, for its writers change the same rows."""
+    counters.hold(connection, "inventory")
     counter = counters.bump(connection, "demand")
     instances.tell_measured(connection, news, counter)
 
@@ -143,9 +150,8 @@ def _totals(
     return dict(demands.totals_at(connection, last | {time_s for time_s, _, _ in found}))
 
 
-def _news(connection: Connection, learned: Mapping[Key, Tally]) -> News:
+def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
     """What differs by more than the noise from what is told, where there are windows enough."""
-    known = instances.measured(connection, {name for name, _ in learned})
     found: dict[str, dict[Resource, Demand]] = {}
     for (name, _), tally in sorted(learned.items()):
         if name not in known or tally.n < ENOUGH:
@@ -176,21 +182,24 @@ def _metrics_of(resource: str) -> Sequence[str]:
     return ("cpu", "waiting", "throttled") if resource == "cpu" else (resource,)
 
 
-def _values(means: Means, key: Key) -> list[tuple[float, float]]:
+def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
     """End and demand of each window of one instance and resource, in CPUs or the resource's unit.
 
-    Demand for CPUs is run + wait. Linux counts tasks that their own quota holds back as waiting, too, so that time is
-    taken off. Where waiting is not measured, demand is what it used.
+    Demand for CPUs is run + wait, at most the vCPUs: threads of the emulator may run beside. Linux counts tasks that
+    their own quota holds back as waiting, too, so that time is taken off. Where waiting is not measured, demand is what
+    it used.
     """
     name, resource = key
     found = []
     for (owner, time_s), metrics in means.items():
-        if owner != name or resource not in metrics:
+        if owner != name or resource not in metrics or name not in there:
             continue
         value = metrics[resource]
         if resource == "cpu":
             value = (value + max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)) / 100
-        found.append((time_s, value))
+            value = min(value, there[name][0])
+        if value <= _MOST.get(resource, math.inf):
+            found.append((time_s, value))
     return found
 
 

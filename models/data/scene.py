@@ -38,7 +38,8 @@ class ProfileTable:
     """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
-    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name.
+    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name. `means` are
+    rows of which nobody measured anything: a single number for `cpu` was given.
     """
 
     columns: tuple[str, ...]
@@ -46,6 +47,7 @@ class ProfileTable:
     rows: Mapping[tuple[str, str], int]
     names: tuple[str, ...]
     platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    means: frozenset[int] = frozenset()
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, what: str, work: Callable[[], T]) -> T:
@@ -87,7 +89,9 @@ class ProfileTable:
         merged = np.vstack(values)
         for (_, name), at in rows.items():
             merged[at] = np.where(np.isnan(merged[at]), spare[name], merged[at])
-        return cls(columns, merged, rows, tuple(names), platforms or {})
+        thin = {at for at, profile in enumerate(profiles, start=1) if is_mean(profile)}
+        means = frozenset(at for at in thin if np.isfinite(merged[at]).sum() == 1)
+        return cls(columns, merged, rows, tuple(names), platforms or {}, means)
 
     def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
         """This table with a profile added as the last row; `row` does not find it by its name."""
@@ -96,7 +100,9 @@ class ProfileTable:
         columns = (*self.columns, *new)
         grown = np.concatenate([self.values, np.full((len(self.values), len(new)), np.nan)], axis=1)
         row = np.array([[metrics.get(key, np.nan) for key in columns]])
-        return replace(self, columns=columns, values=np.concatenate([grown, row]), names=(*self.names, profile.name))
+        means = self.means | {len(grown)} if is_mean(profile) else self.means
+        values, names = np.concatenate([grown, row]), (*self.names, profile.name)
+        return replace(self, columns=columns, values=values, names=names, means=means)
 
     def row(self, workload: str | None, platform: str = "") -> int:
         """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
@@ -112,6 +118,11 @@ class ProfileTable:
         if key in self.columns:
             return self.values[:, self.columns.index(key)]
         return np.full(len(self.values), np.nan)
+
+
+def is_mean(profile: WorkloadProfile) -> bool:
+    """Whether a profile is no measurement but one number that somebody gave: the mean use of CPUs."""
+    return profile.origin in {"given", "unknown"} and {_canonical(key) for key in profile.metrics} == {"cpu"}
 
 
 def _canonical(key: str) -> str:

@@ -12,7 +12,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, DAY_WAVES, DEVICE_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
-from models.physics.demands import ASSUMED, guessed, weights
+from models.physics.demands import ASSUMED, OF_A_MEAN, guessed, mean_only, weights
 from models.physics.kinds import trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
@@ -80,7 +80,7 @@ def cpu_contention_of(
 def doubted(scenes: SceneBatch) -> bool:
     """Whether anybody's mean demand is in doubt."""
     of_devices = (scenes.device_demand[:, :, :, DEVICE_DEMAND.index("doubt")] > 0).any(axis=2)
-    of_cpus = guessed(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
+    of_cpus = guessed(scenes) | mean_only(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
     return bool((scenes.present & (of_cpus | of_devices)).any())
 
 
@@ -160,9 +160,13 @@ def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Float
     here = scenes.present
     unknown = here & guessed(scenes)
     per_vcpu = np.where(unknown, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
-    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
-    common = np.where(here, _known(scenes, "common", unknown * (ASSUMED.common or 0.0)), 0.0)
-    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
+    only = mean_only(scenes)
+    mean = np.where(only, demand, 0.0)
+    most = np.sqrt(mean * np.maximum(scenes.vcpus - mean, 0.0))  # of what lies between nothing and all vCPUs
+    widened = np.minimum(mean * OF_A_MEAN.spread, most)
+    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread + widened), 0.0)
+    common = np.where(here, _known(scenes, "common", (unknown | only) * (ASSUMED.common or 0.0)), 0.0)
+    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + mean * OF_A_MEAN.doubt), 0.0)
     return spread, common, doubt
 
 

@@ -183,6 +183,19 @@ def test_windows_like_those_before_leave_remembered_answers_alone(cloud: Advisor
     assert cloud.inventory.generation() == generation, "nobody's change of the inventory is refused for it"
 
 
+def test_a_counter_that_went_wrong_teaches_nothing(
+    cloud: Advisor, clock: Clock, started: float, settings: Settings
+) -> None:
+    send(cloud, clock, measured(lambda at: 0.5, started, 2, net_mbit=10.0))
+    for value in (1e308, 1e14):
+        wrong = measured(lambda at, value=value: value, clock.now.timestamp() + 300, 0.2, net_mbit=value)  # type: ignore[misc]
+        send(cloud, clock, wrong)
+    send(cloud, clock, measured(lambda at: 0.5, clock.now.timestamp(), 1, net_mbit=10.0))
+    assert learned(settings).most <= 2.0, "no more than it has vCPUs"
+    found = cloud.inventory.instance("a").demand["net_mbit"]
+    assert found.mean == pytest.approx(10.0)
+
+
 def test_an_instance_that_moved_is_measured_on(
     cloud: Advisor, clock: Clock, started: float, settings: Settings
 ) -> None:

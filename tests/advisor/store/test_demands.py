@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from advisor.store import counters, demands, instances, samples
+from advisor.store import counters, demands, hosts, instances, samples
 from advisor.store.demands import Learned
 from advisor.store.engine import Database
+from advisor.telemetry import demands as learning
+from advisor.telemetry import ingest
 from models.profiling.demand_estimation import Tally, Window, as_json, from_json
 from profiler.demand import Demand
-from profiler.observed import Instance, MetricSample
+from profiler.observed import Host, Instance, MetricSample
 
 MEASURED = Demand(1.5, spread=0.2, hours=(1.0,) * 24, windows=20.0, doubt=0.1, origin="measured")
 
@@ -97,6 +101,40 @@ def test_two_that_learn_of_one_instance_wait_for_each_other(database: Database, 
         thread.join()
     with database.read() as connection:
         assert demands.until(connection, ["a"]) == {("a", "cpu"): 20 * 300.0}
+
+
+def test_agents_that_send_the_same_instances_at_once_teach_each_window_once(database: Database) -> None:
+    """Such as one that was not answered in time and sends again, while a host that one moved to sends as well."""
+    names = [f"i{at}" for at in range(6)]
+    begin = datetime(2026, 1, 2, tzinfo=UTC)
+    with database.write() as connection:
+        hosts.put(connection, [Host(name, "kvm", 4, 1024) for name in ("h1", "h2")], begin)
+        instances.put(connection, [Instance(name, vcpus=2, host="h1") for name in names])
+
+    def send(host: str, order: int) -> None:
+        for minute in range(0, 120, 5):
+            now = begin + timedelta(minutes=minute)
+            batch = [
+                MetricSample(host, name, "instance", metric, 50.0, now.timestamp())
+                for name in names[::order]
+                for metric in ("cpu", "net_mbit")
+            ]
+            with database.write() as connection:
+                found = ingest.ingest(connection, batch, now=now, fresh_s=600.0)
+            with database.write() as connection:
+                learning.tell(connection, found.news)
+
+    with ThreadPoolExecutor(4) as threads:
+        for one in [threads.submit(send, *each) for each in (("h1", 1), ("h1", -1), ("h2", -1), ("h2", 1))]:
+            one.result()
+    with database.write() as connection:
+        rows = demands.held(connection, [(name, "cpu") for name in names])
+        for row in rows.values():
+            tally = from_json(row.tally)
+            assert tally.mean == pytest.approx(0.5)
+            assert tally.n <= 24, "a window of each five minutes, once"
+        known = instances.measured(connection, names)
+        assert {round(told["cpu"].mean, 6) for _, told in known.values()} == {0.5}
 
 
 def test_measured_demand_is_kept_apart_from_what_is_put(database: Database) -> None:
