@@ -124,7 +124,7 @@ def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], 
     else:
         # What was stopped and is not any more runs again; any other load is somebody else's word.
         woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
-        one = replace(former, **{**fields, **woken, "demand": _fitting(former, facts)})
+        one = replace(former, **{"demand": _fitting(former, facts), **fields, **woken})
         if former.host != one.host or misfit(host, [one]):
             one = replace(one, settings=replace(settings, pinning=None))
     check_value(one)

@@ -187,14 +187,12 @@ def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats, waves:
     it (linear regression), here as a lognormal one of the same mean and deviation. Who moves against the sum stays as
     it is.
     """
-    shared = np.sqrt(common) * spread
-    own = (1 - common) * spread**2 + doubt**2
-    by_day = np.zeros_like(spread)
-    if waves is not None and waves.any():
+    day = by_day = np.zeros_like(spread)
+    if waves is not None:
         day = (waves**2).sum(axis=2) / 2
-        shared = np.sqrt(np.maximum(shared**2 - day, 0.0))
-        own = np.maximum(spread**2 - day - shared**2, 0.0) + doubt**2
         by_day = (waves * waves.sum(axis=1, keepdims=True)).sum(axis=2) / 2
+    shared = np.sqrt(np.maximum(common * spread**2 - day, 0.0))
+    own = np.maximum(spread**2 - day - shared**2, 0.0) + doubt**2
     shared_sum = shared.sum(axis=1, keepdims=True)
     together = np.sqrt(np.maximum(shared_sum**2 + (own + by_day).sum(axis=1, keepdims=True), 0.0))
     moves = np.maximum(_over(shared * shared_sum + own + by_day, together), 0.0)

@@ -114,3 +114,16 @@ def test_the_day_that_all_have_in_common_counts_once() -> None:
     mine = wants(2.0, day(0.6, 3))
     told_twice = replace(mine, common=0.18)  # all that is common is the day
     np.testing.assert_allclose(shared(mine, mine).cpu.share, shared(told_twice, told_twice).cpu.share, atol=1e-3)
+
+
+def test_a_host_has_the_same_answer_to_the_bit_whoever_is_asked_about_beside_it() -> None:
+    plain, with_hours = (wants(1.3), wants(1.3, day(0.7, 9)))
+    scenes = [
+        (
+            Host("h", "lxc", pcpus=4, memory_mb=1e6),
+            [Instance(f"i{at}", vcpus=2, demand={"cpu": one}) for at in range(3)],
+        )
+        for one in (plain, with_hours)
+    ]
+    alone, beside = solve(build_batch(scenes[:1], EMPTY)), solve(build_batch(scenes, EMPTY))
+    np.testing.assert_array_equal(alone.cpu.share[0], beside.cpu.share[0])

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.inventories.reading import Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import demands as store
@@ -156,6 +157,15 @@ def test_what_is_shown_and_sent_back_is_still_what_is_measured(cloud: Advisor, c
 def test_an_instance_that_was_made_smaller_is_still_read(cloud: Advisor, clock: Clock, started: float) -> None:
     send(cloud, clock, measured(lambda at: 1.7, started, 2))
     cloud.inventory.put_instance(Instance("a", vcpus=1, memory_mb=1024, host="h1"))
+    found = cpu(cloud)
+    assert found is not None and found.mean == 1.0
+
+
+def test_a_sync_makes_an_instance_smaller_than_what_was_measured(cloud: Advisor, clock: Clock, started: float) -> None:
+    send(cloud, clock, measured(lambda at: 1.7, started, 2))
+    smaller = {"id": "a", "host": "h1", "vcpus": 1}
+    difference = cloud.inventory.follow(Reading("openstack", (), hosts=({"id": "h1"},), instances=(smaller,)))
+    assert difference.left_out == ()
     found = cpu(cloud)
     assert found is not None and found.mean == 1.0
 
