@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 Resource = Literal["cpu", "net_mbit", "disk_mb_s", "mem_bw_mb_s"]
@@ -61,3 +61,11 @@ class Demand:
             raise ValueError(f"demand for {self.resource}: hours are not 24 or 168 numbers from 0 on")
         if self.window_s <= 0:
             raise ValueError(f"demand for {self.resource}: window_s is not above 0")
+
+    def within(self, vcpus: int) -> Demand:
+        """This demand of an instance of another size now: mean and quantiles for CPUs at most `vcpus`."""
+        quantiles = {name: value for name in ("p50", "p95", "p99") if (value := getattr(self, name)) is not None}
+        if self.resource != "cpu" or max(self.mean, *quantiles.values(), 0.0) <= vcpus:
+            return self
+        most = float(vcpus)
+        return replace(self, mean=min(self.mean, most), **{name: min(one, most) for name, one in quantiles.items()})

@@ -183,6 +183,8 @@ def page() -> str:
         "`demand: {cpu: 0.4}` says that it wants 0.4 CPUs in the mean, and `{mean: 0.4, p95: 0.9}` also\n"
         "how much at busy times. `cpu_percent: 40` is the same as `demand: {cpu: 0.4}`. What is left out is taken\n"
         "from public traces of virtual machines, and the demand stays more doubtful than one that was measured.\n",
+        "Where the service measures an instance itself ([demand over time](profiler.md#demand-over-time)), a demand\n"
+        "from this file still counts for more. Leave it out, and `load` at 1, to let the measured one count.\n",
         *_table(DEMAND, _defaults(Demand), ("mean",)),
         "\n## A workload\n",
         *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),

@@ -16,6 +16,7 @@ from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
 from advisor.render import check_labels
 from advisor.store import changes, counters, hosts, instances, pending
 from advisor.validation import check_value, misfit
+from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
 SOURCE = "source"  # the label that says which system a host or an instance came from
@@ -123,12 +124,18 @@ def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], 
     else:
         # What was stopped and is not any more runs again; any other load is somebody else's word.
         woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
-        one = replace(former, **{**fields, **woken})
+        one = replace(former, **{"demand": _fitting(former, facts), **fields, **woken})
         if former.host != one.host or misfit(host, [one]):
             one = replace(one, settings=replace(settings, pinning=None))
     check_value(one)
     _check_told(one, facts)
     return one
+
+
+def _fitting(former: Instance, facts: Facts) -> Mapping[Resource, Demand]:
+    """Its demand; what was measured of it, within the vCPUs that it has now."""
+    vcpus = facts.get("vcpus", former.vcpus)
+    return {resource: one.within(vcpus) if one.origin == "measured" else one for resource, one in former.demand.items()}
 
 
 def _check_told(one: Host | Instance, facts: Facts) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -23,6 +23,10 @@ class News:
     hosts: Mapping[str, Host | None] = field(default_factory=dict)
     instances: Mapping[str, Instance | None] = field(default_factory=dict)
     workloads: Mapping[str, tuple[WorkloadProfile, ...]] = field(default_factory=dict)
+
+    def with_instances(self, changed: Sequence[Instance]) -> News:
+        """With these, read in the same transaction, beside those that were put and deleted."""
+        return replace(self, instances={**{one.id: one for one in changed}, **self.instances})
 
     def applied(self, inventory: Inventory) -> Inventory:
         """The inventory with this done to it; hosts and instances must be ordered by id, workloads by name first."""

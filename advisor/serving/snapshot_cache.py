@@ -261,6 +261,8 @@ def _read_moved(
     if view is not None:
         same = counts.inventory == view.counts.inventory
         told = News() if same else inventory_delta.read(connection, view.counts.inventory)
+        if told is not None and counts.demand != view.counts.demand:
+            told = told.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or told is None:
         return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection, now))
     looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +13,7 @@ from advisor.inventories import writes
 from advisor.settings import Settings
 from advisor.store import hosts
 from advisor.store.transactions import Transactions
-from advisor.telemetry import histories, ingest, profiles, promql
+from advisor.telemetry import demands, histories, ingest, profiles, promql
 from profiler.observed import MetricSample
 
 
@@ -40,8 +39,12 @@ class DatabaseTelemetry:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
         with self._write() as connection:
-            counts = asdict(ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s))
+            ingested = ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s)
+            counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
             self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
+        if ingested.news:
+            with self._write() as connection:
+                demands.tell(connection, ingested.news)
         self._stored()
         return counts
 

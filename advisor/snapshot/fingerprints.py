@@ -25,9 +25,10 @@ def digest(*parts: object) -> bytes:
 
 
 def of_profile(table: ProfileTable, row: int) -> bytes:
-    """A digest of a workload: its name, by which a model may know it, and its measured values."""
+    """A digest of a workload: its name, by which a model may know it, its values, and whether they were measured."""
     known = np.flatnonzero(~np.isnan(table.values[row]))
-    return digest(table.names[row], [table.columns[column] for column in known], table.values[row, known].tobytes())
+    columns = [table.columns[column] for column in known]
+    return digest(table.names[row], columns, table.values[row, known].tobytes(), row in table.means)
 
 
 def of_table(table: ProfileTable) -> bytes:

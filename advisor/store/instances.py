@@ -1,8 +1,9 @@
-"""Instances: the table of what runs where; the only SQL about them."""
+"""Instances: the table of what runs where, and what is told of their measured demand; the only SQL about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -10,7 +11,11 @@ from advisor.domain import Instance, Page
 from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import among, existing, keep_only, page, upsert
+from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
+from profiler.demand import Demand, DemandOrigin, Resource
+
+BY_HAND: frozenset[DemandOrigin] = frozenset({"given", "trace"})  # beats what was measured; see `_read`
+FULL_LOAD = 1.0  # of who says nothing else; another load is a word about demand, too
 
 instances = sa.Table(
     "instances",
@@ -29,7 +34,11 @@ instances = sa.Table(
     sa.Column("max_latency_ratio", sa.Double),
     sa.Column("exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("demand", VALUE, nullable=False, server_default=sa.text("'{}'")),
+    # What our own windows say, which no `put` changes, and where the counter `demand` stood when that was news.
+    sa.Column("measured", VALUE, nullable=False, server_default=sa.text("'{}'")),
+    sa.Column("measured_at", sa.BigInteger, nullable=False, server_default="0", index=True),
 )
+Measured = Mapping[Resource, Demand]
 
 
 def put(connection: sa.Connection, items: Sequence[Instance]) -> None:
@@ -89,5 +98,40 @@ def load_all(connection: sa.Connection) -> tuple[Instance, ...]:
     return tuple(_read(row) for row in connection.execute(query).mappings())
 
 
+def measured(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[int, Measured]]:
+    """Of those of `ids` that are instances their vCPUs and what is told of their measured demand, by resource."""
+    found: dict[str, tuple[int, Measured]] = {}
+    columns = (instances.c.id, instances.c.vcpus, instances.c.measured)
+    for some in chunks(sorted(set(ids))):
+        for row in connection.execute(sa.select(*columns).where(instances.c.id.in_(some))):
+            found[row.id] = row.vcpus, _demands(row.measured)
+    return found
+
+
+def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], counter: int) -> None:
+    """Replace what is told of the measured demand of these, which was news when the counter moved to `counter`."""
+    here = instances.c.id == sa.bindparam("name")
+    for name in sorted(news):
+        told = {"measured": codec.encode(news[name]), "measured_at": counter}
+        connection.execute(sa.update(instances).where(here).values(told), {"name": name})
+
+
+def measured_since(connection: sa.Connection, counter: int) -> tuple[Instance, ...]:
+    """Those of whose measured demand there was news after the counter stood there."""
+    rows = connection.execute(sa.select(instances).where(instances.c.measured_at > counter)).mappings()
+    return tuple(map(_read, rows))
+
+
 def _read(row: sa.RowMapping) -> Instance:
-    return codec.decode(Instance, row)
+    """An instance with its measured demand where nobody said by hand how much it wants, in a demand or a load."""
+    found = codec.decode(Instance, row)
+    if not row["measured"] or found.load != FULL_LOAD:
+        return found
+    by_hand = {resource for resource, demand in found.demand.items() if demand.origin in BY_HAND}
+    told = _demands(row["measured"]).items()
+    seen = {resource: demand.within(found.vcpus) for resource, demand in told if resource not in by_hand}
+    return replace(found, demand={**found.demand, **seen})
+
+
+def _demands(stored: Mapping[Resource, object]) -> Measured:
+    return {resource: codec.decode(Demand, one) for resource, one in stored.items()}

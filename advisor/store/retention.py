@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from advisor.errors import AdvisorError, Conflict
 from advisor.settings import Settings
-from advisor.store import plans, recommendations, rollups
+from advisor.store import demands, plans, recommendations, rollups
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 
@@ -92,6 +92,8 @@ class Retention:
             return None
         try:
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
+            with self._database.write() as connection:
+                demands.expire(connection, cut_s, now.timestamp())
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:
             with self._database.write() as connection:

@@ -12,6 +12,8 @@ from sqlalchemy import Connection
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
 from advisor.store import colocations, counters, hosts, instances, rollups, samples
+from advisor.telemetry import demands
+from advisor.telemetry.demands import News
 from advisor.validation import check_value
 from profiler.metrics import SCOPES
 from profiler.observed import Colocation, MetricSample, check_id
@@ -19,11 +21,13 @@ from profiler.observed import Colocation, MetricSample, check_id
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of a batch; `dropped` has the position in the batch and the reason of each sample not taken."""
+    """What became of a batch; `dropped` has the position in the batch and the reason of each sample not taken. `news`
+    is what it says of instances' demand, which is still to be told."""
 
     accepted: int
     duplicate: int
     dropped: tuple[tuple[int, str], ...]
+    news: News
 
 
 def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float) -> Ingested:
@@ -46,8 +50,9 @@ def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: dateti
         else:
             dropped.append((position, reason))
     accepted = samples.add(connection, taken)
+    news = demands.learn(connection, taken) if accepted else {}
     _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
-    return Ingested(accepted, len(taken) - accepted, tuple(dropped))
+    return Ingested(accepted, len(taken) - accepted, tuple(dropped), news)
 
 
 def record(connection: Connection, colocation: Colocation, *, now: datetime) -> bool:

@@ -29,7 +29,7 @@ def put(
     wanted = body.to_domain(instance)
     if inventory.put_instance(wanted, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
         response.status_code = 201
-    item = InstanceItem.of(wanted)
+    item = InstanceItem.of(inventory.instance(instance))  # with what is measured of it
     response.headers["ETag"] = tag(item)
     return item
 

@@ -125,20 +125,26 @@ class DemandBody(Schema):
     doubt: Amount = Field(default=0.0, description="standard deviation of what is not known of the mean")
     open_loop: Share | None = Field(default=None, description="share of its work that arrives whatever the service is")
     burst_ms: Amount | None = Field(default=None, description="mean CPU time of one burst in ms")
-    origin: DemandOrigin = Field(default="given", description="where it comes from")
+    origin: DemandOrigin = Field(
+        default="given", description="where it comes from; given and trace beat what the service measures itself"
+    )
 
 
 Demands = Annotated[dict[Resource, Amount | DemandBody], Field(max_length=len(RESOURCES))]
 DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its size"
 
 
-def to_demands(given: Mapping[Resource, float | DemandBody]) -> Mapping[Resource, Demand]:
-    """The domain's demands; ValueError where quantiles do not grow or hours are neither 24 nor 168."""
+def to_demands(given: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapping[Resource, Demand]:
+    """The domain's demands; ValueError where quantiles do not grow or hours are neither 24 nor 168.
+
+    What was measured, and is sent back for an instance that is made smaller, is no mistake: it is held to `vcpus`.
+    """
     found: dict[Resource, Demand] = {}
     for resource, one in given.items():
         if isinstance(one, DemandBody):
             fields = {name: getattr(one, name) for name in DemandBody.model_fields}
-            found[resource] = Demand(resource=resource, **{**fields, "hours": tuple(one.hours)})
+            demand = Demand(resource=resource, **{**fields, "hours": tuple(one.hours)})
+            found[resource] = demand.within(vcpus) if demand.origin == "measured" else demand
         else:
             found[resource] = Demand(one, resource)
     return found
@@ -202,7 +208,7 @@ class InstanceBody(Schema):
             max_latency_ratio=self.max_latency_ratio,
             exclusive=self.exclusive,
             labels=self.labels,
-            demand=to_demands(self.demand),
+            demand=to_demands(self.demand, self.vcpus),
         )
 
 

@@ -101,7 +101,7 @@ class NewInstance(Schema):
             max_latency_ratio=self.max_latency_ratio,
             exclusive=self.exclusive,
             labels=self.labels,
-            demand=to_demands(self.demand),
+            demand=to_demands(self.demand, self.vcpus),
         )
         profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile

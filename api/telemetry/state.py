@@ -56,6 +56,12 @@ class StateCollector(Collector):
             "Hosts that were not seen for COTENANT_FRESH_S and are rejected for that",
             vitals.hosts_without_data,
         )
+        known = GaugeMetricFamily(
+            "cotenant_instances", "Instances by where their demand for CPUs is known from", labels=("demand",)
+        )
+        for source, number in vitals.demand.items():
+            known.add_metric((source,), number)
+        yield known
         yield _gauge("cotenant_snapshot_age_seconds", "Age of the snapshot that answers", vitals.snapshot_age_s)
         yield _gauge("cotenant_pending_answers", "Answers that hold their host for a while", vitals.pending)
         yield _gauge("cotenant_degraded", "1 while the prior stands in for a broken model", int(vitals.degraded))

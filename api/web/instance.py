@@ -16,6 +16,7 @@ from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PathId, TelemetryDep
 from api.web import chart, picture
 from api.web.cloud import age
+from api.web.demand import demand_rows
 from api.web.host import FELT
 
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
@@ -51,6 +52,7 @@ def instance(
         age=age(detail.now, datetime.now(UTC)) if detail else None,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
+        wants=demand_rows(it),
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,

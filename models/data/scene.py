@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -20,8 +21,12 @@ from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
 T = TypeVar("T")
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
-# Of demand for CPUs over time (profiler.demand.Demand), what prediction reads.
-CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms")
+# Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the waves of a day and
+# of half a day, in CPUs, which add up over instances. What is shorter counts as spread that is nobody else's.
+DAY_WAVES = ("day_cos", "day_sin", "half_day_cos", "half_day_sin")
+CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY_WAVES)
+_ANGLES = 2 * np.pi * (np.arange(24) + 0.5)[:, None] * np.array([[1, 1, 2, 2]]) / 24
+_WAVES = np.where([True, False, True, False], np.cos(_ANGLES), np.sin(_ANGLES)) / 12
 DEVICES = RESOURCES[1:]
 DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
@@ -33,7 +38,8 @@ class ProfileTable:
     """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
-    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name.
+    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name. `means` are
+    rows of which nobody measured anything: a single number for `cpu` was given.
     """
 
     columns: tuple[str, ...]
@@ -41,6 +47,7 @@ class ProfileTable:
     rows: Mapping[tuple[str, str], int]
     names: tuple[str, ...]
     platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    means: frozenset[int] = frozenset()
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, what: str, work: Callable[[], T]) -> T:
@@ -82,7 +89,9 @@ class ProfileTable:
         merged = np.vstack(values)
         for (_, name), at in rows.items():
             merged[at] = np.where(np.isnan(merged[at]), spare[name], merged[at])
-        return cls(columns, merged, rows, tuple(names), platforms or {})
+        thin = {at for at, profile in enumerate(profiles, start=1) if is_mean(profile)}
+        means = frozenset(at for at in thin if np.isfinite(merged[at]).sum() == 1)
+        return cls(columns, merged, rows, tuple(names), platforms or {}, means)
 
     def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
         """This table with a profile added as the last row; `row` does not find it by its name."""
@@ -91,7 +100,9 @@ class ProfileTable:
         columns = (*self.columns, *new)
         grown = np.concatenate([self.values, np.full((len(self.values), len(new)), np.nan)], axis=1)
         row = np.array([[metrics.get(key, np.nan) for key in columns]])
-        return replace(self, columns=columns, values=np.concatenate([grown, row]), names=(*self.names, profile.name))
+        means = self.means | {len(grown)} if is_mean(profile) else self.means
+        values, names = np.concatenate([grown, row]), (*self.names, profile.name)
+        return replace(self, columns=columns, values=values, names=names, means=means)
 
     def row(self, workload: str | None, platform: str = "") -> int:
         """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
@@ -107,6 +118,11 @@ class ProfileTable:
         if key in self.columns:
             return self.values[:, self.columns.index(key)]
         return np.full(len(self.values), np.nan)
+
+
+def is_mean(profile: WorkloadProfile) -> bool:
+    """Whether a profile is no measurement but one number that somebody gave: the mean use of CPUs."""
+    return profile.origin in {"given", "unknown"} and {_canonical(key) for key in profile.metrics} == {"cpu"}
 
 
 def _canonical(key: str) -> str:
@@ -126,7 +142,7 @@ class SceneBatch:
     none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
     that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
     `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
-    that any vCPU of it may use. `cpu_demand` (S, N, 6): its demand for CPUs over time in the order of CPU_DEMAND, nan
+    that any vCPU of it may use. `cpu_demand` (S, N, 10): its demand for CPUs over time in the order of CPU_DEMAND, nan
     = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
     in the order of DEVICE_DEMAND.
     """
@@ -246,8 +262,16 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
 
 
 def cpu_demand(instance: Instance) -> Floats:
-    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,)."""
-    return _demand_row(instance, "cpu", CPU_DEMAND)
+    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (10,)."""
+    of_mean = _demand_row(instance, "cpu", CPU_DEMAND[: -len(DAY_WAVES)])
+    known = instance.demand.get("cpu")
+    if known is None or not known.hours:
+        return np.concatenate([of_mean, np.full(len(DAY_WAVES), np.nan)])
+    hours = np.array(known.hours).reshape(-1, 24).mean(axis=0)  # of the day, whichever the day
+    waves = hours @ _WAVES
+    # No deeper than the mean: below nothing at all nobody makes room for others, as waves of a short peak alone would.
+    deepest = math.hypot(waves[0], waves[1]) + math.hypot(waves[2], waves[3])
+    return np.concatenate([of_mean, known.mean * waves / max(deepest, 1.0)])
 
 
 def device_demand(instance: Instance) -> Floats:

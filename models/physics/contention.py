@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import CPU_DEMAND, DEVICE_DEMAND, SceneBatch
+from models.data.scene import CPU_DEMAND, DAY_WAVES, DEVICE_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
-from models.physics.demands import ASSUMED, guessed, weights
+from models.physics.demands import ASSUMED, OF_A_MEAN, guessed, mean_only, weights
 from models.physics.kinds import trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
@@ -80,7 +80,7 @@ def cpu_contention_of(
 def doubted(scenes: SceneBatch) -> bool:
     """Whether anybody's mean demand is in doubt."""
     of_devices = (scenes.device_demand[:, :, :, DEVICE_DEMAND.index("doubt")] > 0).any(axis=2)
-    of_cpus = guessed(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
+    of_cpus = guessed(scenes) | mean_only(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
     return bool((scenes.present & (of_cpus | of_devices)).any())
 
 
@@ -124,7 +124,8 @@ def _consumers(
     demand = np.where(here, cpu, 0.0)
     spread, common, doubt = variation(scenes, demand)
     demand = shifted(demand, doubt, deviations)
-    moves = growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
+    waves = np.where(here[:, :, None], np.nan_to_num(scenes.cpu_demand[:, :, -len(DAY_WAVES) :]), 0.0)
+    moves = growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt, waves)
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
     most = np.minimum(size, scenes.cap)
@@ -159,9 +160,13 @@ def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Float
     here = scenes.present
     unknown = here & guessed(scenes)
     per_vcpu = np.where(unknown, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
-    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread), 0.0)
-    common = np.where(here, _known(scenes, "common", unknown * (ASSUMED.common or 0.0)), 0.0)
-    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt), 0.0)
+    only = mean_only(scenes)
+    mean = np.where(only, demand, 0.0)
+    most = np.sqrt(mean * np.maximum(scenes.vcpus - mean, 0.0))  # of what lies between nothing and all vCPUs
+    widened = np.minimum(mean * OF_A_MEAN.spread, most)
+    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread + widened), 0.0)
+    common = np.where(here, _known(scenes, "common", (unknown | only) * (ASSUMED.common or 0.0)), 0.0)
+    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + mean * OF_A_MEAN.doubt), 0.0)
     return spread, common, doubt
 
 
@@ -173,17 +178,24 @@ def shifted(demand: Floats, doubt: Floats, deviations: float) -> Floats:
     return np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
 
 
-def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
+def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats, waves: Floats | None = None) -> Floats:
     """How each demand moves with that of its whole host, as the exponent per standard deviation of the sum; (S, N).
 
-    The sum's variance is that of the common part, which adds up, and that of everybody's own. Given the sum, a demand
-    moves by its covariance with it (linear regression), here as a lognormal one of the same mean and deviation.
+    The sum's variance is that of the common part, which adds up, that of everybody's own, and that of the `waves` of a
+    day (S, N, W), amplitudes which add up where they coincide and cancel where they are opposite. All are parts of
+    `spread`; what is common to everybody is the day first of all. Given the sum, a demand moves by its covariance with
+    it (linear regression), here as a lognormal one of the same mean and deviation. Who moves against the sum stays as
+    it is.
     """
-    shared = np.sqrt(common) * spread
-    own = (1 - common) * spread**2 + doubt**2
+    day = by_day = np.zeros_like(spread)
+    if waves is not None:
+        day = (waves**2).sum(axis=2) / 2
+        by_day = (waves * waves.sum(axis=1, keepdims=True)).sum(axis=2) / 2
+    shared = np.sqrt(np.maximum(common * spread**2 - day, 0.0))
+    own = np.maximum(spread**2 - day - shared**2, 0.0) + doubt**2
     shared_sum = shared.sum(axis=1, keepdims=True)
-    together = np.sqrt(shared_sum**2 + own.sum(axis=1, keepdims=True))
-    moves = _over(shared * shared_sum + own, together)
+    together = np.sqrt(np.maximum(shared_sum**2 + (own + by_day).sum(axis=1, keepdims=True), 0.0))
+    moves = np.maximum(_over(shared * shared_sum + own + by_day, together), 0.0)
     return np.asarray(np.sqrt(np.log1p(_over(moves, demand) ** 2)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.data.demand_classes import day_one
+from models.data.demand_classes import day_one, from_mean
 from models.data.scene import DEVICES, ProfileTable, SceneBatch
 from models.physics.kinds import holds, trait
 from profiler.demand import Resource
@@ -22,6 +22,7 @@ GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
 _SHARED_DEVICES: tuple[Resource, ...] = ("disk_mb_s", "mem_bw_mb_s")
 ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
+OF_A_MEAN = from_mean(1.0, 1_000)  # what is assumed of a demand of which only the mean is known, for each CPU of it
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
 
 
@@ -92,6 +93,12 @@ def device_mean(scenes: SceneBatch, device: Resource) -> Floats:
 def guessed(scenes: SceneBatch) -> Bools:
     """Whose demand for CPUs over time is a guess, for nothing is known of it; (S, N)."""
     return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & (scenes.profile == 0))
+
+
+def mean_only(scenes: SceneBatch) -> Bools:
+    """Whose demand for CPUs is known as a single mean, which somebody gave as the profile of its workload; (S, N)."""
+    known = np.isin(scenes.profile, list(scenes.table.means)) if scenes.table.means else np.zeros(1, dtype=bool)
+    return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & known)
 
 
 def driver_apart(scenes: SceneBatch) -> Bools:

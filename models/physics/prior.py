@@ -12,7 +12,17 @@ from models.arrays import Bools, Floats
 from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
-from models.physics.demands import Demands, capacity, crowd, demands, driver_apart, driver_price, guessed, link
+from models.physics.demands import (
+    Demands,
+    capacity,
+    crowd,
+    demands,
+    driver_apart,
+    driver_price,
+    guessed,
+    link,
+    mean_only,
+)
 from models.physics.device_contention import Share, device_contention_of
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
@@ -83,7 +93,7 @@ def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -
     cpu = (want.cpu + threads) * (want.keen + (1 - want.keen) * slowed)
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
-    over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
+    over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes) | mean_only(scenes)
     waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, scenes.load >= 1)
     domain = driver, whole, _driver_weight(scenes, driver)
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
@@ -154,7 +164,7 @@ class PriorPredictor:
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
         result, here = solve(scenes), scenes.present
-        unknown = here & (scenes.profile == 0)
+        unknown = here & ((scenes.profile == 0) | mean_only(scenes))
         throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
             throughput=_around(scenes, throughput, unknown),
@@ -195,7 +205,7 @@ def jitter_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
 def _waiting_band(ratio: Floats, scenes: SceneBatch, times: float) -> BandArrays:
     """The prior's band for latency or jitter: half width by log2 of the ratio, with a minimum; doubled if unknown."""
     here = scenes.present
-    unknown = np.where(here & (scenes.profile == 0), 2.0, 1.0)
+    unknown = np.where(here & ((scenes.profile == 0) | mean_only(scenes)), 2.0, 1.0)
     value = np.where(here, ratio, np.nan)
     return band(value, times * PRIOR_HALF_WIDTH * unknown * np.maximum(0.5, np.log2(value)))
 

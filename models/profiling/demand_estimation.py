@@ -20,6 +20,9 @@ DAYS_FOR_HOURS, DAYS_FOR_WEEK = (
     21.0,
 )  # days that must have been seen before hours of the day, or of the week, are told
 LEAST_COMMON = 24  # windows before a share with the others is told
+# Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
+# what it does in autumn. At least four weeks count then, which is enough for hours of the week.
+MOST_WINDOWS = 16_128
 _MOST_LAG = 0.99  # above it a constant would look like a trend
 
 
@@ -39,14 +42,15 @@ class Window:
 class Tally:
     """What all windows of one instance and resource have taught; its size does not grow with their number.
 
-    Mean and squares by Welford's method; `bins` count windows by the logarithm of their demand, bin by bin; `sums` and
-    `counts` are of the hours of the week; `lagged` are co-moments of a window and the next one, `shared` of a window
-    and everybody's: number, both means, both squares, products.
+    Beyond MOST_WINDOWS all counts are halved, so that what is older counts less. Mean and squares by Welford's method;
+    `bins` count windows by the logarithm of their demand; `sums` and `counts` are of the hours of the week; `lagged`
+    are co-moments of a window and the next one, `shared` of a window and everybody's: number, both means, both
+    squares, products.
     """
 
     resource: Resource = "cpu"
     window_s: float = 300.0
-    n: int = 0
+    n: float = 0.0
     mean: float = 0.0
     squares: float = 0.0
     least: float = math.inf
@@ -54,9 +58,9 @@ class Tally:
     first_s: float = math.inf
     last_s: float = -math.inf
     last: float = 0.0
-    bins: dict[int, int] = field(default_factory=dict)
+    bins: dict[int, float] = field(default_factory=dict)
     sums: list[float] = field(default_factory=lambda: [0.0] * HOURS)
-    counts: list[int] = field(default_factory=lambda: [0] * HOURS)
+    counts: list[float] = field(default_factory=lambda: [0.0] * HOURS)
     lagged: list[float] = field(default_factory=lambda: [0.0] * 6)
     shared: list[float] = field(default_factory=lambda: [0.0] * 6)
 
@@ -67,8 +71,8 @@ class Tally:
             raise ValueError(f"a window with a demand of {value} at {window.time_s} is none")
         if self.n and 0 < window.time_s - self.last_s < 1.5 * self.window_s:
             _co_moments(self.lagged, self.last, value)
-        if window.everybody is not None and math.isfinite(window.everybody):
-            _co_moments(self.shared, value, window.everybody)
+        if window.everybody is not None:
+            self.compare(value, window.everybody)
         self.n += 1
         change = value - self.mean
         self.mean += change / self.n
@@ -82,6 +86,24 @@ class Tally:
         self.first_s = min(self.first_s, window.time_s)
         if window.time_s > self.last_s:
             self.last_s, self.last = window.time_s, value
+        if self.n > MOST_WINDOWS:
+            self._halve()
+
+    def compare(self, demand: float, everybody: float) -> None:
+        """Note how busy the others were in a window, where that is known only after the window was added."""
+        if math.isfinite(everybody):
+            _co_moments(self.shared, demand, everybody)
+
+    def _halve(self) -> None:
+        """Let all that was seen count half; means, quantiles and correlations stay as they are."""
+        self.n /= 2
+        self.squares /= 2
+        self.bins = {at: count / 2 for at, count in self.bins.items()}
+        self.sums = [one / 2 for one in self.sums]
+        self.counts = [one / 2 for one in self.counts]
+        for held in (self.lagged, self.shared):
+            held[0], held[3:] = held[0] / 2, [one / 2 for one in held[3:]]
+        self.first_s = (self.first_s + self.last_s) / 2
 
     @property
     def days(self) -> float:
@@ -90,7 +112,7 @@ class Tally:
 
     def quantile(self, share: float) -> float:
         """The demand that this share of the windows stays below, linear within a bin; 0 without windows."""
-        wanted, before = share * self.n, 0
+        wanted, before = share * self.n, 0.0
         for at in sorted(self.bins):
             count = self.bins[at]
             if before + count >= wanted:
@@ -167,27 +189,28 @@ def estimated(
         autocorrelation_s=known.window_s / -math.log(lag) if lag is not None and lag > 0 else None,
         hours=_hours(known, hours),
         common=_common(known),
-        windows=float(known.n),
+        windows=known.n,
         doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
         origin=origin,
     )
 
 
 def is_news(before: Demand | None, now: Demand) -> bool:
-    """Whether it differs by more than the noise: its mean by its doubt; spread, p95 or hours by a tenth."""
+    """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth."""
     if before is None or before.origin != now.origin or before.window_s != now.window_s:
         return True
-    least = 0.01 * max(before.mean, now.mean, 1e-3)
-    if abs(now.mean - before.mean) > max(now.doubt, least) or now.doubt < 0.5 * before.doubt:
+    noise = max(0.5 * now.doubt, 0.01 * max(before.mean, now.mean, 1e-3))
+    if abs(now.mean - before.mean) > noise or now.doubt < 0.5 * before.doubt:
         return True
     pairs = [(before.spread, now.spread), (before.p95 or 0.0, now.p95 or 0.0)]
-    if any(abs(new - old) > max(0.1 * max(old, new), now.doubt, least) for old, new in pairs):
+    if any(abs(new - old) > max(0.1 * max(old, new), noise) for old, new in pairs):
         return True
-    if abs((before.common or 0.0) - (now.common or 0.0)) > 0.1:
+    if abs((before.common or 0.0) - (now.common or 0.0)) > 0.1 or len(before.hours) != len(now.hours):
         return True
-    return len(before.hours) != len(now.hours) or any(
-        abs(new - old) > 0.1 for old, new in zip(before.hours, now.hours, strict=True)
-    )
+    if not now.hours or now.mean <= 0:
+        return False
+    of_an_hour = now.spread / now.mean / math.sqrt(max(now.windows / len(now.hours), 1.0))  # one standard error
+    return any(abs(new - old) > max(0.1, of_an_hour) for old, new in zip(before.hours, now.hours, strict=True))
 
 
 def everybody(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
@@ -227,7 +250,7 @@ def from_json(data: Mapping[str, Any]) -> Tally:
     if found.n:
         found.least, found.most = data["range"]
         found.first_s, found.last_s = data["times"]
-        found.bins = {int(at): int(count) for at, count in data["bins"]}
+        found.bins = {int(at): count for at, count in data["bins"]}
         found.sums, found.counts = list(data["sums"]), list(data["counts"])
     return found
 

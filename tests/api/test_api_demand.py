@@ -1,6 +1,8 @@
-"""Demand in bodies: one number or a distribution, told again in full, and refused where it cannot be."""
+"""Demand in bodies: one number or a distribution, told again in full, refused where it cannot be; and measured."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,6 +10,8 @@ from advisor.errors import InvalidInput
 from api.schemas.inventory import InstanceItem
 from profiler.demand import Demand
 from profiler.observed import Instance
+from tests.api.api_client import Client
+from tests.api.page_reader import Page
 
 
 def test_one_number_and_a_distribution_are_both_taken() -> None:
@@ -33,3 +37,70 @@ def test_what_is_shown_can_be_sent_back() -> None:
 def test_a_demand_that_cannot_be_is_refused(demand: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         InstanceItem.model_validate({"id": "a", "vcpus": 2, "demand": demand}).as_domain()
+
+
+def test_what_was_measured_and_is_sent_back_for_a_smaller_instance_is_held_to_its_vcpus() -> None:
+    demand = {"cpu": {"mean": 1.5, "p95": 1.9, "origin": "measured"}}
+    found = InstanceItem.model_validate({"id": "a", "vcpus": 1, "demand": demand}).as_domain()
+    assert dict(found.demand) == {"cpu": Demand(1.0, p95=1.0, origin="measured")}
+
+
+def _send(client: Client, instance: str, host: str, cpu: float, *, hours: float = 2.0) -> None:
+    """One sample of five minutes' CPU and waiting after the other, until now."""
+    now, number = datetime.now(UTC), round(hours * 12)
+    for at in range(number):
+        time = (now - timedelta(minutes=5 * (number - 1 - at))).isoformat()
+        same = {"host": host, "instance": instance, "time": time}
+        samples = [{**same, "metric": name, "value": value} for name, value in (("cpu", cpu), ("waiting", 20.0))]
+        assert client.ask("POST", "/v1/samples", json={"samples": samples}).json()["accepted"] == 2
+
+
+def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Client) -> None:
+    assert client.get("/v1/instances/mystery").json()["demand"] == {}
+    _send(client, "mystery", "h4", 300.0)
+    found = client.get("/v1/instances/mystery").json()["demand"]["cpu"]
+    assert (found["mean"], found["origin"]) == (pytest.approx(3.2), "measured")
+    assert found["windows"] >= 12 and found["doubt"] > 0 and found["spread"] > 0
+    shown = Page(client.page("/instances/mystery").text).text
+    assert "What it wants" in shown and "3.2 CPUs" in shown and "windows of 5 min, measured" in shown
+    listed = client.get("/v1/instances?host=h4").json()["items"]
+    assert listed[0]["demand"]["cpu"]["origin"] == "measured"
+    gauge = [line for line in client.get("/metrics").text.splitlines() if line.startswith("cotenant_instances{")]
+    assert 'cotenant_instances{demand="measured"} 1.0' in gauge
+    assert 'cotenant_instances{demand="unknown"} 0.0' in gauge
+
+
+def test_what_was_measured_counts_in_the_next_answer(client: Client) -> None:
+    question = {
+        "instance": {"id": "new", "vcpus": 8, "memory_mb": 1024, "demand": {"cpu": 6.0}},
+        "hosts": ["h4"],
+        "dry_run": True,
+    }
+
+    def kept() -> float:
+        answer = client.ask("POST", "/v1/placements", json=question).json()
+        return float(answer["candidates"][0]["newcomer"]["throughput_ratio"]["expected"])
+
+    before = kept()
+    _send(client, "mystery", "h4", 780.0)
+    assert kept() < before - 0.1
+
+
+def test_the_entity_tag_of_a_put_holds_for_what_is_measured_too(client: Client) -> None:
+    _send(client, "mystery", "h4", 300.0)
+    body = {"vcpus": 8, "memory_mb": 8192, "host": "h4"}
+    put = client.ask("PUT", "/v1/instances/mystery", json=body)
+    assert put.json()["demand"]["cpu"]["origin"] == "measured"
+    again = client.ask("PUT", "/v1/instances/mystery", json=body, headers={"If-Match": put.headers["ETag"]})
+    assert again.status_code == 200
+    assert client.get("/v1/instances/mystery").headers["ETag"] == again.headers["ETag"]
+
+
+def test_what_is_given_by_hand_is_shown_as_given(client: Client) -> None:
+    body = {"vcpus": 8, "memory_mb": 8192, "host": "h4", "demand": {"cpu": 0.5}}
+    client.ask("PUT", "/v1/instances/mystery", json=body)
+    _send(client, "mystery", "h4", 300.0)
+    found = client.get("/v1/instances/mystery").json()["demand"]["cpu"]
+    assert (found["mean"], found["origin"]) == (0.5, "given")
+    shown = Page(client.page("/instances/mystery").text).text
+    assert "0.5 CPUs" in shown and "given" in shown

@@ -18,7 +18,7 @@ from api.cli import app, plan_words
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 PRESSED = """
 hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}, {id: h2, kind: kvm, pcpus: 2, memory_mb: 8192}]
-workloads: [{name: batch, metrics: {cpu: 100}}]
+workloads: [{name: batch, metrics: {cpu: 100}, origin: measured}]
 instances:
   - {id: a, host: h1, memory_mb: 1024, workload: batch, min_throughput_ratio: 0.9}
   - {id: b, host: h1, memory_mb: 1024, workload: batch}

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.data.demand_classes import (
     BITBRAINS,
     PLANETLAB,
@@ -21,7 +22,9 @@ from models.data.demand_classes import (
     from_mean,
     of_instance,
 )
+from models.profiling import demand_estimation
 from models.profiling.demand_estimation import (
+    PRIOR_HOURS,
     Tally,
     Window,
     as_json,
@@ -233,3 +236,59 @@ def test_levels_narrow_from_everybody_to_the_same_service() -> None:
     levels = alike(Instance("web-3", labels={"project": "shop"}), known)
     assert [len(level) for level in levels] == [4, 3, 2]
     assert levels[-1] == ((1.0, 2.0), (1.2, 2.0))
+
+
+@given(st.lists(st.tuples(st.floats(0, 64), st.floats(0, 4)), min_size=30, max_size=80))
+def test_a_tally_says_what_the_plain_formulas_say_of_all_windows(pairs: list[tuple[float, float]]) -> None:
+    demands, others = np.array(pairs).T
+    known = tally(Window((at + 1) * 300.0, float(value), float(others[at])) for at, value in enumerate(demands))
+    assert known.mean == pytest.approx(demands.mean(), abs=1e-9)
+    assert known.squares == pytest.approx(((demands - demands.mean()) ** 2).sum(), rel=1e-6, abs=1e-6)
+    for held, one, other in ((known.lagged, demands[:-1], demands[1:]), (known.shared, demands, others)):
+        plain = [
+            len(one),
+            one.mean(),
+            other.mean(),
+            _products(one, one),
+            _products(other, other),
+            _products(one, other),
+        ]
+        assert held == pytest.approx(plain, rel=1e-6, abs=1e-6)
+
+
+def _products(one: Floats, other: Floats) -> float:
+    return float(((one - one.mean()) * (other - other.mean())).sum())
+
+
+@given(st.lists(st.floats(0.1, 8), min_size=288 * 4, max_size=288 * 4))
+@settings(max_examples=10)
+def test_hours_are_the_shrunk_means_of_their_windows(demands: list[float]) -> None:
+    values = np.array(demands)
+    hour = np.arange(len(values)) * 300 // 3600 % 24
+    plain = [
+        (values[hour == one].sum() / values.mean() + PRIOR_HOURS) / ((hour == one).sum() + PRIOR_HOURS)
+        for one in range(24)
+    ]
+    assert from_trace(demands).hours == pytest.approx(np.array(plain) / np.mean(plain))
+
+
+@given(st.lists(st.floats(0.1, 8), min_size=40, max_size=80), st.floats(0.1, 8))
+def test_beyond_the_most_windows_all_that_was_seen_counts_half(demands: list[float], later: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demand_estimation, "MOST_WINDOWS", len(demands) - 1)
+        known = tally(_windows(demands))
+    assert known.n == len(demands) / 2
+    assert known.mean == pytest.approx(np.mean(demands))
+    assert known.squares / known.n == pytest.approx(np.var(demands), abs=1e-9)
+    assert known.quantile(0.5) == pytest.approx(tally(_windows(demands)).quantile(0.5))
+    whole = tally(_windows(demands))
+    for one in (known, whole):
+        one.add(Window((len(demands) + 1) * 300.0, later))
+    assert abs(known.mean - later) <= abs(whole.mean - later) + 1e-9, "what is new counts for more"
+
+
+def test_an_instance_that_shrank_is_measured_within_its_vcpus() -> None:
+    before = Demand(3.0, p50=2.5, p95=3.8, origin="measured")
+    assert before.within(4) is before
+    assert before.within(2) == Demand(2.0, p50=2.0, p95=2.0, origin="measured")
+    assert Demand(300.0, "net_mbit").within(1).mean == 300.0

@@ -17,6 +17,8 @@ from models.data.scene import ProfileTable, build_batch
 from models.physics import htb
 from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor, band, prior_spread, solve
+from models.prediction import InterferencePrediction
+from profiler.demand import Demand
 from profiler.observed import Host, Instance
 from tests.models.synthetic import (
     NAMES,
@@ -567,3 +569,27 @@ def test_more_cpus_for_dom0_or_for_the_guests_make_the_cpu_bound_slower(
     wider = [pinned((0,), "0:1-2|1:1-2"), pinned((0,), "0:1-3|1:1-3|2:1-3")]
     assert apart > wider[0] > wider[1]
     assert two > pinned((0, 1), "0:2-3|1:2-3")
+
+
+def test_a_profile_that_is_one_mean_is_widened_as_its_class_and_stays_unknown() -> None:
+    def told(metrics: dict[str, float], origin: str = "given") -> InterferencePrediction:
+        hog = WorkloadProfile("hog", {"cpu": 100.0, "block": 0.0})
+        table = ProfileTable.build([WorkloadProfile("w", metrics, origin=origin), hog])
+        there = [Instance("a", vcpus=2, workload="w"), *(Instance(f"h{at}", workload="hog") for at in range(3))]
+        return PriorPredictor().predict(build_batch([(Host("h", "lxc", pcpus=4, memory_mb=1e6), there)], table))
+
+    one_mean, measured = told({"cpu": 60.0}), told({"cpu": 60.0, "block": 140.0})
+    assert one_mean.outside[0, 0] and not measured.outside[0, 0]
+    assert not told({"cpu": 60.0}, "measured").outside[0, 0], "of the lab's it is known that there is nothing else"
+    width, narrow = (float((one.throughput.upper - one.throughput.lower)[0, 0]) for one in (one_mean, measured))
+    assert width > narrow
+
+
+def test_a_mean_in_a_profile_counts_as_the_same_mean_given_as_demand() -> None:
+    table = ProfileTable.build([WorkloadProfile("w", {"cpu": 60.0})])
+    host = Host("h", "lxc", pcpus=4, memory_mb=1e6)
+    by_profile = [Instance(f"a{at}", vcpus=2, workload="w") for at in range(6)]
+    by_demand = [Instance(f"a{at}", vcpus=2, demand={"cpu": Demand(0.6)}) for at in range(6)]
+    one, other = (solve(build_batch([(host, there)], table)) for there in (by_profile, by_demand))
+    np.testing.assert_allclose(one.cpu.share, other.cpu.share)
+    np.testing.assert_allclose(one.throughput, other.throughput)

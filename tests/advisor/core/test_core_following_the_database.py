@@ -22,6 +22,8 @@ from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, instances, pending
 from advisor.store.pending import Pending
+from advisor.telemetry import demands
+from profiler.demand import Demand
 from profiler.observed import MetricSample
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, host, vm
 from tests.servers.fixtures import sqlite_with_tables
@@ -39,6 +41,7 @@ steps = st.one_of(
     st.tuples(st.just("place"), st.sampled_from(VMS), st.booleans()),
     st.tuples(st.just("replace"), st.sets(st.sampled_from(HOSTS))),
     st.tuples(st.just("sample"), st.sampled_from(HOSTS)),
+    st.tuples(st.just("measured"), st.sampled_from(VMS), st.sampled_from([0.2, 0.4])),
     st.tuples(st.just("wait"), st.sampled_from([1, 30, 500])),
 )
 
@@ -74,6 +77,9 @@ def do(advisor: Advisor, clock: Clock, step: tuple[Any, ...]) -> None:
             advisor.inventory.put(inventory, mode="replace", generation=None)
         case ("sample", name):
             advisor.telemetry.ingest([MetricSample(name, None, "host", "cpu", 1.0, clock.now.timestamp())])
+        case ("measured", name, mean):
+            with advisor._database.write() as connection:
+                demands.tell(connection, {name: {"cpu": Demand(mean, windows=20.0, origin="measured")}})
         case ("wait", seconds):
             clock.now += timedelta(seconds=seconds)
 

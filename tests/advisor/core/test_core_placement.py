@@ -232,7 +232,8 @@ def test_a_profile_in_the_question_changes_nothing_for_residents_of_the_same_nam
 
 
 def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
-    workloads = [WorkloadProfile("w", {"cpu": 100.0}, "slow"), WorkloadProfile("w", {"cpu": 10.0}, "fast"), *_spin()]
+    measured = {"slow": {"cpu": 100.0, "block": 0.0}, "fast": {"cpu": 10.0, "block": 0.0}}
+    workloads = [*(WorkloadProfile("w", metrics, platform) for platform, metrics in measured.items()), *_spin()]
     hosts = [host("a", **ONE, platform="slow"), host("b", **ONE, platform="fast")]
     residents = [vm("r", on="a"), vm("s", on="b")]
     answer = ask(cloud(hosts, residents, workloads=workloads), request(vm("n", "w")))

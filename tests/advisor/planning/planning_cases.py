@@ -24,7 +24,7 @@ from profiler.observed import NetworkSettings
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 WORKLOADS = (
-    WorkloadProfile("cpu", {"cpu": 100.0}),
+    WorkloadProfile("cpu", {"cpu": 100.0, "block": 0.0}),
     WorkloadProfile("web", {"cpu": 60.0, "driver_domain.cpu": 40.0}),
     WorkloadProfile("bulk", {"cpu": 40.0, "driver_domain.cpu": 50.0, "net_mbit": 800.0}),
 )

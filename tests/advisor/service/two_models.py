@@ -17,7 +17,7 @@ from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Colocation, Outcome
 
-WEB, BATCH = WorkloadProfile("web", {"cpu": 80.0}), WorkloadProfile("batch", {"cpu": 100.0})
+WEB, BATCH = (WorkloadProfile(name, {"cpu": cpu}, origin="measured") for name, cpu in (("web", 80.0), ("batch", 100.0)))
 HOSTS = (Host("h1", "xen", 2, 8192, platform="I"), Host("h2", "xen", 2, 8192, platform="I"), Host("x1", "kvm", 2, 8192))
 CLOUD = Inventory(HOSTS, (Instance("old", host="h1", workload="batch"),), (WEB, BATCH))
 ASKED = PlacementRequest(Instance("new", workload="web"), dry_run=True)

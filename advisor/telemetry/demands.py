@@ -1,0 +1,211 @@
+"""Demand from samples on their way in: each instance's windows of five minutes, learned once they are over."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from advisor.store import counters, demands, instances
+from advisor.store.demands import Key, Learned, Means
+from advisor.store.instances import Measured
+from advisor.store.rollups import BUCKET_S
+from models.profiling.demand_estimation import Tally, Window, as_json, estimated, from_json, is_news
+from profiler.demand import RESOURCES, Demand, Resource
+from profiler.observed import MetricSample
+
+# Of one host's samples a window is over when one of this long after its end is there: samples of one moment may come
+# in two batches.
+AFTER_S = 60.0
+MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
+ENOUGH = 12  # windows, an hour of them, before what was measured counts for more than the class
+# Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
+_MOST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
+_METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
+News = Mapping[str, Measured]  # by instance: all that is measured of it
+Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Of a batch: when the first sample of each instance and resource was taken, up to where windows of each instance
+    are over, and the hosts."""
+
+    first: Mapping[Key, float]
+    over: Mapping[str, float]
+    hosts: Collection[str]
+
+    @classmethod
+    def of(cls, samples: Iterable[MetricSample]) -> _Batch:
+        first: dict[Key, float] = {}
+        newest: dict[str, float] = {}
+        on: dict[str, set[str]] = defaultdict(set)
+        for one in samples:
+            newest[one.host] = max(one.time_s, newest.get(one.host, 0.0))
+            if one.instance is not None and one.scope == "instance" and one.metric in RESOURCES:
+                key = one.instance, one.metric
+                first[key] = min(one.time_s, first.get(key, math.inf))
+                on[one.instance].add(one.host)
+        over = {name: max(_border(newest[host] - AFTER_S) for host in there) for name, there in on.items()}
+        return cls(first, over, {host for there in on.values() for host in there})
+
+
+def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
+    """Learn every window that the samples, which must be stored, show to be over; what is news of whom.
+
+    Windows are taken from what is stored, in order of time, each once whatever is sent again. A sample that comes
+    after its window was learned is not in it.
+    """
+    batch = _Batch.of(taken)
+    known = demands.until(connection, batch.over)
+    new = {key: Learned(_border(first), as_json(_empty(key))) for key, first in batch.first.items() if key not in known}
+    if new:
+        demands.begin(connection, new)
+        known |= {key: row.until_s for key, row in new.items()}
+    due = {key for key, until_s in known.items() if until_s + BUCKET_S <= batch.over[key[0]]}
+    if not due:
+        return {}
+    rows = demands.held(connection, due)
+    series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, _METRICS)
+    there = instances.measured(connection, {name for name, _ in rows})
+    found: list[tuple[float, Key, float]] = []
+    until: dict[Key, float] = {}
+    for (begin_s, over_s), keys in _alike(rows, batch).items():
+        end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
+        wanted = _series_for(series, keys)
+        means = demands.windows(connection, wanted, begin_s, end_s)
+        if not means and end_s < over_s:  # nobody measured for long: go on where the next sample is
+            end_s = min(_border(demands.first_after(connection, wanted, end_s) or over_s), over_s)
+        until |= dict.fromkeys(keys, end_s)
+        found += [(time_s, key, value) for key in keys for time_s, value in _values(means, key, there)]
+    tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
+    demands.add_totals(connection, _teach(tallies, sorted(found), _totals(connection, tallies, found)))
+    demands.put(connection, {key: Learned(until[key], one.written()) for key, one in tallies.items()})
+    return _news(there, {key: tallies[key].tally for _, key, _ in found})
+
+
+def tell(connection: Connection, news: News) -> None:
+    """Let everybody who watches the counters know, in a transaction of its own: counters must be locked first, that of
+    the inventory, too, for its writers change the same rows."""
+    counters.hold(connection, "inventory")
+    counter = counters.bump(connection, "demand")
+    instances.tell_measured(connection, news, counter)
+
+
+@dataclass(slots=True)
+class _Learning:
+    """A tally, and its last window over the mean of then as it was added to what everybody did, None = it was not."""
+
+    tally: Tally
+    added: float | None = None
+
+    @classmethod
+    def read(cls, row: Learned) -> _Learning:
+        return cls(from_json(row.tally), row.tally.get("added"))
+
+    def written(self) -> dict[str, object]:
+        return {**as_json(self.tally), "added": self.added}
+
+
+Totals = dict[tuple[str, float], tuple[float, int]]
+
+
+def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[float, Key, float]], totals: Totals) -> Totals:
+    """Add windows in order of time; what they add to the totals.
+
+    How busy the others were in a window is looked up when the next one is over: until then all hosts have told.
+    """
+    more: Totals = {}
+    for time_s, key, value in windows:
+        one = tallies[key]
+        _compare(one, totals.get((key[1], one.tally.last_s)))
+        one.tally.add(Window(time_s, value))
+        ratio = value / one.tally.mean if one.tally.mean > 0 and one.tally.n >= ENOUGH else None
+        one.added = ratio
+        if ratio is not None:
+            for sums in (totals, more):
+                total, number = sums.get((key[1], time_s), (0.0, 0))
+                sums[key[1], time_s] = total + ratio, number + 1
+    return more
+
+
+def _compare(one: _Learning, everybody: tuple[float, int] | None) -> None:
+    """Note how busy the others were in the last window, at least two of them."""
+    if everybody is None or one.tally.n == 0:
+        return
+    total, number = everybody
+    if one.added is not None:
+        total, number = total - one.added, number - 1
+    if number >= 2:
+        one.tally.compare(one.tally.last, total / number)
+
+
+def _totals(
+    connection: Connection, tallies: Mapping[Key, _Learning], found: Iterable[tuple[float, Key, float]]
+) -> Totals:
+    last = {one.tally.last_s for one in tallies.values() if one.tally.n}
+    return dict(demands.totals_at(connection, last | {time_s for time_s, _, _ in found}))
+
+
+def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
+    """What differs by more than the noise from what is told, where there are windows enough."""
+    found: dict[str, dict[Resource, Demand]] = {}
+    for (name, _), tally in sorted(learned.items()):
+        if name not in known or tally.n < ENOUGH:
+            continue
+        vcpus, told = known[name]
+        now = estimated(tally, vcpus=vcpus)
+        if is_news(told.get(tally.resource), now):
+            found.setdefault(name, dict(told))[tally.resource] = now
+    return found
+
+
+def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, float], list[Key]]:
+    """Rows by where they begin and up to where windows are over: those of one host, as a rule, are all alike."""
+    found: dict[tuple[float, float], list[Key]] = defaultdict(list)
+    for key, row in rows.items():
+        over_s = batch.over[key[0]]
+        if row.until_s + BUCKET_S <= over_s:  # somebody else may have been faster
+            found[row.until_s, over_s].append(key)
+    return found
+
+
+def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> Mapping[int, tuple[str, str]]:
+    wanted = {(name, metric) for name, resource in keys for metric in _metrics_of(resource)}
+    return {number: named for number, named in series.items() if named in wanted}
+
+
+def _metrics_of(resource: str) -> Sequence[str]:
+    return ("cpu", "waiting", "throttled") if resource == "cpu" else (resource,)
+
+
+def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
+    """End and demand of each window of one instance and resource, in CPUs or the resource's unit.
+
+    Demand for CPUs is run + wait, at most the vCPUs: threads of the emulator may run beside. Linux counts tasks that
+    their own quota holds back as waiting, too, so that time is taken off. Where waiting is not measured, demand is what
+    it used.
+    """
+    name, resource = key
+    found = []
+    for (owner, time_s), metrics in means.items():
+        if owner != name or resource not in metrics or name not in there:
+            continue
+        value = metrics[resource]
+        if resource == "cpu":
+            value = (value + max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)) / 100
+            value = min(value, there[name][0])
+        if value <= _MOST.get(resource, math.inf):
+            found.append((time_s, value))
+    return found
+
+
+def _empty(key: Key) -> Tally:
+    return Tally(next(one for one in RESOURCES if one == key[1]), BUCKET_S)
+
+
+def _border(time_s: float) -> float:
+    return time_s // BUCKET_S * BUCKET_S

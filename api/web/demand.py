@@ -1,0 +1,55 @@
+"""Demand over time → what a page shows of it: figures with their units, and where they are known from; no HTML here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.domain import Instance
+from profiler.demand import RESOURCES, Demand, Resource
+
+_NAMES: dict[Resource, tuple[str, str]] = {
+    "cpu": ("CPU", "CPUs"),
+    "net_mbit": ("Network", "Mbit/s"),
+    "disk_mb_s": ("Disk", "MB/s"),
+    "mem_bw_mb_s": ("Memory bandwidth", "MB/s"),
+}
+_UNKNOWN = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class DemandRow:
+    """One resource: texts ready to be shown."""
+
+    name: str
+    mean: str
+    doubt: str
+    p95: str
+    p99: str
+    common: str
+    source: str
+
+
+def demand_rows(it: Instance) -> list[DemandRow]:
+    """What is known of an instance's demand, in order of the resources."""
+    return [_row(it.demand[resource]) for resource in RESOURCES if resource in it.demand]
+
+
+def _row(demand: Demand) -> DemandRow:
+    name, unit = _NAMES[demand.resource]
+    p95, p99 = (_UNKNOWN if one is None else f"{one:.3g} {unit}" for one in (demand.p95, demand.p99))
+    return DemandRow(
+        name=name,
+        mean=f"{demand.mean:.3g} {unit}",
+        doubt=f"± {demand.doubt:.2g}" if demand.doubt else _UNKNOWN,
+        p95=p95,
+        p99=p99,
+        common=_UNKNOWN if demand.common is None else f"{demand.common:.0%}",
+        source=_source(demand),
+    )
+
+
+def _source(demand: Demand) -> str:
+    if demand.origin == "measured":
+        return f"{demand.windows:,.0f} windows of {demand.window_s / 60:g} min, measured"
+    words = {"given": "given", "trace": "a trace", "class": "instances like it", "assumed": "assumed"}
+    return words[demand.origin]

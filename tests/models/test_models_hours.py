@@ -1,0 +1,129 @@
+"""Hours of the day in contention: peaks that coincide hurt, opposite ones do not, and nobody is helped by company."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.arrays import Floats
+from models.data.scene import CPU_DEMAND, DAY_WAVES, ProfileTable, build_batch, cpu_demand
+from models.physics.contention import growth
+from models.physics.prior import PriorResult, solve
+from profiler.demand import Demand
+from profiler.observed import Host, Instance
+
+BOUND = 0.05  # of a share, by which the approximation may let company help; see test_models_cpu_contention
+EMPTY = ProfileTable.build(())
+depths, phases, means = st.floats(0.0, 1.0), st.floats(0.0, 24.0), st.floats(0.1, 3.5)
+
+
+def day(depth: float, peak: float) -> tuple[float, ...]:
+    """24 factors of the mean, highest at an hour of the day."""
+    return tuple(1 + depth * math.cos(2 * math.pi * (hour + 0.5 - peak) / 24) for hour in range(24))
+
+
+def wants(mean: float, hours: tuple[float, ...] = ()) -> Demand:
+    return Demand(mean, spread=mean, hours=hours, common=0.0, windows=2016.0, open_loop=1.0, origin="measured")
+
+
+def shared(*demands: Demand, pcpus: int = 4) -> PriorResult:
+    host = Host("h", "lxc", pcpus=pcpus, memory_mb=1e6)
+    there = [Instance(f"i{at}", vcpus=4, demand={"cpu": demand}) for at, demand in enumerate(demands)]
+    return solve(build_batch([(host, there)], EMPTY))
+
+
+@given(mean=st.floats(0.3, 2.0), depth=st.floats(0.3, 1.0), peak=phases, pairs=st.integers(1, 3))
+@settings(max_examples=25)
+def test_opposite_days_are_better_company_than_the_same(mean: float, depth: float, peak: float, pairs: int) -> None:
+    """Of hosts that have CPUs enough on average; who never has enough is not helped by a steady lack of them."""
+    mine, opposite = wants(mean, day(depth, peak)), wants(mean, day(depth, peak + 12))
+    pcpus = math.ceil(2 * pairs * mean / 0.6)
+    same, apart = (shared(*[mine] * pairs, *[one] * pairs, pcpus=pcpus) for one in (mine, opposite))
+    assert (apart.cpu.share >= same.cpu.share - 1e-9).all()
+    assert (apart.cpu.worst >= same.cpu.worst - 1e-9).all()
+
+
+def test_the_nearer_two_peaks_are_the_more_they_hurt() -> None:
+    first = wants(2.0, day(0.9, 3))
+    found = []
+    for apart in range(13):
+        other = wants(2.0, day(0.9, 3 + apart))
+        found.append(float(shared(*[first] * 4, *[other] * 4, pcpus=24).cpu.share[0, 0]))
+    assert (np.diff(found) >= -1e-3).all(), "but for what the nodes between which rates are interpolated cost"
+    assert found[-1] > found[0] + 0.05
+
+
+def test_hours_that_are_all_alike_change_nothing() -> None:
+    alike = (1.0,) * 24
+    with_hours, without = (shared(*[wants(1.5, hours)] * 3) for hours in (alike, ()))
+    np.testing.assert_allclose(with_hours.cpu.share, without.cpu.share, atol=1e-12)
+
+
+def test_a_week_counts_by_its_mean_day() -> None:
+    week = day(0.8, 9) * 5 + (1.0,) * 48
+    mean_day = tuple(float(one) for one in np.array(week).reshape(7, 24).mean(axis=0))
+    of_week, of_day = (
+        cpu_demand(Instance("a", vcpus=4, demand={"cpu": wants(1.0, hours)})) for hours in (week, mean_day)
+    )
+    np.testing.assert_allclose(of_week, of_day)
+
+
+@given(shape=st.lists(st.floats(0, 24), min_size=24, max_size=24).filter(lambda one: sum(one) > 1), mean=means)
+def test_waves_are_those_of_the_hours_and_never_deeper_than_the_mean(shape: list[float], mean: float) -> None:
+    hours = np.array(shape) * 24 / sum(shape)
+    found = cpu_demand(Instance("a", vcpus=4, demand={"cpu": wants(mean, tuple(hours))}))
+    assert len(found) == len(CPU_DEMAND)
+    waves = found[-len(DAY_WAVES) :]
+    turns = np.fft.rfft(hours)[1:3] / 12 * np.exp(-2j * np.pi * np.array([1, 2]) * 0.5 / 24)  # of the middle of hours
+    plain = mean * np.array([turns[0].real, -turns[0].imag, turns[1].real, -turns[1].imag])
+    assert waves == pytest.approx(plain / max(abs(turns).sum(), 1.0), abs=1e-9)
+
+
+@given(st.lists(st.tuples(means, depths, phases), min_size=2, max_size=6), st.integers(2, 12))
+@settings(max_examples=25)
+def test_one_more_neighbour_whatever_its_day_never_helps_beyond_the_bound(
+    cast: list[tuple[float, float, float]], pcpus: int
+) -> None:
+    demands = [wants(mean, day(depth, peak)) for mean, depth, peak in cast]
+    before, after = shared(*demands[:-1], pcpus=pcpus), shared(*demands, pcpus=pcpus)
+    assert (after.cpu.share[0, :-1] <= before.cpu.share[0] + BOUND).all()
+
+
+@given(st.lists(st.tuples(means, depths, phases), min_size=1, max_size=8))
+def test_the_sum_varies_as_the_hours_and_the_rest_of_everybody_say(cast: list[tuple[float, float, float]]) -> None:
+    mean, depth, peak = (np.array([values]) for values in zip(*cast, strict=True))
+    angle = 2 * np.pi * peak / 24
+    waves = np.stack([mean * depth * np.cos(angle), mean * depth * np.sin(angle)], axis=2)
+    nothing = np.zeros_like(mean)
+    moves = growth(mean, mean, nothing, nothing, waves)
+    hours = np.arange(24)[:, None] * 2 * np.pi / 24
+    by_hour: Floats = (mean * (1 + depth * np.cos(hours - angle))).sum(axis=1)
+    variance = by_hour.var() + ((1 - depth**2 / 2) * mean**2).sum()
+    deviations = np.sqrt(np.expm1(moves**2)) * mean
+    assert deviations.sum() >= math.sqrt(variance) * (1 - 1e-6), "what moves against the sum is left out"
+    if (waves[:, :, 0] >= 0).all() and (waves[:, :, 1] >= 0).all():
+        assert deviations.sum() == pytest.approx(math.sqrt(variance), rel=1e-6)
+
+
+def test_the_day_that_all_have_in_common_counts_once() -> None:
+    mine = wants(2.0, day(0.6, 3))
+    told_twice = replace(mine, common=0.18)  # all that is common is the day
+    np.testing.assert_allclose(shared(mine, mine).cpu.share, shared(told_twice, told_twice).cpu.share, atol=1e-3)
+
+
+def test_a_host_has_the_same_answer_to_the_bit_whoever_is_asked_about_beside_it() -> None:
+    plain, with_hours = (wants(1.3), wants(1.3, day(0.7, 9)))
+    scenes = [
+        (
+            Host("h", "lxc", pcpus=4, memory_mb=1e6),
+            [Instance(f"i{at}", vcpus=2, demand={"cpu": one}) for at in range(3)],
+        )
+        for one in (plain, with_hours)
+    ]
+    alone, beside = solve(build_batch(scenes[:1], EMPTY)), solve(build_batch(scenes, EMPTY))
+    np.testing.assert_array_equal(alone.cpu.share[0], beside.cpu.share[0])
