@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -26,7 +27,11 @@ class BandOut(AnswerBody):
     @classmethod
     def of(cls, band: Band) -> BandOut:
         """From the domain."""
-        return cls(expected=band.expected, lower=band.lower, upper=band.upper)
+        return cls(expected=_finite(band.expected), lower=_finite(band.lower), upper=_finite(band.upper))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 class CpuOut(AnswerBody):

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Effect, Instance, Scene, latency_in_words, recommendation_as_json, short_of_cpu, time_part
+from advisor.domain import (
+    Effect,
+    Host,
+    Instance,
+    Scene,
+    latency_in_words,
+    recommendation_as_json,
+    short_of_cpu,
+    time_part,
+)
 from advisor.domain.answers import Band, CpuTime
 from advisor.placement.decision import predict_scene
 from models.data.scene import ProfileTable, SceneBatch, build_batch
@@ -16,13 +25,15 @@ from models.prediction import TARGETS, InterferencePrediction
 from profiler.demand import Demand
 from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
 
-CPUS = 64
-
 
 def bursty(name: str, *, on: str | None = None, **more: Any) -> Instance:
     """An instance of four vCPUs that serves what arrives: 1.5 CPUs of work on average."""
-    demand = {"cpu": Demand(1.5, spread=0.3, common=0.3, windows=1000.0, open_loop=True)}
+    demand = {"cpu": Demand(1.5, spread=0.1, common=0.3, windows=1000.0, open_loop=True)}
     return vm(name, None, on=on, vcpus=4, demand=demand, **more)
+
+
+def large(name: str, *, pcpus: int = 64) -> Host:
+    return host(name, pcpus=pcpus, memory_mb=256 * 1024.0)
 
 
 def residents(on: str, count: int) -> list[Instance]:
@@ -36,10 +47,10 @@ def cpu_of(effect: Effect) -> CpuTime:
 
 def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_it_is() -> None:
     there, newcomer = residents("a", 39), bursty("n")
-    answer = ask(cloud([host("a", pcpus=CPUS)], there), request(newcomer))
+    answer = ask(cloud([large("a")], there), request(newcomer))
     best = answer.candidates[0]
     table = ProfileTable.build(())
-    place = host("a", pcpus=CPUS)
+    place = large("a")
     physics = PriorPredictor()
     before = physics.predict(build_batch([(place, there)], table)).pressure
     after = physics.predict(build_batch([(place, [*there, newcomer])], table)).pressure
@@ -57,7 +68,7 @@ def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_
 
 
 def test_no_resident_is_short_for_less_time_than_before() -> None:
-    answer = ask(cloud([host("a", pcpus=CPUS)], residents("a", 41)), request(bursty("n")))
+    answer = ask(cloud([large("a")], residents("a", 41)), request(bursty("n")))
     for one in answer.candidates[0].neighbours:
         cpu = cpu_of(one)
         assert cpu.short_before is not None
@@ -65,7 +76,7 @@ def test_no_resident_is_short_for_less_time_than_before() -> None:
 
 
 def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
-    answer = ask(cloud([host("a", pcpus=CPUS)], residents("a", 39)), request(bursty("n")))
+    answer = ask(cloud([large("a")], residents("a", 39)), request(bursty("n")))
     best = answer.candidates[0]
     told = short_of_cpu("n", cpu_of(best.newcomer))
     assert told in best.reasons[0].text
@@ -82,7 +93,7 @@ class Learned(PriorPredictor):
 
 
 def test_the_physics_stands_beside_what_another_model_predicts() -> None:
-    clouded = cloud([host("a", pcpus=CPUS)], residents("a", 39))
+    clouded = cloud([large("a")], residents("a", 39))
     by_physics = ask(clouded, request(bursty("n"))).candidates[0]
     other = ask(clouded, request(bursty("n")), Learned()).candidates[0]
     assert other.newcomer.cpu == by_physics.newcomer.cpu
@@ -90,19 +101,19 @@ def test_the_physics_stands_beside_what_another_model_predicts() -> None:
 
 
 def test_what_is_remembered_has_the_same_figures() -> None:
-    clouded = cloud([host("a", pcpus=CPUS)], residents("a", 39))
+    clouded = cloud([large("a")], residents("a", 39))
     first, again = (ask(clouded, request(bursty("n"))).candidates[0] for _ in range(2))
     assert first.newcomer == again.newcomer
     assert first.crowded == again.crowded
 
 
 def test_an_overloaded_instance_has_no_latency() -> None:
-    scene = Scene(host("a", pcpus=2), tuple(bursty(f"i{at}") for at in range(4)), ())
+    scene = Scene(large("a", pcpus=4), tuple(bursty(f"i{at}") for at in range(4)), ())
     effects = predict_scene(scene, PriorPredictor(), workloads=()).effects
     assert all(one.overloaded for one in effects)
     assert latency_in_words(effects[0]) == "overloaded"
-    assert short_of_cpu("i0", cpu_of(effects[0])) == "i0 is overloaded: more work arrives than it is ever served."
-    answer = ask(cloud([host("a", pcpus=2)], residents("a", 3)), request(bursty("n")))
+    assert short_of_cpu("i0", cpu_of(effects[0])) == "i0 is overloaded: more work arrives than it is served."
+    answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
     newcomer = recommendation_as_json(answer)["candidates"][0]["newcomer"]
     assert newcomer["cpu"]["overloaded"]
     assert newcomer["latency_ratio"]["expected"] is None
