@@ -20,6 +20,7 @@ MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
 PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages
 WORTH_NAMING = 0.005  # of the time that an instance is short of CPU more than before
 LATE = 1.1  # latency ratio from which a latency instance is named
+MOST_UNKNOWN = 5  # instances of unknown workloads that are named
 MAX_NAMED = 2  # resources named; a third one's share is always small
 
 
@@ -175,7 +176,9 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
         if _late(arrays, at):
             return "No instance loses throughput."
         if unknown:
-            return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
+            more = f" and {len(unknown) - MOST_UNKNOWN} more" if len(unknown) > MOST_UNKNOWN else ""
+            names = ", ".join(unknown[:MOST_UNKNOWN])
+            return f"No contention is expected, but nothing is known of what runs in {names}{more}."
         return "No contention is expected: no instance uses what another one needs."
     return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 

@@ -134,3 +134,9 @@ def test_before_is_told_of_residents() -> None:
     effect = Effect("web-12", Band(1.0, 0.9, 1.0), Band(1.03, 1.0, 2.0), cpu=CpuTime(0.98, 0.9, 0.021, 0.003))
     assert short_of_cpu(effect.instance, cpu_of(effect)) == "web-12 is short of CPU 2.1 % of the time, 0.3 % before."
     assert latency_in_words(effect) == "× 1.03"
+
+
+def test_demand_that_its_own_vcpus_never_serve_is_no_overload() -> None:
+    doubtful = vm("n", None, vcpus=1, demand={"cpu": Demand(0.8, open_loop=True)})
+    effects = predict_scene(Scene(large("a"), (doubtful,), ()), PriorPredictor(), workloads=()).effects
+    assert not effects[0].overloaded
