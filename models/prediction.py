@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 
 TARGETS = ("throughput", "latency", "jitter")
@@ -64,6 +64,24 @@ class InterferencePrediction:
     outside: Bools
     pressure: CpuPressure | None = None
     devices: DevicePressure | None = None
+
+    def take(self, rows: Ints | slice) -> InterferencePrediction:
+        """The prediction of some of its scenes."""
+        return InterferencePrediction(
+            _rows(self.throughput, rows),
+            _rows(self.latency, rows),
+            _rows(self.jitter, rows),
+            self.outside[rows],
+            None if self.pressure is None else _rows(self.pressure, rows),
+            None if self.devices is None else _rows(self.devices, rows),
+        )
+
+
+_Arrays = TypeVar("_Arrays", BandArrays, CpuPressure, DevicePressure)
+
+
+def _rows(arrays: _Arrays, rows: Ints | slice) -> _Arrays:
+    return type(arrays)(*(getattr(arrays, one.name)[rows] for one in fields(arrays)))
 
 
 def unasked(present: Bools) -> BandArrays:

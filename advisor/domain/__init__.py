@@ -9,13 +9,14 @@ from advisor.domain.access import (
     Token,
     TokenScope,
 )
-from advisor.domain.answer_json import recommendation_as_json
+from advisor.domain.answer_json import recommendation_as_json, waiting_told
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
     AnswerSource,
     Band,
     Candidate,
     Command,
+    CpuTime,
     Effect,
     Headroom,
     MitigationAction,
@@ -30,6 +31,7 @@ from advisor.domain.answers import (
 )
 from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.cloud import CloudNow, Histories, History, HostDetail, HostNow, ResidentNow, Slowing
+from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import (
     Page,
@@ -119,6 +121,7 @@ __all__ = [
     "CloudNow",
     "Command",
     "Constraints",
+    "CpuTime",
     "Effect",
     "Growth",
     "Headroom",
@@ -187,6 +190,10 @@ __all__ = [
     "WhatIf",
     "WorkloadProfile",
     "calibration_in_words",
+    "latency_in_words",
     "recommendation_as_json",
     "settings_there",
+    "short_of_cpu",
+    "time_part",
+    "waiting_told",
 ]

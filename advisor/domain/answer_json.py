@@ -11,6 +11,7 @@ from advisor.domain.answers import (
     Band,
     Candidate,
     Command,
+    CpuTime,
     Effect,
     Headroom,
     MitigationStep,
@@ -57,6 +58,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "score": _number(candidate.score),
         "tied_with": list(candidate.tied_with),
         "headroom": _headroom(candidate.headroom),
+        "crowded": None if candidate.crowded is None else _number(candidate.crowded),
         "calibration": candidate.calibration,
         "combined_score": _number(candidate.combined_score),
         "pinning": _pinning(candidate.pinning),
@@ -122,9 +124,25 @@ def _effect(effect: Effect) -> Json:
     return {
         **before,
         "throughput_ratio": _band(effect.throughput_ratio),
-        "latency_ratio": _band(effect.latency_ratio),
-        "jitter_ratio": None if effect.jitter_ratio is None else _band(effect.jitter_ratio),
+        "latency_ratio": _band(waiting_told(effect, effect.latency_ratio)),
+        "jitter_ratio": None if effect.jitter_ratio is None else _band(waiting_told(effect, effect.jitter_ratio)),
         "outside_training": effect.outside_training,
+        "cpu": None if effect.cpu is None else _cpu(effect.cpu),
+    }
+
+
+def waiting_told(effect: Effect, waiting: Band) -> Band:
+    """The latency or jitter that programs are told: infinite, which becomes null, where the instance is overloaded."""
+    return Band(math.inf, waiting.lower, math.inf) if effect.overloaded else waiting
+
+
+def _cpu(cpu: CpuTime) -> Json:
+    return {
+        "share": _number(cpu.share),
+        "worst_share": _number(cpu.worst_share),
+        "short": _number(cpu.short),
+        "short_before": None if cpu.short_before is None else _number(cpu.short_before),
+        "overloaded": cpu.overloaded,
     }
 
 

@@ -29,10 +29,26 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuTime:
+    """What an instance gets of the CPU time that it wants, by the queueing model whatever model predicts its ratios.
+
+    `share` is run / (run + wait), `worst_share` the same in the worst twentieth of the time, both 0-1. `short` is the
+    part of the time in which it gets less than it wants, and `short_before` the same without the newcomer (None for the
+    newcomer). `overloaded` = more work arrives than it is ever served, so that it has no finite latency.
+    """
+
+    share: float
+    worst_share: float
+    short: float
+    short_before: float | None = None
+    overloaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer).
 
-    `jitter_ratio` is None only in answers that were stored before it was predicted.
+    `jitter_ratio` and `cpu` are None only in answers that were stored before they were predicted.
     """
 
     instance: str
@@ -41,6 +57,12 @@ class Effect:
     before: Band | None = None
     outside_training: bool = False
     jitter_ratio: Band | None = None
+    cpu: CpuTime | None = None
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether more work arrives than it is ever served: it has no finite latency."""
+        return self.cpu is not None and self.cpu.overloaded
 
 
 ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
@@ -122,6 +144,7 @@ class Headroom:
 class Candidate:
     """A host that can take the instance, with the best pinning and settings there.
 
+    `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
     `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
     `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
     and `half_width` are of what `score` is a lower bound of.
@@ -143,6 +166,7 @@ class Candidate:
     headroom: Headroom | None = None
     expected: float = 0.0
     half_width: float = 0.0
+    crowded: float | None = None
     calibration: Calibration = "none"
 
     @property
@@ -181,13 +205,14 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class SceneEffects:
-    """The answer to a Scene, one Effect per instance in the scene's order."""
+    """The answer to a Scene, one Effect per instance in the scene's order; `crowded` as of a Candidate."""
 
     model_version: str
     model_origin: str
     degraded: bool
     effects: tuple[Effect, ...]
     combined_score: float
+    crowded: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,15 @@ from profiler.observed import Host, Instance
 
 @dataclass(frozen=True, slots=True)
 class ResidentNow:
-    """An instance where it is, or where an answer that is still `pending` puts it; `expected` is its T/B there."""
+    """An instance where it is, or where an answer that is still `pending` puts it; `expected` is its T/B there.
+
+    `short` is the part of the time, 0-1, in which it gets less CPU than it wants, None = not known.
+    """
 
     instance: Instance
     expected: float
     pending: bool
+    short: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,14 @@ class HostNow:
     """A host with who is on it, the worst off first; `seen_at` None = nobody knows when it was last seen.
 
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
+    `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
     """
 
     host: Host
     residents: tuple[ResidentNow, ...]
     pressure: Mapping[str, float | None]
     seen_at: datetime | None
+    crowded: float | None = None
 
     @property
     def worst(self) -> ResidentNow | None:

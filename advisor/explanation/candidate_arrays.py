@@ -20,7 +20,8 @@ class CandidateArrays:
     `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the newcomer, as requested, is in the last
     slot with the settings chosen for it. `prediction` and `scores` belong to `scenes`; `before` (K, N) is expected T/B
     without the newcomer, 1 for the newcomer. `beside` are instances that must be on the host: counterfactuals never
-    remove them. `headroom` is what would be left on each host.
+    remove them. `headroom` is what would be left on each host. `short_before` (K, N) is for which
+    part of the time each was short of CPU without the newcomer, None = not known.
     """
 
     hosts: tuple[Host, ...]
@@ -35,6 +36,7 @@ class CandidateArrays:
     predictor: Predictor
     beside: tuple[str, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    short_before: Floats | None = None
 
     def involved(self, at: int) -> dict[int, Instance]:
         """The instances of scene `at` by slot: the newcomer, then residents by id.
@@ -47,6 +49,10 @@ class CandidateArrays:
     def ratio(self, at: int, slot: int) -> float:
         """The expected T/B in the answer."""
         return float(self.prediction.throughput.expected[at, slot])
+
+    def overloaded(self, at: int, slot: int) -> bool:
+        """Whether more work arrives for an instance than it is ever served."""
+        return self.prediction.pressure is not None and bool(self.prediction.pressure.overloaded[at, slot])
 
     def kept(self, at: int, slot: int) -> float:
         """Expected T/B over that without the newcomer."""

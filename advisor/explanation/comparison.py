@@ -43,7 +43,10 @@ def _noticed(arrays: CandidateArrays) -> str:
         return f"{who} on {other} has {there:.2f} of its own speed, and nobody on {best} less than {here:.2f}"
     if arrays.newcomer.service == "latency":
         here, there = (float(arrays.prediction.latency.expected[at, -1]) for at in (0, 1))
-        if not scoring.alike(1 / here, 1 / there):
+        overloaded = [arrays.overloaded(at, -1) for at in (0, 1)]
+        if overloaded == [False, True]:
+            return f"{arrays.newcomer.id} is overloaded on {other}, and waits × {here:.2f} on {best}"
+        if not any(overloaded) and not scoring.alike(1 / here, 1 / there):
             return f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
     return ""
 

@@ -102,7 +102,7 @@ def _scored(
     throughput = prediction.throughput
     half_before = np.where(absent, throughput.expected[2 * count :] - throughput.lower[2 * count :], 0.0)
     scores = score(
-        _first(prediction, 2 * count),
+        prediction.take(slice(2 * count)),
         demand_text.present[: 2 * count],
         np.tile(before, (2, 1)),
         np.tile(_limits(arrays, at, "min_throughput_ratio"), (2, 1)),
@@ -168,18 +168,6 @@ def _shifted_by_prior(
         )
     )
     return replace(prior_after, throughput=BandArrays(expected, lower, upper))
-
-
-def _rows(band: BandArrays, rows: Ints) -> BandArrays:
-    return BandArrays(band.expected[rows], band.lower[rows], band.upper[rows])
-
-
-def _first(prediction: InterferencePrediction, count: int) -> InterferencePrediction:
-    rows = np.arange(count)
-    throughput, latency, jitter = (
-        _rows(band, rows) for band in (prediction.throughput, prediction.latency, prediction.jitter)
-    )
-    return InterferencePrediction(throughput, latency, jitter, prediction.outside[:count])
 
 
 def _limits(arrays: CandidateArrays, at: Ints, name: str) -> Floats:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, short_of_cpu
 from advisor.explanation.candidate_arrays import SETTINGS, CandidateArrays
 from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
+from advisor.prediction.effects import cpu_time
 from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
 from models.physics.demands import capacity
@@ -17,7 +18,9 @@ from models.physics.prior import RESOURCES, PriorResult, solve
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
 PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages
+WORTH_NAMING = 0.005  # of the time that an instance is short of CPU more than before
 LATE = 1.1  # latency ratio from which a latency instance is named
+MOST_UNKNOWN = 5  # instances of unknown workloads that are named
 MAX_NAMED = 2  # resources named; a third one's share is always small
 
 
@@ -127,10 +130,11 @@ def _antagonist(
 def sentences(arrays: CandidateArrays, at: int, host_losses: Sequence[ResourceLoss]) -> tuple[Reason, ...]:
     """The largest losses of one host as reasons, or one reason that there is none.
 
-    The first also names a latency instance with a long response time, which throughput does not show.
+    The first also names a latency instance with a long response time and who is short of CPU, which throughput does
+    not show.
     """
     first, *others = _of_throughput(arrays, at, host_losses)
-    return (replace(first, text=first.text + _late(arrays, at)), *others)
+    return (replace(first, text=first.text + _late(arrays, at) + _short(arrays, at)), *others)
 
 
 def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[ResourceLoss]) -> tuple[Reason, ...]:
@@ -172,7 +176,9 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
         if _late(arrays, at):
             return "No instance loses throughput."
         if unknown:
-            return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
+            more = f" and {len(unknown) - MOST_UNKNOWN} more" if len(unknown) > MOST_UNKNOWN else ""
+            names = ", ".join(unknown[:MOST_UNKNOWN])
+            return f"No contention is expected, but nothing is known of what runs in {names}{more}."
         return "No contention is expected: no instance uses what another one needs."
     return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 
@@ -181,7 +187,9 @@ def _late(arrays: CandidateArrays, at: int) -> str:
     """The latency instance with the longest response time in a sentence; "" where none is slow."""
     involved, band = arrays.involved(at), arrays.prediction.latency
     waiting = [
-        slot for slot, instance in involved.items() if instance.service == "latency" and band.expected[at, slot] >= LATE
+        slot
+        for slot, instance in involved.items()
+        if instance.service == "latency" and band.expected[at, slot] >= LATE and not arrays.overloaded(at, slot)
     ]
     if not waiting:
         return ""
@@ -190,6 +198,21 @@ def _late(arrays: CandidateArrays, at: int) -> str:
     is_known = high <= LONGEST_KNOWN_LATENCY
     edges = f"{low:.2f}-{high:.2f}" if is_known else f"{low:.2f} or more: how much more is not known"
     return f" {involved[slot].id} takes {expected:.2f} times as long to answer as alone ({edges})."
+
+
+def _short(arrays: CandidateArrays, at: int) -> str:
+    """Whose time short of CPU grows most, in a sentence, an overloaded instance first; "" where nobody's does."""
+    pressure, former = arrays.prediction.pressure, arrays.short_before
+    if pressure is None or former is None:
+        return ""
+    more, involved = np.round(pressure.short[at] - former[at], 9), arrays.involved(at)
+    overloaded = [slot for slot in involved if arrays.overloaded(at, slot)]
+    named = overloaded or [slot for slot in involved if more[slot] >= WORTH_NAMING]
+    if not named:
+        return ""
+    slot = max(named, key=lambda slot: more[slot])
+    was = None if slot == arrays.scenes.slots - 1 else float(former[at, slot])
+    return f" {short_of_cpu(involved[slot].id, cpu_time(pressure, at, slot, was))}"
 
 
 def _state(arrays: CandidateArrays, at: int, slot: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
 from advisor.mitigation.limit_violation import LimitViolation, worst_violation
-from advisor.mitigation.shared_host import SharedHost, Trial, kept, part
+from advisor.mitigation.shared_host import SharedHost, Trial, kept
 from advisor.render import unmet
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats
@@ -181,7 +181,11 @@ def _choose(
 
     def settle_on(at: int) -> _Settled:
         return _Settled(
-            trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), float(unprotected_share[at])
+            trials[at],
+            prediction.take(slice(at, at + 1)),
+            bool(satisfies[at]),
+            bool(helps[at]),
+            float(unprotected_share[at]),
         )
 
     if (satisfies & acceptable).any():
@@ -220,12 +224,12 @@ def _final_step(
         prediction = violation.shared.predict(
             [*reduced_trials, *(Trial(changes=changes) for changes in changes_before)]
         )
-        gentle, costly = _choose(violation, reduced_trials, part(prediction, 0, len(reduced_trials)))
+        gentle, costly = _choose(violation, reduced_trials, prediction.take(slice(len(reduced_trials))))
         sufficient = gentle if gentle.satisfies else costly
         if sufficient is not None and sufficient.unprotected_share >= min(settled.unprotected_share, 1.0):
             at = next(at for at, trial in enumerate(reduced_trials) if trial is sufficient.trial)
             scene = len(reduced_trials) + at
-            before = replace(violation, changes=changes_before[at], prediction=part(prediction, scene, scene + 1))
+            before = replace(violation, changes=changes_before[at], prediction=prediction.take(slice(scene, scene + 1)))
             needless_actions = [kept_action for kept_action in earlier if kept_action not in subsets[at]]
             verb = "is" if len(needless_actions) == 1 else "are"
             needless = f"; {' and '.join(needless_actions)} above {verb} not needed then"

@@ -11,7 +11,7 @@ from advisor.domain import Host, Instance, IsolationSettings
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.prediction import BandArrays, InterferencePrediction, Predictor
+from models.prediction import InterferencePrediction, Predictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,3 @@ class SharedHost:
 def kept(prediction: InterferencePrediction) -> Floats:
     """The remaining share of throughput and of latency: T/B, and solo over shared latency; (S, N, 2)."""
     return np.stack([prediction.throughput.expected, 1 / prediction.latency.expected], axis=2)
-
-
-def part(prediction: InterferencePrediction, first: int, end: int) -> InterferencePrediction:
-    """The prediction of the scenes from `first` up to before `end`."""
-    rows = slice(first, end)
-    bands = (prediction.throughput, prediction.latency, prediction.jitter)
-    throughput, latency, jitter = (
-        BandArrays(band.expected[rows], band.lower[rows], band.upper[rows]) for band in bands
-    )
-    return InterferencePrediction(throughput, latency, jitter, prediction.outside[rows])

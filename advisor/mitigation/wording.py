@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.domain import Band, Effect, Host, Instance
+from advisor.domain import Effect, Host, Instance, latency_in_words
 from advisor.mitigation.limit_violation import LimitViolation
 from advisor.mitigation.shared_host import Trial
-from models.prediction import BandArrays as PredictedBand
+from advisor.prediction.effects import effect
 from models.prediction import InterferencePrediction
 
 WORTH_NAMING = 0.02  # change of T/B from which other instances are named
@@ -31,10 +31,12 @@ def sentence(violation: LimitViolation, trial: Trial, after: InterferencePredict
 
 def _change(violation: LimitViolation, after: InterferencePrediction, at: int, *, of_latency: bool) -> str:
     now = violation.prediction
-    bands = (now.latency, after.latency) if of_latency else (now.throughput, after.throughput)
-    old, new = (float(band.expected[0, at]) for band in bands)
     name = violation.party(at).id
-    return f"{f'latency of {name}' if of_latency else name} {old:.2f} -> {new:.2f}"
+    if of_latency:
+        old_late, new_late = (latency_in_words(effect(name, told, 0, at)) for told in (now, after))
+        return f"latency of {name} {old_late} -> {new_late}"
+    old, new = (float(told.throughput.expected[0, at]) for told in (now, after))
+    return f"{name} {old:.2f} -> {new:.2f}"
 
 
 def another_host(host: Host, newcomer: Instance, others: Sequence[str]) -> str:
@@ -50,17 +52,5 @@ def effects(violation: LimitViolation, after: InterferencePrediction) -> tuple[E
     """The predicted effect on everybody, the newcomer first and then by id; `before` is without the step."""
     count = len(violation.shared.parties)
     return tuple(
-        Effect(
-            instance=violation.party(at).id,
-            throughput_ratio=_band(after.throughput, at),
-            latency_ratio=_band(after.latency, at),
-            before=_band(violation.prediction.throughput, at),
-            outside_training=bool(after.outside[0, at]),
-            jitter_ratio=_band(after.jitter, at),
-        )
-        for at in (count - 1, *range(count - 1))
+        effect(violation.party(at).id, after, 0, at, violation.prediction) for at in (count - 1, *range(count - 1))
     )
-
-
-def _band(band: PredictedBand, at: int) -> Band:
-    return Band(float(band.expected[0, at]), float(band.lower[0, at]), float(band.upper[0, at]))

@@ -9,9 +9,9 @@ import numpy as np
 
 from advisor import explanation, render
 from advisor.domain import (
-    Band,
     Candidate,
     Command,
+    CpuTime,
     Effect,
     Headroom,
     Host,
@@ -23,16 +23,18 @@ from advisor.errors import InvalidInput
 from advisor.explanation import CandidateArrays
 from advisor.placement.host_classes import PlacementQuestion, base_with, first_of_each, keys, no_better, with_newcomer
 from advisor.prediction.cache import PredictionCache
+from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
 from advisor.snapshot import fingerprints
 from advisor.store import codec
 from models.arrays import Floats
 from models.data.scene import SceneBatch, slot_values, stack
-from models.prediction import TARGETS, InterferencePrediction
+from models.prediction import TARGETS, CpuPressure, InterferencePrediction
 from models.prediction import BandArrays as Bands
 
 EDGES = ("expected", "lower", "upper")
+OF_CPUS = ("share", "worst", "short", "overloaded", "crowded")  # of a CpuPressure
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def _build_candidates(
                 predictor=question.predictor,
                 beside=request.constraints.affinity,
                 headroom=tuple(ranked.headroom for ranked in shown),
+                short_before=None if before.pressure is None else np.where(occupied, before.pressure.short, 0.0),
             )
         )
         if request.explain
@@ -194,9 +197,9 @@ def _build_candidates(
             combined_score=float(scores.combined[row]),
             pinning=settings[row].pinning,
             isolation=settings[row],
-            newcomer=_effect(request.instance.id, after, row, -1),
+            newcomer=effect(request.instance.id, after, row, -1),
             neighbours=tuple(
-                _effect(resident.id, after, row, slot, _band(before.throughput, row, slot))
+                effect(resident.id, after, row, slot, before)
                 for resident, slot in sorted(
                     zip(placed_newcomer.residents[row], placed_newcomer.slots[row], strict=True),
                     key=lambda pair: pair[0].id,
@@ -209,6 +212,7 @@ def _build_candidates(
             headroom=ranked.headroom,
             expected=float(scores.expected[row]),
             half_width=float(scores.half_width[row]),
+            crowded=crowded(after, row),
             calibration="none" if guessed or after.outside[row, -1] else "trained",
         )
         for row, ranked in enumerate(shown[: request.limit])
@@ -225,6 +229,11 @@ def _take_no_gains(before: InterferencePrediction, after: InterferencePrediction
         for edge in ("expected", "upper" if high else "lower"):
             was, will = (getattr(getattr(prediction, target), edge) for prediction in (before, after))
             will[rows, :-1] = no_better(will[rows, :-1], was[rows, :-1], high=high)
+    if before.pressure is None or after.pressure is None:
+        return
+    for name in ("share", "worst", "short"):
+        was, will = (getattr(pressure, name) for pressure in (before.pressure, after.pressure))
+        will[rows, :-1] = no_better(will[rows, :-1], was[rows, :-1], high=name == "short")
 
 
 def with_changes(question: PlacementQuestion, placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:
@@ -258,16 +267,23 @@ def write_effects(
     prediction: InterferencePrediction, row: int, effects: Sequence[Effect], slots: Mapping[str, int]
 ) -> None:
     """Write the effects on one scene into the arrays of a prediction."""
-    for effect in effects:
-        slot = slots[effect.instance]
+    for one in effects:
+        slot = slots[one.instance]
+        _write_cpu(prediction.pressure, row, slot, one.cpu)
         for bands, band in (
-            (prediction.throughput, effect.throughput_ratio),
-            (prediction.latency, effect.latency_ratio),
-            (prediction.jitter, effect.jitter_ratio),
+            (prediction.throughput, one.throughput_ratio),
+            (prediction.latency, one.latency_ratio),
+            (prediction.jitter, one.jitter_ratio),
         ):
             if band is not None:
                 bands.expected[row, slot], bands.lower[row, slot] = band.expected, band.lower
                 bands.upper[row, slot] = band.upper
+
+
+def _write_cpu(pressure: CpuPressure | None, row: int, slot: int, cpu: CpuTime | None) -> None:
+    if pressure is not None and cpu is not None:
+        pressure.share[row, slot], pressure.worst[row, slot] = cpu.share, cpu.worst_share
+        pressure.short[row, slot], pressure.overloaded[row, slot] = cpu.short, cpu.overloaded
 
 
 def _settings(shown: Sequence[RankedHost], placed: PlacedNewcomer) -> list[IsolationSettings]:
@@ -299,12 +315,12 @@ def _predicted(
 ) -> tuple[InterferencePrediction, InterferencePrediction]:
     """Full predictions for K hosts, without and with the newcomer; only unknown ones are computed."""
     keys_of_hosts = _prediction_keys(question, shown)
-    known, values = remembered.shown.find(keys_of_hosts, (2, scenes.slots, len(TARGETS) * len(EDGES) + 1))
+    columns = len(TARGETS) * len(EDGES) + 1 + len(OF_CPUS)
+    known, values = remembered.shown.find(keys_of_hosts, (2, scenes.slots, columns))
     unknown = first_of_each(keys_of_hosts, known)
     if len(unknown.first):
         prediction = question.predictor.predict(stack([placed.absent.take(unknown.first), scenes.take(unknown.first)]))
-        bands = [getattr(getattr(prediction, target), edge) for target in TARGETS for edge in EDGES]
-        stacked = np.stack([*bands, prediction.outside.astype(np.float64)], axis=2)
+        stacked = _packed(prediction)
         values[unknown.first] = np.stack([stacked[: len(unknown.first)], stacked[len(unknown.first) :]], axis=1)
         remembered.shown.keep([keys_of_hosts[row] for row in unknown.first.tolist()], values[unknown.first])
         values[unknown.rows] = values[unknown.like]
@@ -320,30 +336,28 @@ def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -
     )
 
 
+def _packed(prediction: InterferencePrediction) -> Floats:
+    """What an answer shows of a prediction: band edges, `outside`, and OF_CPUS, nan where unknown; (K, N, columns)."""
+    bands = [getattr(getattr(prediction, target), edge) for target in TARGETS for edge in EDGES]
+    shape, pressure = prediction.outside.shape, prediction.pressure
+    cpus = [np.full(shape, np.nan)] * len(OF_CPUS)
+    if pressure is not None:
+        whole = np.broadcast_to(pressure.crowded[:, None], shape)
+        cpus = [pressure.share, pressure.worst, pressure.short, pressure.overloaded.astype(np.float64), whole]
+    return np.stack([*bands, prediction.outside.astype(np.float64), *cpus], axis=2)
+
+
 def _unpacked(values: Floats) -> InterferencePrediction:
-    """A writable prediction from (K, N, band edges plus one column for `outside`)."""
-    throughput, latency, jitter = (
-        Bands(*(values[:, :, first + edge].copy() for edge in range(len(EDGES))))
-        for first in range(0, len(TARGETS) * len(EDGES), len(EDGES))
-    )
-    return InterferencePrediction(throughput, latency, jitter, values[:, :, -1] > 0)
-
-
-def _effect(name: str, prediction: InterferencePrediction, row: int, slot: int, before: Band | None = None) -> Effect:
-    return Effect(
-        instance=name,
-        throughput_ratio=_band(prediction.throughput, row, slot),
-        latency_ratio=_band(prediction.latency, row, slot),
-        jitter_ratio=_band(prediction.jitter, row, slot),
-        before=before,
-        outside_training=bool(prediction.outside[row, slot]),
-    )
-
-
-def _band(bands: Bands, row: int, slot: int) -> Band:
-    return Band(float(bands.expected[row, slot]), float(bands.lower[row, slot]), float(bands.upper[row, slot]))
+    """The inverse of `_packed`, writable."""
+    columns = np.moveaxis(values, 2, 0).copy()
+    edges = len(TARGETS) * len(EDGES)
+    throughput, latency, jitter = (Bands(*columns[first : first + len(EDGES)]) for first in range(0, edges, len(EDGES)))
+    share, worst, short, overloaded, whole = columns[edges + 1 :]
+    known = not np.isnan(share).all()
+    pressure = CpuPressure(share, worst, short, overloaded > 0, whole[:, 0]) if known else None
+    return InterferencePrediction(throughput, latency, jitter, columns[edges] > 0, pressure)
 
 
 def scene_effects(prediction: InterferencePrediction, names: Sequence[str]) -> tuple[Effect, ...]:
     """The effects on everybody in a batch's only scene, in slot order."""
-    return tuple(_effect(name, prediction, 0, slot) for slot, name in enumerate(names))
+    return tuple(effect(name, prediction, 0, slot) for slot, name in enumerate(names))

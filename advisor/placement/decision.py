@@ -33,6 +33,7 @@ from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
+from advisor.prediction.effects import crowded
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
@@ -278,6 +279,7 @@ def predict_scene(scene: Scene, predictor: Predictor, *, workloads: Sequence[Wor
     ValueError when an instance is pinned beyond the host's pCPUs.
     """
     batch = build_batch([(scene.host, scene.instances)], ProfileTable.build((*workloads, *scene.workloads)))
-    effects = scene_effects(predictor.predict(batch), [instance.id for instance in scene.instances])
+    prediction = predictor.predict(batch)
+    effects = scene_effects(prediction, [instance.id for instance in scene.instances])
     combined = sum(effect.throughput_ratio.expected for effect in effects)
-    return SceneEffects(predictor.version, predictor.origin, False, effects, combined)
+    return SceneEffects(predictor.version, predictor.origin, False, effects, combined, crowded(prediction, 0))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import mitigation
-from advisor.domain import Instance, MitigationStep, Rejection
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, MitigationStep, Rejection
 from advisor.placement.candidates import RankedHost, place, slots_by_id, write_effects
 from advisor.placement.host_classes import ClassPredictions, HostClasses, PlacementQuestion
 from advisor.rounding import SLACK
@@ -130,7 +130,8 @@ def _rejection(
 def _limit_rejection(host: str, code: str, instance: Instance, ratio: float, latency: float) -> Rejection:
     verb = "reach" if code.startswith("limit.newcomer") else "fall to"
     if code.endswith("_latency"):
-        text = f"would wait {latency:.2f} times as long as alone, its limit is {instance.max_latency_ratio:g}"
+        late = f"{latency:.2f}" if latency <= LONGEST_KNOWN_LATENCY else f"more than {LONGEST_KNOWN_LATENCY:g}"
+        text = f"would wait {late} times as long as alone, its limit is {instance.max_latency_ratio:g}"
     else:
         text = f"would {verb} {ratio:.2f} of its own speed, its limit is {instance.min_throughput_ratio}"
     return Rejection(host, code, f"{instance.id} {text}")

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from advisor.domain import Band, Candidate, Effect, Host, Instance, Objective
-from advisor.planning.cloud_evaluation import band
+from advisor.domain import Candidate, Host, Instance, Objective
 from advisor.planning.migration_order import ScheduledChange
+from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import build_batch, slot_values, stack
-from models.prediction import BandArrays as Bands
-from models.prediction import InterferencePrediction, Predictor
+from models.prediction import Predictor
 
 ARRIVALS_PER_PREDICTION = 2048  # newcomers in one prediction
 Arrival = tuple[Host, Sequence[Instance], Instance]  # host, its residents, the newcomer
@@ -62,7 +61,7 @@ def _predicted(
     without_newcomer = scenes.with_last(present=False)
     prediction = predictor.predict(stack([without_newcomer, scenes]))
     count = len(arrivals)
-    before, after = _rows(prediction, slice(count)), _rows(prediction, slice(count, None))
+    before, after = prediction.take(slice(count)), prediction.take(slice(count, None))
     former_ratios = np.where(present_before, before.throughput.expected, 1.0)
     half_before = np.where(present_before, before.throughput.expected - before.throughput.lower, 0.0)
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
@@ -78,10 +77,7 @@ def _predicted(
     )
     by_id = {}
     for row, (host, residents, newcomer) in enumerate(arrivals):
-        neighbours = [
-            _effect(resident.id, after, row, slot, band(before.throughput, row, slot))
-            for slot, resident in enumerate(residents)
-        ]
+        neighbours = [effect(resident.id, after, row, slot, before) for slot, resident in enumerate(residents)]
         by_id[newcomer.id] = Candidate(
             rank=1,
             host=host.id,
@@ -89,18 +85,11 @@ def _predicted(
             combined_score=float(scores.combined[row]),
             pinning=newcomer.settings.pinning,
             isolation=newcomer.settings,
-            newcomer=_effect(newcomer.id, after, row, scenes.slots - 1, None),
-            neighbours=tuple(sorted(neighbours, key=lambda effect: effect.instance)),
+            newcomer=effect(newcomer.id, after, row, scenes.slots - 1),
+            neighbours=tuple(sorted(neighbours, key=lambda one: one.instance)),
+            crowded=crowded(after, row),
         )
     return by_id
-
-
-def _rows(prediction: InterferencePrediction, rows: slice) -> InterferencePrediction:
-    throughput, latency, jitter = (
-        Bands(bands.expected[rows], bands.lower[rows], bands.upper[rows])
-        for bands in (prediction.throughput, prediction.latency, prediction.jitter)
-    )
-    return InterferencePrediction(throughput, latency, jitter, prediction.outside[rows])
 
 
 def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
@@ -111,14 +100,3 @@ def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
             limit = getattr(instance, name)
             limits[row, slot] = np.nan if limit is None else limit
     return limits
-
-
-def _effect(name: str, told: InterferencePrediction, row: int, slot: int, before: Band | None) -> Effect:
-    return Effect(
-        instance=name,
-        throughput_ratio=band(told.throughput, row, slot),
-        latency_ratio=band(told.latency, row, slot),
-        jitter_ratio=band(told.jitter, row, slot),
-        before=before,
-        outside_training=bool(told.outside[row, slot]),
-    )

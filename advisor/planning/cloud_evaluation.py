@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.domain import Band, Effect, PlanSums
 from advisor.planning.required_ratios import required_ratios
+from advisor.prediction.effects import band, effect
 from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools
-from models.prediction import BandArrays as Bands
 from models.prediction import InterferencePrediction, Predictor
 
 EffectsByHost = Mapping[str, tuple[Effect, ...]]
@@ -31,22 +31,15 @@ class CloudEvaluation:
         """Predict all hosts in one batch."""
         return cls(snapshot, predictor.predict(snapshot.scenes) if snapshot.scenes.present.any() else None)
 
-    def effects(self, before: Mapping[str, Band] | None = None) -> EffectsByHost:
-        """The effects on every instance of every host; `before` has the former T/B by id."""
-        known = before or {}
+    def effects(self, before: EffectsByHost | None = None) -> EffectsByHost:
+        """The effects on every instance of every host; `before` are those of the cloud as it was."""
+        known = {one.instance: one for there in (before or {}).values() for one in there}
         prediction = self.prediction
         if prediction is None:
             return {host.id: () for host in self.snapshot.hosts}
         return {
             host.id: tuple(
-                Effect(
-                    instance=resident.id,
-                    throughput_ratio=band(prediction.throughput, scene, slot),
-                    latency_ratio=band(prediction.latency, scene, slot),
-                    jitter_ratio=band(prediction.jitter, scene, slot),
-                    before=known.get(resident.id),
-                    outside_training=bool(prediction.outside[scene, slot]),
-                )
+                _since(effect(resident.id, prediction, scene, slot), known.get(resident.id))
                 for slot, resident in sorted(enumerate(self.snapshot.residents[scene]), key=lambda pair: pair[1].id)
             )
             for scene, host in enumerate(self.snapshot.hosts)
@@ -89,13 +82,18 @@ class CloudEvaluation:
         )
 
 
+def _since(now: Effect, former: Effect | None) -> Effect:
+    """The same with what was predicted of this instance before."""
+    if former is None:
+        return now
+    cpu = now.cpu
+    if cpu is not None and former.cpu is not None:
+        cpu = replace(cpu, short_before=former.cpu.short)
+    return replace(now, before=former.throughput_ratio, cpu=cpu)
+
+
 def beyond_limits(rows: HostArrays, prediction: InterferencePrediction, keep_ratio: float) -> Bools:
     """Which instances violate a limit by expectation, as in `CloudEvaluation.below`; (H, N)."""
     required = required_ratios(rows.scenes, rows.min_ratio, keep_ratio)
     too_slow = np.nan_to_num(prediction.latency.expected, nan=1.0) > np.nan_to_num(rows.max_latency, nan=np.inf) + SLACK
     return np.asarray(rows.scenes.present & ((prediction.throughput.expected < required - SLACK) | too_slow))
-
-
-def band(bands: Bands, scene: int, slot: int) -> Band:
-    """One element of the three arrays of a band."""
-    return Band(*(float(part[scene, slot]) for part in (bands.expected, bands.lower, bands.upper)))

@@ -104,7 +104,7 @@ def build_plan(
         model_origin=chosen.predictor.origin,
         steps=(*forward_steps, *draft.refused),
         before=effects_before,
-        after=final_evaluation.effects(ratios_before),
+        after=final_evaluation.effects(effects_before),
         request=request,
         generation=generation,
         sums_before=evaluation.sums(request.keep_ratio),

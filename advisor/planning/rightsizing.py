@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from advisor.domain import Band, Host, Instance, Pinning, Usage
-from advisor.planning.cloud_evaluation import band
 from advisor.planning.cpu_demand import SATURATED, Measured, cpu_demand, demand_scaled, usable_cpus
 from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
 from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
+from advisor.prediction.effects import band
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from advisor.domain import Plan
+from advisor.domain import Effect, Plan, waiting_told
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
@@ -122,15 +123,23 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     ) if chosen else Section("throughput", "")  # fmt: skip
 
 
+def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
+    """Expected latency with its edges, and expected jitter; an overloaded instance has none that is finite."""
+    if effect is None:
+        return None, None, None, None
+    late = waiting_told(effect, effect.latency_ratio)
+    jitter = effect.jitter_ratio.expected if effect.jitter_ratio and not effect.overloaded else None
+    return late.expected, late.lower, late.upper, jitter
+
+
 def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     """Every instance with its predictions; those that a plan changes first, then the worst-off."""
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             row.instance, host.name, _happens(row), row.before, row.after.throughput_ratio if row.after else None,
             None if row.comes or row.goes else row.change, row.limit.throughput,
-            row.after.latency_ratio.expected if row.after else None,
-            row.after.latency_ratio.lower if row.after else None, row.after.latency_ratio.upper if row.after else None,
-            row.after.jitter_ratio.expected if row.after and row.after.jitter_ratio else None,
+            *_waiting(row.after),
+            row.after.cpu.short if row.after and row.after.cpu else None,
             "yes" if row.after and row.after.outside_training else None,
         )
         for host in hosts for row in host.rows
@@ -142,13 +151,14 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         Column("change", "Change, points", "points"), Column("limit", "Limit", "ratio"),
         Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times"),
         Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
+        Column("short", "Short of CPU", "share"),
         Column("outside_training", "Outside training"),
     )  # fmt: skip
     empty = sum(1 for host in hosts if not host.rows)
     note = (
         f"A limit is the instance's own, or {percent(plan.request.keep_ratio)} where it has none. Latency and jitter "
-        "are as many times what the instance has alone."
-        + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
+        "are as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part "
+        "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
     table = Table(
         "instances", "Those that something happens to first, then the worst-off", columns, rows, most=MOST_INSTANCES

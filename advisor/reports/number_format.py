@@ -102,8 +102,8 @@ def number(value: float) -> str:
 
 
 def times(value: float) -> str:
-    """A ratio as a multiple."""
-    return f"{value:.2f}{NBSP}×"
+    """A ratio as a multiple; only the latency of an overloaded instance is infinite."""
+    return f"{value:.2f}{NBSP}×" if math.isfinite(value) else "overloaded"
 
 
 def latest(value: float) -> str:

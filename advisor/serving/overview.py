@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +20,7 @@ from advisor.serving.snapshot_cache import CloudView
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.arrays import Floats
-from models.prediction import Predictor
+from models.prediction import InterferencePrediction, Predictor
 
 
 class Overview:
@@ -59,20 +60,30 @@ class Overview:
         return CloudNow(ordered, view.counts.inventory, version, origin, degraded, self._fresh_s)
 
     def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> Floats:
-        """T/B of everybody where they are, (H, N); 1 where nobody sits."""
+        """T/B of everybody where they are, for which part of the time each is short of CPU, and for which its host is
+        crowded, nan = not known; (H, N, 3), T/B 1 where nobody sits."""
         known = self._known if predictor.version == self._version else {}
         keys = snapshot.fingerprints.tolist()
         new = {key: at for at, key in enumerate(keys) if key not in known and snapshot.residents[at]}
         if new:
             scenes = snapshot.scenes.take(np.array(list(new.values()), dtype=np.int64))
-            said = predictor.predict(scenes, ()).throughput.expected
+            said = _now(predictor.predict(scenes, ()))
             known = {**known, **{key: row.copy() for key, row in zip(new, said, strict=True)}}  # a view keeps them all
-        found = np.ones(snapshot.scenes.present.shape)
+        found = np.tile((1.0, 0.0, 0.0), (*snapshot.scenes.present.shape, 1))
         for row, key, there in zip(found, keys, snapshot.residents, strict=True):
             if there:
                 row[: len(there)] = known[key][: len(there)]
         self._known, self._version = {key: known[key] for key in keys if key in known}, predictor.version
         return found
+
+
+def _now(prediction: InterferencePrediction) -> Floats:
+    """T/B, short and crowded of S scenes as in `Overview._expected`, (S, N, 3)."""
+    expected, pressure = prediction.throughput.expected, prediction.pressure
+    unknown = np.full(expected.shape, np.nan)
+    if pressure is None:
+        return np.stack([expected, unknown, unknown], axis=2)
+    return np.stack([expected, pressure.short, np.broadcast_to(pressure.crowded[:, None], expected.shape)], axis=2)
 
 
 def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: str) -> HostDetail:
@@ -117,11 +128,19 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     for host, there, row, age_s in zip(
         snapshot.hosts, snapshot.residents, expected.tolist(), snapshot.age_s.tolist(), strict=True
     ):
-        residents = [ResidentNow(one, kept, one.id in pending) for one, kept in zip(there, row, strict=False)]
+        residents = [
+            ResidentNow(one, kept, one.id in pending, _known(short))
+            for one, (kept, short, _) in zip(there, row, strict=False)
+        ]
+        crowded = _known(row[0][2]) if there else 0.0
         residents.sort(key=lambda one: (one.expected, one.instance.id))
         seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
-        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at))
+        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded))
     return found
+
+
+def _known(part: float) -> float | None:
+    return None if math.isnan(part) else part
 
 
 def _badness(now: HostNow) -> tuple[float, float, str]:

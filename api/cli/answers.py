@@ -16,6 +16,7 @@ from advisor.domain import (
     Recommendation,
     Rejection,
     calibration_in_words,
+    time_part,
 )
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
@@ -29,8 +30,17 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         _show_best(name, answer.candidates[0], now_on)
         say()
         rows = [_row(candidate) for candidate in answer.candidates]
-        headers = ("rank", "host", "score", "newcomer (range)", "worst neighbour", "settings", "tied with")
-        print_table(headers, rows, right=(0, 2))
+        headers = (
+            "rank",
+            "host",
+            "score",
+            "newcomer (range)",
+            "worst neighbour",
+            "short of CPU",
+            "settings",
+            "tied with",
+        )
+        print_table(headers, rows, right=(0, 2, 5))
         say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
     else:
         say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
@@ -81,6 +91,7 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
         f"{candidate.score:.3f}",
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
+        _shortest(candidate),
         "; ".join([settings_text(candidate.isolation), *_changes(candidate)]),
         ", ".join(candidate.tied_with),
     )
@@ -138,6 +149,25 @@ def show_commands(candidate: Candidate) -> None:
 def ratio(effect: Effect) -> str:
     band = effect.throughput_ratio
     return f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})"
+
+
+def cpu_share(effect: Effect) -> str:
+    """What it gets of the CPU time that it wants; empty where that was not predicted."""
+    return "" if effect.cpu is None else f"{effect.cpu.share:.3f}"
+
+
+def short(effect: Effect) -> str:
+    """The part of the time in which it gets less CPU than it wants; empty where that was not predicted."""
+    return "" if effect.cpu is None else time_part(effect.cpu.short)
+
+
+def _shortest(candidate: Candidate) -> str:
+    """The part of the time in which whoever is short of CPU for longest there is short."""
+    known = [one for one in (candidate.newcomer, *candidate.neighbours) if one.cpu is not None]
+    if any(one.overloaded for one in known):
+        return "overloaded"
+    worst = max(known, key=lambda one: one.cpu.short if one.cpu else 0.0, default=None)
+    return short(worst) if worst else ""
 
 
 def times(band: Band | None) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Instance, Inventory, PlacementRequest, recommendation_as_json
+from advisor.domain import Instance, Inventory, PlacementRequest, recommendation_as_json, time_part
 from advisor.errors import InvalidInput
-from api.cli.answers import model_line, ratio, remark, show_answer, times
+from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
 
@@ -73,11 +73,29 @@ def predict(
         print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
     rows = [
-        (effect.instance, ratio(effect), times(effect.latency_ratio), times(effect.jitter_ratio), remark(effect))
+        (
+            effect.instance,
+            ratio(effect),
+            "overloaded" if effect.overloaded else times(effect.latency_ratio),
+            "" if effect.overloaded else times(effect.jitter_ratio),
+            cpu_share(effect),
+            short(effect),
+            remark(effect),
+        )
         for effect in answer.effects
     ]
-    header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "")
-    print_table(header, rows, right=(2, 3))
+    header = (
+        "instance",
+        "throughput ratio (range)",
+        "latency ratio",
+        "jitter ratio",
+        "CPU share",
+        "short of CPU",
+        "",
+    )
+    print_table(header, rows, right=(2, 3, 4, 5))
+    if answer.crowded is not None:
+        say(f"More vCPUs are ready to run than there are CPUs {time_part(answer.crowded)} of the time.")
     say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 

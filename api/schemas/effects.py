@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Band, Effect, Scene, SceneEffects
+from advisor.domain import Band, CpuTime, Effect, Scene, SceneEffects, waiting_told
 from api.schemas.base import AnswerBody, Figure, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
+LATENCY = "latency over its latency alone; null where it is overloaded"
+CPU = "what it gets of the CPU time that it wants; null in answers stored before it was predicted"
+CROWDED = "part of the time with more vCPUs ready to run on the host than it has CPUs, 0-1; null = not known"
 JITTER = "standard deviation of latency over alone; null in answers stored before it was predicted"
 
 
@@ -23,7 +27,32 @@ class BandOut(AnswerBody):
     @classmethod
     def of(cls, band: Band) -> BandOut:
         """From the domain."""
-        return cls(expected=band.expected, lower=band.lower, upper=band.upper)
+        return cls(expected=_finite(band.expected), lower=_finite(band.lower), upper=_finite(band.upper))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+class CpuOut(AnswerBody):
+    """What an instance gets of the CPU time that it wants, by the queueing model, also where a learned one answers."""
+
+    share: Figure = Field(description="run / (run + wait), 0-1: the part of the CPU time that it wants that it gets")
+    worst_share: Figure = Field(description="the same in the worst twentieth of the time")
+    short: Figure = Field(description="part of the time in which it gets less CPU than it wants, 0-1")
+    short_before: Figure = Field(description="the same without the newcomer; null for the newcomer itself")
+    overloaded: bool = Field(description="more work arrives than it is ever served; it has no finite latency")
+
+    @classmethod
+    def of(cls, cpu: CpuTime) -> CpuOut:
+        """From the domain."""
+        return cls(
+            share=cpu.share,
+            worst_share=cpu.worst_share,
+            short=cpu.short,
+            short_before=cpu.short_before,
+            overloaded=cpu.overloaded,
+        )
 
 
 class EffectOut(AnswerBody):
@@ -32,9 +61,10 @@ class EffectOut(AnswerBody):
     instance: str = Field(description="the instance")
     before: BandOut | None = Field(default=None, description="without the newcomer; null for the newcomer itself")
     throughput_ratio: BandOut = Field(description="T/B")
-    latency_ratio: BandOut = Field(description="latency over its latency alone")
+    latency_ratio: BandOut = Field(description=LATENCY)
     jitter_ratio: BandOut | None = Field(default=None, description=JITTER)
     outside_training: bool = Field(default=False, description="the question lies outside the training data")
+    cpu: CpuOut | None = Field(default=None, description=CPU)
 
     @classmethod
     def of(cls, effect: Effect) -> EffectOut:
@@ -43,9 +73,10 @@ class EffectOut(AnswerBody):
             instance=effect.instance,
             before=None if effect.before is None else BandOut.of(effect.before),
             throughput_ratio=BandOut.of(effect.throughput_ratio),
-            latency_ratio=BandOut.of(effect.latency_ratio),
-            jitter_ratio=None if effect.jitter_ratio is None else BandOut.of(effect.jitter_ratio),
+            latency_ratio=BandOut.of(waiting_told(effect, effect.latency_ratio)),
+            jitter_ratio=None if effect.jitter_ratio is None else BandOut.of(waiting_told(effect, effect.jitter_ratio)),
             outside_training=effect.outside_training,
+            cpu=None if effect.cpu is None else CpuOut.of(effect.cpu),
         )
 
 
@@ -91,6 +122,7 @@ class SceneAnswer(AnswerBody):
     degraded: bool = Field(description="the learned model failed and the queueing prior answered")
     combined_score: Figure = Field(description="sum of the expected throughput ratios")
     effects: list[EffectOut] = Field(description="what happens to each instance")
+    crowded: Figure = Field(default=None, description=CROWDED)
 
     @classmethod
     def of(cls, answer: SceneEffects) -> SceneAnswer:
@@ -100,4 +132,5 @@ class SceneAnswer(AnswerBody):
             degraded=answer.degraded,
             combined_score=answer.combined_score,
             effects=[EffectOut.of(effect) for effect in answer.effects],
+            crowded=answer.crowded,
         )

@@ -38,7 +38,7 @@ from api.schemas.base import (
     as_input,
     examples,
 )
-from api.schemas.effects import JITTER, BandOut, EffectOut, ModelRef
+from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, CpuOut, EffectOut, ModelRef
 from api.schemas.inventory import DEMAND, Demands, Service, to_demands
 from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
 from profiler.host_kinds import HostKind
@@ -224,9 +224,10 @@ class NewcomerOut(AnswerBody):
     """What happens to the newcomer."""
 
     throughput_ratio: BandOut = Field(description="T/B")
-    latency_ratio: BandOut = Field(description="latency over its latency alone")
+    latency_ratio: BandOut = Field(description=LATENCY)
     jitter_ratio: BandOut | None = Field(description=JITTER)
     outside_training: bool = Field(description="the question lies outside the training data")
+    cpu: CpuOut | None = Field(default=None, description=CPU)
 
 
 class HeadroomOut(AnswerBody):
@@ -250,6 +251,7 @@ class CandidateOut(AnswerBody):
     headroom: HeadroomOut | None = Field(
         default=None, description="what would be left there; it decides between equal scores"
     )
+    crowded: Figure = Field(default=None, description=CROWDED)
     calibration: Calibration = Field(
         default="none",
         description="what has shown how often the ranges hold: outcomes on hosts like this one, pairs that the model's "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.domain import Band, Candidate, Instance, Reason, Recommendation, calibration_in_words
+from advisor.domain import Band, Candidate, Instance, Reason, Recommendation, calibration_in_words, time_part
 from api.web import picture
 
 # In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
@@ -37,6 +37,11 @@ class Card:
             for kind, title in _KINDS.items()
         ]
         return [(title, reasons) for title, reasons in found if reasons]
+
+    @property
+    def crowded(self) -> str:
+        """For which part of the time more vCPUs are ready to run there than CPUs; empty = not known."""
+        return "" if self.candidate.crowded is None else time_part(self.candidate.crowded)
 
     @property
     def affected(self) -> list[picture.IntervalRow]:

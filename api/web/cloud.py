@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, HostNow, ResidentNow
+from advisor.domain import CloudNow, HostNow, ResidentNow, time_part
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web import bars, picture
@@ -34,6 +34,7 @@ class InstanceLine:
     figure: str
     level: str  # good or bad: whether it keeps its limit, or what unharmed means without one
     limit: str
+    short: str  # part of the time in which it is short of CPU, empty = not known
     workload: str
     pending: bool
 
@@ -49,6 +50,7 @@ class HostLine:
     instances: int
     worst: InstanceLine | None
     bars: tuple[bars.Bar, ...]
+    crowded: str  # part of the time with more vCPUs ready to run than CPUs, empty = not known
     age: str
     stale: bool
 
@@ -126,6 +128,7 @@ def resident(now: ResidentNow, host: str) -> InstanceLine:
         figure=f"{now.expected:.2f}",
         level="bad" if now.expected < (picture.KEPT if limit is None else limit) else "good",
         limit="" if limit is None else f"{limit:.2f}",
+        short="" if now.short is None else time_part(now.short),
         workload=now.instance.workload or "",
         pending=now.pending,
     )
@@ -149,6 +152,7 @@ def _line(host_now: HostNow, told: CloudNow, now: datetime) -> HostLine:
         instances=len(host_now.residents),
         worst=resident(host_now.worst, host_now.host.id) if host_now.worst else None,
         bars=bars.bars(host_now.pressure),
+        crowded="" if host_now.crowded is None else time_part(host_now.crowded),
         age=age(host_now, now),
         stale=_is_stale(host_now, told, now),
     )

@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import HostDetail, HostNow, Instance
+from advisor.domain import HostDetail, HostNow, Instance, time_part
 from api.html.render import page
 from api.routes.common import CloudDep, PathId, TelemetryDep
 from api.web import bars, chart, picture
@@ -118,6 +118,8 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         ("vCPUs on pCPUs", f"{vcpus} on {it.pcpus}"),
         ("Memory", f"{memory_mb:,.0f} of {it.memory_mb:,.0f} MB"),
     ]
+    if now.crowded is not None:
+        found.append(("More vCPUs ready than CPUs", f"{time_part(now.crowded)} of the time"))
     if TRAITS[it.kind].has_driver_domain:
         found.append(("Driver domain on pCPUs", format_cpus(frozenset(it.driver_cpus)) if it.driver_cpus else "any"))
     if it.nic_mbit:

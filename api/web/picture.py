@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from advisor.domain import Band, Candidate, Effect, IsolationSettings, PredictedVsObserved
+from advisor.domain import (
+    Band,
+    Candidate,
+    Effect,
+    IsolationSettings,
+    PredictedVsObserved,
+    latency_in_words,
+    short_of_cpu,
+    time_part,
+)
 from advisor.rounding import SLACK
 from profiler.observed import format_cpus
 
@@ -35,7 +44,10 @@ class IntervalRow:
     figure: str
     interval: str
     before_figure: str
-    latency: str
+    latency: str  # as many times that alone, or "overloaded"
+    short: str  # for which part of the time it is short of CPU, empty = not predicted
+    short_before: str
+    short_words: str  # the same as a sentence
     outside: bool
     words: str
     complaint: str  # in words, when the level is bad
@@ -63,12 +75,20 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         figure=f"{band.expected:.2f}",
         interval=f"{band.lower:.2f}–{band.upper:.2f}",
         before_figure="–" if before is None else f"{before:.2f}",
-        latency=f"× {effect.latency_ratio.expected:.2f}",
+        latency=latency_in_words(effect),
+        short=time_part(effect.cpu.short) if effect.cpu else "",
+        short_before=_short_before(effect),
+        short_words=short_of_cpu(effect.instance, effect.cpu) if effect.cpu else "",
         outside=effect.outside_training,
         words=words,
         complaint="below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}",
         loss=effect.before.expected - band.expected if effect.before else 0.0,
     )
+
+
+def _short_before(effect: Effect) -> str:
+    before = effect.cpu.short_before if effect.cpu else None
+    return "" if before is None else time_part(before)
 
 
 def _level(expected: float, lower: float, limit: float) -> str:

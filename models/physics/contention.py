@@ -65,16 +65,26 @@ def cpu_contention_of(
         everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance,
         run, want, short, fair, worst, crowded,
     )  # fmt: skip
-    asked = np.where(everybody.loop == HOG, everybody.size, np.minimum(everybody.demand, everybody.most))
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
         worst=worst[:, :-1],
         short=short[:, :-1],
-        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :-1],
+        overloaded=_overloaded(everybody, fair, z, chance)[:, :-1],
         crowded=crowded,
     )
     return CpuContention(pressure, fair[:, :-1], fair[:, -1])
+
+
+def _overloaded(everybody: _Consumers, fair: Floats, z: Floats, chance: Floats) -> Bools:
+    """Which open loops are served less than arrives, (S, N + 1). What its own vCPUs or its cap never serve does not
+    count as arriving: the highest demands that a guess allows for are no overload."""
+    asked = np.minimum(everybody.demand, everybody.most)
+    below = (everybody.loop == OPEN) & (fair < SERVED * asked)
+    rises = np.exp(everybody.growth[below][:, None] * z)
+    now = everybody.demand[below][:, None] * rises / (rises @ chance)[:, None]
+    asked[below] = np.minimum(now, everybody.most[below][:, None]) @ chance
+    return np.asarray(below & (fair < SERVED * asked))
 
 
 def doubted(scenes: SceneBatch) -> bool:

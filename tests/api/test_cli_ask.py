@@ -86,7 +86,8 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
         "n keeps 0.65 of its own speed, held back by the CPU: batch-1 asks for 0.70 CPUs of it "
-        "under the settings that it gets here, and both take turns on the same CPUs (L8)."
+        "under the settings that it gets here, and both take turns on the same CPUs (L8). "
+        "n is short of CPU 100 % of the time."
     )
     last = candidate["mitigation"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]

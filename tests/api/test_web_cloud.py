@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, ResidentNow, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, ResidentNow, WorkloadProfile, time_part
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -69,7 +69,8 @@ def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measure
     worst_off = measured.cloud.now().hosts[0].worst
     assert worst_off
     assert worst_off.expected < 0.9
-    assert f"{worst_off.instance.id} h1 {worst_off.expected:.2f} too little – web-100k" in page.text
+    figures = f"{worst_off.expected:.2f} too little {time_part(worst_off.short or 0)} – web-100k"
+    assert f"{worst_off.instance.id} h1 {figures}" in page.text
     assert f"/?instance={worst_off.instance.id}" in [one["href"] for one in page.all("a")]
 
 
@@ -80,7 +81,7 @@ def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: 
     crowded = replace(told.hosts[0], residents=(*patient, strict))
     bent: Any = Bent(measured, cloud={"now": lambda: replace(told, hosts=(crowded,))})
     page = Page(Client(create_app(bent, settings)).page("/cloud").text)
-    assert f"strict {crowded.host.id} 0.95 too little 0.99" in page.text
+    assert f"strict {crowded.host.id} 0.95 too little – 0.99" in page.text
     assert "i0 " not in page.text[: page.text.index("Name contains")]
 
 

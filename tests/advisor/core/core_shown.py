@@ -51,7 +51,8 @@ def shown_of(
     absent = present.copy()
     absent[:, -1] = False
     prediction = predictor.predict(scenes)
-    alone = predictor.predict(replace(scenes, present=absent)).throughput
+    without = predictor.predict(replace(scenes, present=absent))
+    alone, short = without.throughput, without.pressure
     before, half_before = np.where(absent, alone.expected, 1.0), np.where(absent, alone.expected - alone.lower, 0.0)
     limits = np.full(present.shape, np.nan)
     for at, there in enumerate(residents):
@@ -76,4 +77,5 @@ def shown_of(
         predictor=predictor,
         beside=question.constraints.affinity,
         headroom=tuple(one.headroom for one in answer.candidates if one.headroom),
+        short_before=None if short is None else np.where(absent, short.short, 0.0),
     )

@@ -1,0 +1,142 @@
+"""Answers say for how much of the time each instance is short of CPU, and how crowded each host is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from advisor.domain import (
+    Effect,
+    Host,
+    Instance,
+    Scene,
+    latency_in_words,
+    recommendation_as_json,
+    short_of_cpu,
+    time_part,
+)
+from advisor.domain.answers import Band, CpuTime
+from advisor.placement.decision import predict_scene
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics.prior import PriorPredictor
+from models.prediction import TARGETS, InterferencePrediction
+from profiler.demand import Demand
+from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
+
+
+def bursty(name: str, *, on: str | None = None, **more: Any) -> Instance:
+    """An instance of four vCPUs that serves what arrives: 1.5 CPUs of work on average."""
+    demand = {"cpu": Demand(1.5, spread=0.1, common=0.3, windows=1000.0, open_loop=True)}
+    return vm(name, None, on=on, vcpus=4, demand=demand, **more)
+
+
+def large(name: str, *, pcpus: int = 64) -> Host:
+    return host(name, pcpus=pcpus, memory_mb=256 * 1024.0)
+
+
+def residents(on: str, count: int) -> list[Instance]:
+    return [bursty(f"{on}-{at:02}", on=on) for at in range(count)]
+
+
+def cpu_of(effect: Effect) -> CpuTime:
+    assert effect.cpu is not None
+    return effect.cpu
+
+
+def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_it_is() -> None:
+    there, newcomer = residents("a", 39), bursty("n")
+    answer = ask(cloud([large("a")], there), request(newcomer))
+    best = answer.candidates[0]
+    table = ProfileTable.build(())
+    place = large("a")
+    physics = PriorPredictor()
+    before = physics.predict(build_batch([(place, there)], table)).pressure
+    after = physics.predict(build_batch([(place, [*there, newcomer])], table)).pressure
+    assert before is not None
+    assert after is not None
+    mine, other = cpu_of(best.newcomer), cpu_of(best.neighbours[0])
+    assert (mine.share, mine.worst_share, mine.short) == pytest.approx(
+        (after.share[0, -1], after.worst[0, -1], after.short[0, -1]), abs=1e-9
+    )
+    assert mine.short_before is None
+    assert other.short_before == pytest.approx(before.short[0, 0], abs=1e-9)
+    assert other.short == pytest.approx(after.short[0, 0], abs=1e-9)
+    assert best.crowded == pytest.approx(after.crowded[0], abs=1e-9)
+    assert 0 < cpu_of(best.neighbours[0]).short < 1
+
+
+def test_no_resident_is_short_for_less_time_than_before() -> None:
+    answer = ask(cloud([large("a")], residents("a", 41)), request(bursty("n")))
+    for one in answer.candidates[0].neighbours:
+        cpu = cpu_of(one)
+        assert cpu.short_before is not None
+        assert cpu.short >= cpu.short_before
+
+
+def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
+    answer = ask(cloud([large("a")], residents("a", 39)), request(bursty("n")))
+    best = answer.candidates[0]
+    told = short_of_cpu("n", cpu_of(best.newcomer))
+    assert told in best.reasons[0].text
+    assert told == f"n is short of CPU {time_part(cpu_of(best.newcomer).short)} of the time."
+
+
+class Learned(PriorPredictor):
+    """Answers otherwise than the physics, and passes on its pressure."""
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        said = super().predict(scenes, targets)
+        said.throughput.expected[:] *= 0.5
+        return said
+
+
+def test_the_physics_stands_beside_what_another_model_predicts() -> None:
+    clouded = cloud([large("a")], residents("a", 39))
+    by_physics = ask(clouded, request(bursty("n"))).candidates[0]
+    other = ask(clouded, request(bursty("n")), Learned()).candidates[0]
+    assert other.newcomer.cpu == by_physics.newcomer.cpu
+    assert other.newcomer.throughput_ratio != by_physics.newcomer.throughput_ratio
+
+
+def test_what_is_remembered_has_the_same_figures() -> None:
+    clouded = cloud([large("a")], residents("a", 39))
+    first, again = (ask(clouded, request(bursty("n"))).candidates[0] for _ in range(2))
+    assert first.newcomer == again.newcomer
+    assert first.crowded == again.crowded
+
+
+def test_an_overloaded_instance_has_no_latency() -> None:
+    scene = Scene(large("a", pcpus=4), tuple(bursty(f"i{at}") for at in range(4)), ())
+    effects = predict_scene(scene, PriorPredictor(), workloads=()).effects
+    assert all(one.overloaded for one in effects)
+    assert latency_in_words(effects[0]) == "overloaded"
+    assert short_of_cpu("i0", cpu_of(effects[0])) == "i0 is overloaded: more work arrives than it is served."
+    answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
+    newcomer = recommendation_as_json(answer)["candidates"][0]["newcomer"]
+    assert newcomer["cpu"]["overloaded"]
+    assert newcomer["latency_ratio"]["expected"] is None
+    assert newcomer["jitter_ratio"]["upper"] is None
+    assert "overloaded" in answer.candidates[0].reasons[0].text
+    assert "times as long" not in answer.candidates[0].reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(0.0, "0 %"), (0.0004, "< 0.1 %"), (0.021, "2.1 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (1.0, "100 %")],
+)
+def test_parts_of_the_time_have_a_decimal_where_they_are_small(part: float, words: str) -> None:
+    assert time_part(part) == words
+
+
+def test_before_is_told_of_residents() -> None:
+    effect = Effect("web-12", Band(1.0, 0.9, 1.0), Band(1.03, 1.0, 2.0), cpu=CpuTime(0.98, 0.9, 0.021, 0.003))
+    assert short_of_cpu(effect.instance, cpu_of(effect)) == "web-12 is short of CPU 2.1 % of the time, 0.3 % before."
+    assert latency_in_words(effect) == "× 1.03"
+
+
+def test_demand_that_its_own_vcpus_never_serve_is_no_overload() -> None:
+    doubtful = vm("n", None, vcpus=1, demand={"cpu": Demand(0.8, open_loop=True)})
+    effects = predict_scene(Scene(large("a"), (doubtful,), ()), PriorPredictor(), workloads=()).effects
+    assert not effects[0].overloaded
