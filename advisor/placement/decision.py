@@ -29,6 +29,7 @@ from advisor.placement.host_classes import (
 )
 from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
 from advisor.placement.request_checks import check_scene, new_id
+from advisor.placement.screen import by_promise, may_screen
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
@@ -42,6 +43,8 @@ from models.physics.demands import ASSUMED
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
+SCREENED_FROM = 256  # hosts: of fewer all are predicted
+FINALISTS = 32  # of more, as many are predicted at a time, until no better one comes
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -147,9 +150,9 @@ def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
-    classes = host_classes(question, hosts)
-    predictions = predict_classes(question, classes, remembered)
-    ranked = _rank_hosts(question, hosts, classes, predictions)
+    if len(hosts) >= SCREENED_FROM and may_screen(question):
+        hosts = _finalists(question, hosts, remembered)
+    classes, predictions, ranked = _predicted(question, hosts, remembered)
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
     ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
@@ -165,6 +168,34 @@ def _rank(
     ]
     answer = candidates(question, ranked_hosts, remembered) if ranked_hosts else ()
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host)
+
+
+def _predicted(
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
+) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
+    classes = host_classes(question, hosts)
+    predictions = predict_classes(question, classes, remembered)
+    return classes, predictions, _rank_hosts(question, hosts, classes, predictions)
+
+
+def _finalists(question: PlacementQuestion, hosts: Ints, remembered: PredictionCache) -> Ints:
+    """Of the hosts at these positions those that the answer is about, in the same order.
+
+    The most promising ones are predicted; and as long as the later half of them holds one that is shown, as many more.
+    """
+    by_rank, needed = by_promise(question, hosts)
+    by_rank = by_rank[~needed[by_rank]]
+    shown, count = max(question.request.limit, 2), 2 * max(FINALISTS, question.request.limit)
+    while count < len(by_rank):
+        chosen = by_rank[:count]
+        _, _, ranked = _predicted(question, hosts[chosen], remembered)
+        late = hosts[chosen[count // 2 :]]
+        if not np.isin(ranked.hosts[:shown], late).any():
+            break
+        count *= 2
+    chosen_or_needed = needed.copy()
+    chosen_or_needed[by_rank[:count]] = True
+    return hosts[chosen_or_needed]
 
 
 def _rank_hosts(

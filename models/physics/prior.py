@@ -24,6 +24,7 @@ PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules o
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
+CEILING = 1.05  # of T/B: nobody is faster in company than alone, but for noise
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
@@ -172,14 +173,19 @@ def _around(scenes: SceneBatch, throughput: Floats, unknown: Bools) -> BandArray
 
     The deviations are those of the doubt about each one's demand, so that less evidence never narrows it.
     """
-    own = band(throughput, prior_spread(throughput, unknown), ceiling=1.05)
+    own = band(throughput, prior_spread(throughput, unknown), ceiling=CEILING)
     if not doubted(scenes):
         return own
-    ends = []
-    for side in (SURE, -SURE):
-        end = np.where(scenes.present, solve(scenes, side).throughput, np.nan)
-        ends.append(band(end, prior_spread(end, unknown), ceiling=1.05))
-    return BandArrays(own.expected, np.minimum(own.lower, ends[0].lower), np.maximum(own.upper, ends[1].upper))
+    lower, upper = own.lower.copy(), own.upper.copy()
+    for side, end, most in ((SURE, lower, np.minimum), (-SURE, upper, np.maximum)):
+        # Nothing is above the ceiling: scenes where everybody is there already need not be solved for it.
+        rows = np.flatnonzero((scenes.present & (end < CEILING)).any(axis=1))
+        if len(rows):
+            part = scenes if len(rows) == len(scenes) else scenes.take(rows)
+            found = np.where(part.present, solve(part, side).throughput, np.nan)
+            shifted = band(found, prior_spread(found, unknown[rows]), ceiling=CEILING)
+            end[rows] = most(end[rows], shifted.lower if side > 0 else shifted.upper)
+    return BandArrays(own.expected, lower, upper)
 
 
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
