@@ -43,8 +43,8 @@ from models.physics.demands import ASSUMED
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
-SCREENED_FROM = 256  # hosts: of fewer all are predicted
-FINALISTS = 32  # of more, as many are predicted at a time, until no better one comes
+SCREENED_FROM = 64  # hosts: of fewer all are predicted
+FINALISTS = 128  # of more hosts so many are predicted at first, of less than twice as many half of them
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -150,9 +150,8 @@ def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
-    if len(hosts) >= SCREENED_FROM and may_screen(question):
-        hosts = _finalists(question, hosts, remembered)
-    classes, predictions, ranked = _predicted(question, hosts, remembered)
+    ranking = _rank_promising if len(hosts) >= SCREENED_FROM and may_screen(question) else _rank_all
+    classes, predictions, ranked = ranking(question, hosts, remembered)
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
     ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
@@ -170,32 +169,34 @@ def _rank(
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host)
 
 
-def _predicted(
+def _rank_all(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
+    """Predict and order the hosts at these positions."""
     classes = host_classes(question, hosts)
     predictions = predict_classes(question, classes, remembered)
     return classes, predictions, _rank_hosts(question, hosts, classes, predictions)
 
 
-def _finalists(question: PlacementQuestion, hosts: Ints, remembered: PredictionCache) -> Ints:
-    """Of the hosts at these positions those that the answer is about, in the same order.
+def _rank_promising(
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
+) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
+    """The same of those that the answer is about.
 
-    The most promising ones are predicted; and as long as the later half of them holds one that is shown, as many more.
+    The most promising ones are predicted; and as long as the later half of them holds one that is shown, twice as many.
     """
     by_rank, needed = by_promise(question, hosts)
     by_rank = by_rank[~needed[by_rank]]
-    shown, count = max(question.request.limit, 2), 2 * max(FINALISTS, question.request.limit)
-    while count < len(by_rank):
-        chosen = by_rank[:count]
-        _, _, ranked = _predicted(question, hosts[chosen], remembered)
-        late = hosts[chosen[count // 2 :]]
-        if not np.isin(ranked.hosts[:shown], late).any():
-            break
+    shown = max(question.request.limit, 2)
+    count = max(min(FINALISTS, len(hosts) // 2), 2 * question.request.limit, MAX_TIES)
+    while True:
+        chosen = needed.copy()
+        chosen[by_rank[:count]] = True
+        found = _rank_all(question, hosts[chosen], remembered)
+        late = hosts[by_rank[count // 2 : count]]
+        if count >= len(by_rank) or not np.isin(found[2].hosts[:shown], late).any():
+            return found
         count *= 2
-    chosen_or_needed = needed.copy()
-    chosen_or_needed[by_rank[:count]] = True
-    return hosts[chosen_or_needed]
 
 
 def _rank_hosts(

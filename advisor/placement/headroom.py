@@ -61,7 +61,8 @@ def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
 
 def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
     """The same with the newcomer."""
-    return sums_without(question, hosts) + _of_newcomer(question, hosts[:1])
+    added = question.once("newcomer", lambda: _of_newcomer(question, hosts[:1]))
+    return sums_without(question, hosts) + added
 
 
 def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:

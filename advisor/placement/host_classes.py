@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
+T = TypeVar("T")
+
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
 LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be chosen
@@ -35,6 +37,14 @@ class PlacementQuestion:
     predictor: Predictor
     table: ProfileTable
     row: int | None
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, what: str, work: Callable[[], T]) -> T:
+        """Keep the result of `work` for this question under the name `what`."""
+        if what not in self._known:
+            self._known[what] = work()
+        found: T = self._known[what]
+        return found
 
     @property
     def slots(self) -> int:
