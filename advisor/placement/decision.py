@@ -29,6 +29,7 @@ from advisor.placement.host_classes import (
 )
 from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
 from advisor.placement.request_checks import check_scene, new_id
+from advisor.placement.screen import by_promise, may_screen
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
@@ -43,6 +44,8 @@ from models.physics.demands import ASSUMED
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
+SCREENED_FROM = 64  # hosts: of fewer all are predicted
+FINALISTS = 128  # of more hosts so many are predicted at first, of less than twice as many half of them
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -148,9 +151,8 @@ def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
-    classes = host_classes(question, hosts)
-    predictions = predict_classes(question, classes, remembered)
-    ranked = _rank_hosts(question, hosts, classes, predictions)
+    ranking = _rank_promising if len(hosts) >= SCREENED_FROM and may_screen(question) else _rank_all
+    classes, predictions, ranked = ranking(question, hosts, remembered)
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
     ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
@@ -166,6 +168,36 @@ def _rank(
     ]
     answer = candidates(question, ranked_hosts, remembered) if ranked_hosts else ()
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host)
+
+
+def _rank_all(
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
+) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
+    """Predict and order the hosts at these positions."""
+    classes = host_classes(question, hosts)
+    predictions = predict_classes(question, classes, remembered)
+    return classes, predictions, _rank_hosts(question, hosts, classes, predictions)
+
+
+def _rank_promising(
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
+) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
+    """The same of those that the answer is about.
+
+    The most promising ones are predicted; and as long as the later half of them holds one that is shown, twice as many.
+    """
+    by_rank, needed = by_promise(question, hosts)
+    by_rank = by_rank[~needed[by_rank]]
+    shown = max(question.request.limit, 2)
+    count = max(min(FINALISTS, len(hosts) // 2), 2 * question.request.limit, MAX_TIES)
+    while True:
+        chosen = needed.copy()
+        chosen[by_rank[:count]] = True
+        found = _rank_all(question, hosts[chosen], remembered)
+        late = hosts[by_rank[count // 2 : count]]
+        if count >= len(by_rank) or not np.isin(found[2].hosts[:shown], late).any():
+            return found
+        count *= 2
 
 
 def _rank_hosts(

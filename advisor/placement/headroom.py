@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Headroom, Host, Instance
+from advisor.domain import Headroom
 from advisor.placement.host_classes import PlacementQuestion, base_with
 from advisor.scheduling.newcomer import without_newcomer
 from models.arrays import Bools, Floats, Ints
-from models.physics.demands import demands, link
+from models.physics.demands import demands
 from models.physics.peak_demand import demand_sums, p95
 
 
@@ -37,22 +37,36 @@ class HostHeadroom:
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     """The headroom of hosts at these positions, (H,), at least one."""
     snapshot, newcomer = question.snapshot, question.request.instance
-    sums, memory = snapshot.demand_sums[hosts], snapshot.used_memory_mb[hosts]
+    memory = snapshot.used_memory_mb[hosts]
     for host, slot in snapshot.where(newcomer.id):  # it is asked about where it runs already
-        alone = without_newcomer(snapshot, question.request, np.array([host]), question.table)
-        sums[hosts == host] = demand_sums(alone, demands(alone))
         memory[hosts == host] -= snapshot.residents[host][slot].memory_mb
-    peak = p95(sums + _of_newcomer(question, hosts[:1]))
+    peak = p95(sums_with(question, hosts)[:, :2])
     return HostHeadroom(
         cpu=_left(peak[:, 0], snapshot.scenes.pcpus[hosts]),
         memory=_left(memory + newcomer.memory_mb, snapshot.room_memory_mb[hosts]),
-        nic=_left(peak[:, 1], link(snapshot.scenes)[hosts]),
-        one_node=np.array([_fits_one_node(newcomer, snapshot.hosts[host]) for host in hosts.tolist()]),
+        nic=_left(peak[:, 1], snapshot.rooms[hosts, 1]),
+        one_node=(newcomer.vcpus <= snapshot.node_cpus[hosts]) & (newcomer.memory_mb <= snapshot.node_memory_mb[hosts]),
     )
 
 
+def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
+    """What all but the newcomer ask of these hosts, as `demand_sums`; (H, 4, 4)."""
+    snapshot = question.snapshot
+    sums = snapshot.demand_sums[hosts]
+    for host, _ in snapshot.where(question.request.instance.id):  # it is asked about where it runs already
+        alone = without_newcomer(snapshot, question.request, np.array([host]), question.table)
+        sums[hosts == host] = demand_sums(alone, demands(alone))
+    return np.asarray(sums)
+
+
+def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
+    """The same with the newcomer."""
+    added = question.once("newcomer", lambda: _of_newcomer(question, hosts[:1]))
+    return sums_without(question, hosts) + added
+
+
 def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:
-    """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 2, 3)."""
+    """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 4)."""
     scenes = base_with(question, host)[1]
     alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1)
     return demand_sums(alone, demands(alone))
@@ -61,10 +75,3 @@ def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:
 def _left(used: Floats, room: Floats) -> Floats:
     known = np.isfinite(room) & (room > 0)
     return np.where(known, 1 - np.divide(used, room, out=np.zeros_like(used), where=known), 1.0)
-
-
-def _fits_one_node(newcomer: Instance, host: Host) -> bool:
-    """Whether one node has as many CPUs as the newcomer vCPUs, and as much memory if all nodes have the same."""
-    if len(host.numa) < 2:
-        return True
-    return newcomer.vcpus <= max(map(len, host.numa)) and newcomer.memory_mb <= host.memory_mb / len(host.numa)

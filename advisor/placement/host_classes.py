@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import PlacementRequest
 from advisor.prediction.cache import PredictionCache
-from advisor.scheduling import pinning
+from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_newcomer
 from advisor.scheduling.pinning import NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
-from models.prediction import Predictor
+from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
+
+T = TypeVar("T")
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
+LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,14 @@ class PlacementQuestion:
     predictor: Predictor
     table: ProfileTable
     row: int | None
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, what: str, work: Callable[[], T]) -> T:
+        """Keep the result of `work` for this question under the name `what`."""
+        if what not in self._known:
+            self._known[what] = work()
+        found: T = self._known[what]
+        return found
 
     @property
     def slots(self) -> int:
@@ -119,14 +130,15 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
 def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:
     """Predict every class without the newcomer, and with it under every usable option.
 
-    Latency is predicted only where an instance limits it or the newcomer is sensitive to it. Cached predictions are
-    not computed again. Nobody is better off with the newcomer than without it (`no_better`).
+    Latency is predicted only where an instance limits it or the newcomer is sensitive to it, and pins only where they
+    could be chosen. Cached predictions are not computed again. Nobody is better off with the newcomer than without it
+    (`no_better`).
     """
     sensitive = question.request.instance.service == "latency"
     asked = ~np.isnan(classes.waits).all(axis=1) | sensitive
     groups = [((), np.flatnonzero(~asked)), (("latency",), np.flatnonzero(asked))]
     predicted = [
-        (rows, *_predicted(question, classes.hosts[rows], targets, remembered)) for targets, rows in groups if len(rows)
+        (rows, *_predicted(question, classes, rows, targets, remembered)) for targets, rows in groups if len(rows)
     ]
     before, after = predicted[0][1:]
     if len(predicted) > 1:  # joined in the order of the classes
@@ -134,7 +146,7 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         before, after = (np.concatenate([parts[part] for parts in predicted])[order] for part in (1, 2))
     after[:, :, :2, :-1] = no_better(after[:, :, :2, :-1], before[:, None, :2, :-1])
     after[:, :, 2, :-1] = no_better(after[:, :, 2, :-1], before[:, None, 2, :-1], high=True)
-    usable = ~np.isnan(after[:, :, 0, -1])
+    usable = np.isfinite(after[:, :, 0, -1])
     places = np.flatnonzero(usable.any(axis=0)).tolist()
     expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
     alone = ~(classes.present & (np.arange(question.slots) < question.slots - 1))
@@ -161,13 +173,14 @@ def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:
 
 
 def _predicted(
-    question: PlacementQuestion, hosts: Ints, targets: Sequence[str], remembered: PredictionCache
+    question: PlacementQuestion, classes: HostClasses, chosen: Ints, targets: Sequence[str], remembered: PredictionCache
 ) -> tuple[Floats, Floats]:
-    """Expected T/B, its lower bound and expected latency of the hosts at these positions.
+    """Expected T/B, its lower bound and expected latency of the `chosen` classes, (G,).
 
     The first array is without the newcomer, (G, 3, N); the second with it under every option, (G, O, 3, N), by its
-    place in NAMES, nan where it is not usable.
+    place in NAMES, nan where it is not usable, and LEFT_OUT where it would not be chosen whatever is predicted for it.
     """
+    hosts = classes.hosts[chosen]
     keys_without, keys_with = keys(question, hosts, targets)
     block = (3, question.slots)
     is_known_without, before = remembered.before.find(keys_without, block)
@@ -178,18 +191,83 @@ def _predicted(
     if len(new_with.first):
         base, absent = base_with(question, hosts[new_with.first])
         options = pinning.options(base, question.request.instance)
-        scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options]
+    # By the prior nobody gets faster than alone, so that a pinning may be known to gain too little.
+    now = 1 if question.predictor.origin == "prior" and question.request.objective != "pack" else len(options)
+    scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
     if scenes:
         predicted = _in_parts(question.predictor, stack_scenes(scenes), targets)
-        before[new_without.first], at = predicted[: len(new_without.first)], len(new_without.first)
-        for option in options:
-            rows = new_with.first[option.usable]
-            after[rows, NAMES.index(option.name)] = predicted[at : at + len(rows)]
-            at += len(rows)
+        before[new_without.first] = predicted[: len(new_without.first)]
+        _write(after, new_with.first, options[:now], predicted[len(new_without.first) :])
+    for option in options[now:]:
+        after[new_with.first[option.usable], NAMES.index(option.name)] = LEFT_OUT
+    before[new_without.rows], after[new_with.rows] = before[new_without.like], after[new_with.like]
     remembered.before.keep([keys_without[row] for row in new_without.first.tolist()], before[new_without.first])
     remembered.after.keep([keys_with[row] for row in new_with.first.tolist()], after[new_with.first])
-    before[new_without.rows], after[new_with.rows] = before[new_without.like], after[new_with.like]
+    _predict_pins(question, classes, chosen, targets, before, after, keys_with, remembered)
     return before, after
+
+
+def _predict_pins(
+    question: PlacementQuestion,
+    classes: HostClasses,
+    chosen: Ints,
+    targets: Sequence[str],
+    before: Floats,
+    after: Floats,
+    keys_with: Sequence[bytes],
+    remembered: PredictionCache,
+) -> None:
+    """Fill in what was left out of `after`, where it may be chosen."""
+    left_out = np.flatnonzero(np.isinf(after[:, :, 0, -1]).any(axis=1))
+    may_gain = left_out[_pins_matter(question, classes, chosen[left_out], before[left_out], after[left_out])]
+    if not len(may_gain):
+        return
+    known = np.ones(len(after), dtype=bool)
+    known[may_gain] = False
+    unknown = first_of_each(keys_with, known)
+    base, absent = base_with(question, classes.hosts[chosen[unknown.first]])
+    options = [option for option in pinning.options(base, question.request.instance) if option.pins]
+    scenes = stack_scenes([with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options])
+    _write(after, unknown.first, options, _in_parts(question.predictor, scenes, targets))
+    after[unknown.rows] = after[unknown.like]
+    remembered.after.keep([keys_with[row] for row in unknown.first.tolist()], after[unknown.first])
+
+
+def _pins_matter(
+    question: PlacementQuestion, classes: HostClasses, chosen: Ints, before: Floats, after: Floats
+) -> Bools:
+    """Where a pinning could be chosen instead of leaving the scheduler free: where the objective has as much to gain,
+    or where somebody's limit is violated; (G,). `before` and `after` as in `_predicted`."""
+    free, last = after[:, NAMES.index(pinning.FREE)], question.slots - 1
+    here = classes.present[chosen]
+    newcomer = np.arange(question.slots) == last
+    was = np.where(newcomer, 1.0, before[:, 0])
+    kept = np.where(newcomer, free[:, 0], no_better(free[:, 0], before[:, 0]))
+    if question.request.objective == "total":
+        lost = np.where(here, was - kept, 0.0).sum(axis=1)
+    else:
+        lost = np.where(here, 1 - kept / was, 0.0).max(axis=1)
+    slower = np.where(newcomer, 1.0, before[:, 2])
+    latency = np.where(newcomer, free[:, 2], no_better(free[:, 2], before[:, 2], high=True))
+    violated = scoring.broken(
+        InterferencePrediction(
+            BandArrays(kept, kept, kept), BandArrays(latency, latency, latency), unasked(here), here
+        ),
+        here,
+        was,
+        classes.limits[chosen],
+        scoring.Waiting(classes.waits[chosen], slower),
+    )
+    return np.asarray((lost > scoring.PIN_GAIN) | violated.any(axis=1))
+
+
+def _write(after: Floats, rows: Ints, options: Sequence[PinningOption], predicted: Floats) -> None:
+    """Write the predictions of usable options, one after the other, into these rows."""
+    at = 0
+    for option in options:
+        usable = rows[option.usable]
+        after[usable, NAMES.index(option.name)] = predicted[at : at + len(usable)]
+        at += len(usable)
 
 
 class UnknownRows(NamedTuple):

@@ -98,12 +98,15 @@ class _Blocks:
             return known, found
 
     def keep(self, keys: Sequence[bytes], blocks: Floats) -> None:
-        """Keep blocks (K, ...) under K different keys, as many as there is room for."""
+        """Keep blocks (K, ...) under K different keys, as many as there is room for; of a known key the last one."""
         with self._lock:
             if not len(self._numbers):
                 self._numbers = np.empty(self._most_bytes // self._numbers.itemsize)
             if blocks.shape[1:] != self._values.shape[1:]:
                 self._empty(blocks.shape[1:])
+            for number, key in enumerate(keys):
+                if key in self._row:
+                    self._values[self._row[key]] = blocks[number]
             new = [number for number, key in enumerate(keys) if key not in self._row][: self._most]
             rows = self._rows_for(len(new))
             self._values[rows] = blocks[new]

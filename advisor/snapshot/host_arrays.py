@@ -26,8 +26,10 @@ class HostArrays:
     `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by
     id, so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be
     promised, inf = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 =
-    none or unknown. `demand_sums` (H, 2, 3) is what all together ask for (models.physics.peak_demand). `min_ratio`
-    and `max_latency` (H, N) are their limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
+    none or unknown. `demand_sums` (H, 4, 4) is what all together ask for (models.physics.peak_demand), and
+    `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of the largest NUMA node, inf where
+    there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its own. `min_ratio` and
+    `max_latency` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]
@@ -41,6 +43,10 @@ class HostArrays:
     room_driver_cpus: Floats
     driver_asked: Floats
     demand_sums: Floats
+    rooms: Floats
+    node_cpus: Floats
+    node_memory_mb: Floats
+    restrained: Bools
     enabled: Bools
     exclusive: Bools
     min_ratio: Floats

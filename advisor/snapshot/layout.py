@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
-from models.arrays import Floats, Ints
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import (
     CPU_DEMAND,
     DEVICE_DEMAND,
@@ -26,7 +26,8 @@ from models.data.scene import (
     device_demand,
 )
 from models.physics.demands import demands
-from models.physics.peak_demand import demand_sums
+from models.physics.peak_demand import demand_sums, rooms
+from profiler.observed import DEFAULT_WEIGHT
 
 Bytes = NDArray[np.bytes_]
 
@@ -97,6 +98,10 @@ def lay_out(
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
         driver_asked=wanted.driver,
         demand_sums=demand_sums(scenes, wanted),
+        rooms=rooms(scenes),
+        node_cpus=of_hosts([max(map(len, host.numa)) if len(host.numa) > 1 else np.inf for host in hosts]),
+        node_memory_mb=of_hosts([host.memory_mb / len(host.numa) if len(host.numa) > 1 else np.inf for host in hosts]),
+        restrained=_restrained(scenes),
         enabled=np.array([host.enabled for host in hosts], dtype=bool),
         exclusive=held(of_everybody("exclusive")) > 0,
         min_ratio=spread(min_ratio, np.nan),
@@ -116,6 +121,13 @@ def lay_out(
             templates.table_digest,
         ),
     )
+
+
+def _restrained(scenes: SceneBatch) -> Bools:
+    """Where somebody has a cap, pins or a weight of its own, (H,)."""
+    pinned = scenes.affinity.sum(axis=2) < scenes.pcpus[:, None]
+    one = pinned | np.isfinite(scenes.cap) | (scenes.weight != DEFAULT_WEIGHT)
+    return np.asarray((scenes.present & one).any(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

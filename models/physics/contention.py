@@ -41,7 +41,7 @@ def cpu_contention_of(
     cpu: Floats,
     driver_domain: tuple[Floats, Floats, Floats],
     sensitive: Bools,
-    deviations: float = 0.0,
+    deviations: Floats | float = 0.0,
     *,
     fluid: bool = False,
 ) -> CpuContention:
@@ -49,9 +49,9 @@ def cpu_contention_of(
 
     `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own does for
     each (S, N), which moves as its demand does, what it uses in all and its weight, both (S,); `sensitive` (S, N) who
-    asks for more when it is served: closed loops. At `deviations` standard deviations everybody wants that much more
-    than expected, as far as each one's mean is not known. `fluid`: by a scheduler that gives every burst its weighted
-    part at every moment, on any CPU that idles, as simulations do.
+    asks for more when it is served: closed loops. At `deviations` standard deviations, of all scenes or (S,), everybody
+    wants that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that gives every
+    burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     shape = everybody.demand.shape
@@ -125,7 +125,7 @@ def _consumers(
     cpu: Floats,
     driver_domain: tuple[Floats, Floats, Floats],
     sensitive: Bools,
-    deviations: float,
+    deviations: Floats | float,
     fluid: bool,
 ) -> _Consumers:
     here = scenes.present
@@ -135,7 +135,7 @@ def _consumers(
     spread, common, doubt = variation(scenes, demand)
     demand = shifted(demand, doubt, deviations)
     waves = np.where(here[:, :, None], np.nan_to_num(scenes.cpu_demand[:, :, -len(DAY_WAVES) :]), 0.0)
-    moves = growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt, waves)
+    moves = growth(demand, spread, common, undecided(doubt, deviations), waves)
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
     most = np.minimum(size, scenes.cap)
@@ -180,12 +180,17 @@ def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Float
     return spread, common, doubt
 
 
-def shifted(demand: Floats, doubt: Floats, deviations: float) -> Floats:
+def shifted(demand: Floats, doubt: Floats, deviations: Floats | float) -> Floats:
     """Demand (S, N) where all of a host together want so many standard deviations of their doubt more than expected."""
-    if not deviations:
+    if not np.any(deviations):
         return demand
     together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
-    return np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
+    return np.maximum(demand + np.reshape(deviations, (-1, 1)) * _over(doubt**2, together), 0.0)
+
+
+def undecided(doubt: Floats, deviations: Floats | float) -> Floats:
+    """The doubt (S, N) that is left where it was not decided by so many deviations how much all want."""
+    return np.where(np.reshape(deviations, (-1, 1)) == 0, doubt, 0.0)
 
 
 def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats, waves: Floats | None = None) -> Floats:

@@ -520,9 +520,9 @@ def _replace(plain: Mapping[str, Callable[..., Any]]) -> None:
 
     for name, function in plain.items():
         try:
-            globals()[name] = numba.njit(cache=True, error_model="numpy")(function)
+            globals()[name] = numba.njit(cache=True, error_model="numpy", nogil=True)(function)
         except RuntimeError:  # there is nowhere to keep what was compiled: it is compiled in every process
-            globals()[name] = numba.njit(error_model="numpy")(function)
+            globals()[name] = numba.njit(error_model="numpy", nogil=True)(function)
 
 
 def _share_one_host() -> None:

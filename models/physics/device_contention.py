@@ -8,7 +8,7 @@ import numpy as np
 
 from models.arrays import Floats
 from models.data.scene import DEVICE_DEMAND, DEVICES, SceneBatch
-from models.physics.contention import growth, moments, shifted
+from models.physics.contention import growth, moments, shifted, undecided
 from models.physics.cpu_contention import LATE
 from models.prediction import DevicePressure
 from profiler.demand import Resource
@@ -20,7 +20,12 @@ Share = Callable[[Floats], Floats]
 
 
 def device_contention_of(
-    scenes: SceneBatch, device: Resource, want: Floats, held: Floats, share: Share, deviations: float = 0.0
+    scenes: SceneBatch,
+    device: Resource,
+    want: Floats,
+    held: Floats,
+    share: Share,
+    deviations: Floats | float = 0.0,
 ) -> DevicePressure:
     """Share one of DEVICES among instances that would ask for `want` (S, N) alone and on average, in any unit.
 
@@ -28,9 +33,11 @@ def device_contention_of(
     asks for the same at every moment. `deviations` as in `cpu_contention_of`. A share counts from full speed, and is 1
     where all came that was asked: what lets an instance ask for less counts itself.
     """
+    if not want.any():
+        return DevicePressure(np.ones_like(want), np.ones_like(want), np.zeros_like(want))
     spread, common, doubt = device_variation(scenes, device, want)
     want = shifted(want, doubt, deviations)
-    moves = growth(want, spread, common, np.zeros_like(doubt) if deviations else doubt)
+    moves = growth(want, spread, common, undecided(doubt, deviations))
 
     def reached(full: Floats) -> Floats:
         asked = full * held

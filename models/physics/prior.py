@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch
+from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch, stack
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import (
@@ -34,6 +35,8 @@ PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules o
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
+CEILING = 1.05  # of T/B: nobody is faster in company than alone, but for noise
+Part = TypeVar("Part", Demands, CpuPressure, DevicePressure)
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
@@ -72,7 +75,7 @@ class PriorResult:
         return latency_and_jitter(self.scenes, self.demands, self.throughput, self.cpu.share)
 
 
-def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -> PriorResult:
+def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool = False) -> PriorResult:
     """Share CPUs, driver domain, NIC, disk and memory among the instances of each scene.
 
     Every instance is as fast as its scarcest resource allows. Devices come first, and each is shared max-min fairly
@@ -111,7 +114,7 @@ def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
     return np.where(holds(scenes.kind, "driver_apart"), scenes.driver_weight, np.maximum(threads, 1.0))
 
 
-def _devices(scenes: SceneBatch, want: Demands, held: Floats, deviations: float) -> DevicePressure:
+def _devices(scenes: SceneBatch, want: Demands, held: Floats, deviations: Floats | float) -> DevicePressure:
     """What NIC, disk and memory leave of the speed of each instance over time; disk and memory serve in turn (finding
     L6)."""
     most = _share(scenes.disk_limit, np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], held.shape), full=np.inf)
@@ -163,11 +166,12 @@ class PriorPredictor:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
-        result, here = solve(scenes), scenes.present
+        here = scenes.present
         unknown = here & ((scenes.profile == 0) | mean_only(scenes))
+        result, crowded = _solved(scenes)
         throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
-            throughput=_around(scenes, throughput, unknown),
+            throughput=_around(scenes, throughput, crowded, unknown),
             latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
             jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
@@ -176,20 +180,51 @@ class PriorPredictor:
         )
 
 
-def _around(scenes: SceneBatch, throughput: Floats, unknown: Bools) -> BandArrays:
-    """The prior's interval, (S, N): as it would be if everybody wanted more, or less, than expected, and the prior's
-    own.
+def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
+    """The prior's result, and T/B (S, N) as it would be if everybody wanted more, None where no demand is in doubt.
+
+    Both in one go: for few scenes the number of operations counts, not their size.
+    """
+    if not doubted(scenes):
+        return solve(scenes), None
+    count = len(scenes)
+    both = solve(stack([scenes, scenes]), np.repeat([0.0, SURE], count))
+    expected = PriorResult(
+        both.throughput[:count],
+        both.limits[:count],
+        _first(both.demands, count),
+        both.crowd[:count],
+        _first(both.cpu, count),
+        _first(both.devices, count),
+        scenes,
+    )
+    return expected, both.throughput[count:]
+
+
+def _first(part: Part, count: int) -> Part:
+    """Of a part of a result that of so many scenes."""
+    return replace(part, **{field.name: getattr(part, field.name)[:count] for field in fields(part)})
+
+
+def _around(scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unknown: Bools) -> BandArrays:
+    """The prior's interval, (S, N): as it would be if everybody wanted more (`crowded`), or less, than expected, and
+    the prior's own.
 
     The deviations are those of the doubt about each one's demand, so that less evidence never narrows it.
     """
-    own = band(throughput, prior_spread(throughput, unknown), ceiling=1.05)
-    if not doubted(scenes):
+    own = band(throughput, prior_spread(throughput, unknown), ceiling=CEILING)
+    if crowded is None:
         return own
-    ends = []
-    for side in (SURE, -SURE):
-        end = np.where(scenes.present, solve(scenes, side).throughput, np.nan)
-        ends.append(band(end, prior_spread(end, unknown), ceiling=1.05))
-    return BandArrays(own.expected, np.minimum(own.lower, ends[0].lower), np.maximum(own.upper, ends[1].upper))
+    crowded = np.where(scenes.present, crowded, np.nan)
+    lower = np.minimum(own.lower, band(crowded, prior_spread(crowded, unknown), ceiling=CEILING).lower)
+    upper = own.upper.copy()
+    # Nothing is above the ceiling: where everybody is there already, wanting less changes nothing.
+    rows = np.flatnonzero((scenes.present & (upper < CEILING)).any(axis=1))
+    if len(rows):
+        some = scenes.take(rows)
+        quiet = np.where(some.present, solve(some, -SURE).throughput, np.nan)
+        upper[rows] = np.maximum(upper[rows], band(quiet, prior_spread(quiet, unknown[rows]), ceiling=CEILING).upper)
+    return BandArrays(own.expected, lower, upper)
 
 
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:

@@ -1,12 +1,16 @@
 """Ranking over HTTP: a real service under open-loop load beside a bare FastAPI endpoint that returns the same bytes.
 
     python -m research.benchmarks.http_load [--sizes 100,1000] [--rates 200,20] [--seconds 20] [--workers 2]
-                                   [--model DIRECTORY] [--keep] [--json]
+                                   [--model DIRECTORY] [--keep] [--json] [--unlike]
 
 Hosts have 8 residents of 20 measured workloads and one of 40 contents; questions are drawn from the same 20 workloads,
 each with a name of its own, while 5 instances change once a second. Latency counts from when a question was due, so
 that a service that stalls is not spared. In every round service and bare endpoint are asked in turn, and with wrk both
 are asked as fast as they answer. Questions are dry runs, which are stored like all others; --keep reserves, too.
+
+--unlike asks about the clouds of research.benchmarks.unlike_hosts, where every instance has a demand of its own and no
+model is trained: hosts of 64 CPUs, 10 to 30 residents each, newcomers of 20 sizes and demands, and every resident's
+demand changes once in five minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,9 +46,11 @@ from models.data.dataset import load_dataset
 from models.training import train
 from research.benchmarks.fastapi_baseline import ANSWER
 from research.benchmarks.open_loop import LoadResults, ask
+from research.benchmarks.unlike_hosts import made_inventory, newcomer, random_demand
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations", "datasets/lab-findings")
 WORKLOADS, RESIDENTS, CONTENTS, FEW, QUESTIONS, ROUNDS = 20, 8, 40, 5, 2000, 3
+CHANGE_S = 300  # after so long every instance of a cloud without two alike hosts has changed
 TARGETS = {100: 50.0, 1000: 150.0}  # p99 in ms by hosts
 PATH = "/v1/placements"
 
@@ -102,6 +108,55 @@ class LoadedCloud:
         return json.dumps({"mode": "merge", "instances": changed}).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class UnlikeCloud:
+    """The same where no two hosts are alike."""
+
+    inventory: Inventory
+
+    @classmethod
+    def of(cls, size: int) -> UnlikeCloud:
+        """So many hosts of 64 CPUs."""
+        return cls(made_inventory(size))
+
+    def questions(self, *, keep: bool) -> list[bytes]:
+        """Bodies in the order in which they are asked."""
+        random = np.random.default_rng(1)
+        kinds = [newcomer(random) for _ in range(WORKLOADS)]
+        return [
+            json.dumps({"instance": _as_json(replace(kinds[which], id=f"new-{at}")), "dry_run": not keep}).encode()
+            for at, which in enumerate(random.integers(0, WORKLOADS, QUESTIONS).tolist())
+        ]
+
+    def change(self, turn: int) -> bytes:
+        """As many instances as have to change in one second for all to have changed after CHANGE_S."""
+        random = np.random.default_rng(2 + turn)
+        every = self.inventory.instances
+        count = -(-len(every) // CHANGE_S)
+        changed = [every[at % len(every)] for at in range(turn * count, (turn + 1) * count)]
+        return json.dumps(
+            {
+                "mode": "merge",
+                "instances": [
+                    _as_json(replace(one, demand={"cpu": random_demand(random, one.demand["cpu"].mean, one.vcpus)}))
+                    for one in changed
+                ],
+            }
+        ).encode()
+
+
+def _as_json(instance: Instance) -> dict[str, Any]:
+    demand = {key: value for key, value in asdict(instance.demand["cpu"]).items() if value not in (None, (), "cpu")}
+    demand.pop("origin")
+    return {
+        "id": instance.id,
+        "vcpus": instance.vcpus,
+        "memory_mb": instance.memory_mb,
+        "demand": {"cpu": demand},
+        **({"host": instance.host} if instance.host else {}),
+    }
+
+
 def _profiles() -> tuple[WorkloadProfile, ...]:
     """Measured profiles of WORKLOADS names, taken to hold everywhere."""
     found: dict[str, WorkloadProfile] = {}
@@ -122,9 +177,10 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="an artifact; without it one is trained on the lab's neighbours")
     parser.add_argument("--keep", action="store_true", help="questions that reserve their host")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--unlike", action="store_true", help="clouds where no two hosts are alike, by the prior")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        model = options.model or train([Path(DATASETS[0])], Path(folder))
+        model = options.model or (None if options.unlike else train([Path(DATASETS[0])], Path(folder)))
         sizes = [int(size) for size in options.sizes.split(",")]
         rates = [float(rate) for rate in options.rates.split(",")]
         rows = [measured(size, rate, model, options) for size, rate in zip(sizes, rates, strict=True)]
@@ -133,9 +189,9 @@ def main() -> None:
     print(json.dumps(document, indent=1) if options.json else _shown(document))
 
 
-def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measured(size: int, rate: float, model: Path | None, options: argparse.Namespace) -> dict[str, Any]:
     """One cloud: every figure with how it was come by."""
-    cloud = LoadedCloud.of(size)
+    cloud = UnlikeCloud.of(size) if options.unlike else LoadedCloud.of(size)
     bodies = cloud.questions(keep=options.keep)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         port = stack.enter_context(service(Path(folder), cloud, model, options.workers)).port
@@ -181,7 +237,9 @@ class RunningService(NamedTuple):
 
 
 @contextlib.contextmanager
-def service(folder: Path, cloud: LoadedCloud, model: Path | None, workers: int) -> Iterator[RunningService]:
+def service(
+    folder: Path, cloud: LoadedCloud | UnlikeCloud, model: Path | None, workers: int
+) -> Iterator[RunningService]:
     """The product itself, started as users start it, with a model or the prior alone."""
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, log_level="warning")
     with Advisor(settings) as advisor:
@@ -242,13 +300,14 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _changing(port: int, cloud: LoadedCloud) -> Iterator[None]:
+def _changing(port: int, cloud: LoadedCloud | UnlikeCloud) -> Iterator[None]:
     """A cloud that changes once a second."""
     over = threading.Event()
 
     def change() -> None:
         turn = 0
-        while not over.wait(1.0):
+        due = time.monotonic()
+        while not over.wait(max((due := due + 1.0) - time.monotonic(), 0.0)):
             post(port, cloud.change(turn), "/v1/inventory", "PUT")
             turn += 1
 

@@ -455,7 +455,7 @@ def test_another_model_drops_everything_and_the_former_one_finds_it_again() -> N
 def test_another_option_is_asked_by_itself() -> None:
     """The driver domain's own pCPU makes leaving it alone a choice; what an option says is under its own name."""
     counting, memory = Counting(), PredictionCache()
-    snapshot = cloud([host("a", pcpus=4, driver_cpus=(0,))], [vm("r", "web", on="a")])
+    snapshot = cloud([host("a", pcpus=4, driver_cpus=(0,))], [vm(f"r{at}", "web", on="a") for at in range(4)])
     free = put(snapshot, request(vm("n", "web")), counting, memory)
     assert counting.screened() > 2
     pinned = put(snapshot, request(vm("n", "web", pins="0:2")), counting, memory)

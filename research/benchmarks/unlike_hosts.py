@@ -1,0 +1,343 @@
+"""Speed of one decision where no two hosts are alike: every instance has a demand over time of its own.
+
+    python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--misses QUESTIONS]
+
+Hosts have 64 CPUs, half of them in two NUMA nodes, and 10 to 30 instances of 2 to 16 vCPUs, whose demands (simulated:
+random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The queueing prior
+answers, with reasons. Cold is a question for which nothing is remembered; warm is the same one after 1 % of the hosts
+had news; another is one about a newcomer that was never asked about, in a cloud that was. The baseline in the same run
+is the predictor's own predict of all hosts, without the newcomer and with it under every pinning. All runs on one core;
+wall and CPU times are medians of interleaved repeats.
+
+--misses asks so many questions of clouds of 500 hosts twice: as the service does, and with every host predicted in
+full. It prints how often the first host differs, how much of the score that costs, how often any shown host differs,
+and how often who is refused does; by kind of cloud: as above; where every host is full; where some instances have
+caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third newcomer is sensitive
+to latency, every fourth has a limit, and every second question is for the sum of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, PlacementRequest, Recommendation
+from advisor.placement import decision
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
+from advisor.snapshot import ClusterSnapshot
+from models.physics.prior import PriorPredictor
+from models.prediction import Predictor
+from profiler.demand import Demand, Resource
+from profiler.observed import Pinning
+from research.benchmarks.decision import Listening
+
+SIZES, PCPUS, RESIDENTS = (100, 1000, 10_000), 64, (10, 30)
+LOADS, FULL, RESTRAINED = (0.3, 1.1), (0.9, 1.4), 0.2
+SHAPES: tuple[dict[str, Any], ...] = ({}, {"numa": (tuple(range(32)), tuple(range(32, 64)))})
+VCPUS = (2, 4, 8, 16)
+NEWS = 0.01  # of the hosts
+REPEATS, REPEATS_OF_MANY = 7, 5  # of 10,000 hosts and more
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm
+CLOUD_OF_MISSES, QUESTIONS_OF_A_CLOUD = 500, 10
+PRIOR = PriorPredictor()
+OBJECTIVES: tuple[Objective, ...] = ("worst", "total")
+CLOUDS = ("mixed", "full", "restrained", "devices")
+
+
+def random_demand(random: np.random.Generator, mean: float, vcpus: int) -> Demand:
+    """A demand for CPUs with this mean and everything else at random, as if learned from 2,000 windows."""
+    mean = min(mean, 0.95 * vcpus)
+    return Demand(
+        mean,
+        spread=mean * float(random.uniform(0.2, 1.5)),
+        common=float(random.uniform(0.0, 0.3)),
+        open_loop=float(random.integers(0, 2)),
+        burst_ms=float(random.uniform(0.5, 20.0)),
+        windows=2000.0,
+        doubt=mean * float(random.uniform(0.01, 0.1)),
+        origin="measured",
+    )
+
+
+def device_demands(random: np.random.Generator) -> dict[Resource, Demand]:
+    """Demands for the other resources, which fill some hosts."""
+    means: dict[Resource, float] = {"net_mbit": 300.0, "disk_mb_s": 60.0, "mem_bw_mb_s": 2000.0}
+    return {
+        device: Demand(
+            drawn := mean * float(random.lognormal(0.0, 1.0)),
+            resource=device,
+            spread=drawn * float(random.uniform(0.2, 1.5)),
+            common=float(random.uniform(0.0, 0.3)),
+            windows=2000.0,
+            origin="measured",
+        )
+        for device, mean in means.items()
+    }
+
+
+def random_settings(random: np.random.Generator, vcpus: int) -> IsolationSettings:
+    """A cap, pins or a weight."""
+    choice = int(random.integers(0, 3))
+    first = int(random.integers(0, PCPUS - vcpus))
+    return IsolationSettings(
+        cap_percent=100.0 * vcpus * float(random.uniform(0.3, 0.9)) if choice == 0 else None,
+        pinning=Pinning.all_on(tuple(range(first, first + vcpus)), vcpus) if choice == 1 else None,
+        weight=int(random.choice((128, 512, 2048))) if choice == 2 else None,
+    )
+
+
+def residents(random: np.random.Generator, host: str, cloud: str = CLOUDS[0]) -> list[Instance]:
+    """The instances of one host, which want a random part of its CPUs on average."""
+    loads = FULL if cloud == "full" else LOADS
+    vcpus = random.choice(VCPUS, random.integers(RESIDENTS[0], RESIDENTS[1] + 1))
+    parts = vcpus * random.lognormal(0.0, 1.0, len(vcpus))
+    means = parts / parts.sum() * PCPUS * random.uniform(*loads)
+    return [
+        Instance(
+            f"i{slot:02}-{host}",
+            vcpus=int(size),
+            memory_mb=4096,
+            host=host,
+            demand={
+                "cpu": random_demand(random, float(mean), int(size)),
+                **(device_demands(random) if cloud == "devices" else {}),
+            },
+            settings=(
+                random_settings(random, int(size))
+                if cloud == "restrained" and random.random() < RESTRAINED
+                else IsolationSettings()
+            ),
+        )
+        for slot, (size, mean) in enumerate(zip(vcpus.tolist(), means.tolist(), strict=True))
+    ]
+
+
+def made_inventory(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> Inventory:
+    """So many hosts with their instances."""
+    random = np.random.default_rng(seed)
+    known: dict[str, Any] = (
+        {"nic_mbit": 10_000.0, "disk_mb_s": 2000.0, "mem_bw_mb_s": 80_000.0} if cloud == "devices" else {}
+    )
+    hosts = tuple(
+        Host(
+            f"h{at:05}",
+            "kvm",
+            pcpus=PCPUS,
+            memory_mb=1_048_576,
+            cpu_overcommit=8.0,
+            **SHAPES[at % len(SHAPES)],
+            **known,
+        )
+        for at in range(size)
+    )
+    return Inventory(hosts, tuple(one for host in hosts for one in residents(random, host.id, cloud)), ())
+
+
+def made_cloud(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> ClusterSnapshot:
+    """Its snapshot."""
+    inventory = made_inventory(size, seed, cloud)
+    seen = {host.id: NOW for host in inventory.hosts}
+    return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
+
+
+def newcomer(random: np.random.Generator, name: str = "new", cloud: str = CLOUDS[0], **more: Any) -> Instance:
+    """An instance to place, with a demand of its own."""
+    vcpus = int(random.choice(VCPUS))
+    return Instance(
+        name,
+        vcpus=vcpus,
+        memory_mb=4096,
+        demand={
+            "cpu": random_demand(random, float(vcpus * random.uniform(0.1, 0.6)), vcpus),
+            **(device_demands(random) if cloud == "devices" else {}),
+        },
+        **more,
+    )
+
+
+def with_news(snapshot: ClusterSnapshot, random: np.random.Generator) -> ClusterSnapshot:
+    """The cloud after one instance on each of 1 % of the hosts has come to want something else."""
+    new = {}
+    for host in random.choice(len(snapshot.hosts), max(int(NEWS * len(snapshot.hosts)), 1), replace=False).tolist():
+        one = snapshot.residents[host][0]
+        mean = one.demand["cpu"].mean * float(random.uniform(0.8, 1.25))
+        new[one.id] = replace(one, demand={"cpu": random_demand(random, mean, one.vcpus)})
+    return snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=new)
+
+
+def ask(
+    snapshot: ClusterSnapshot,
+    who: Instance,
+    remembered: PredictionCache | None = None,
+    *,
+    by: Predictor = PRIOR,
+    objective: Objective = "worst",
+) -> Recommendation:
+    """One question with its explanation; nothing is remembered without `remembered`."""
+    active = ActivePredictor(by, remembered=remembered or PredictionCache())
+    return decision.recommend(snapshot, QuestionContext(active, NOW, 1.0), PlacementRequest(who, objective=objective))
+
+
+@contextlib.contextmanager
+def everybody_predicted() -> Iterator[None]:
+    """Within it no host is left out by a cheap estimate."""
+    usual = decision.SCREENED_FROM
+    decision.SCREENED_FROM = sys.maxsize
+    try:
+        yield
+    finally:
+        decision.SCREENED_FROM = usual
+
+
+def missed(cloud: str, questions: int) -> dict[str, Any]:
+    """How the answers of one kind of cloud differ from those for which every host is predicted."""
+    random = np.random.default_rng(1)
+    first = shown = refused = 0
+    losses = []
+    for turn in range(questions):
+        if turn % QUESTIONS_OF_A_CLOUD == 0:
+            snapshot = made_cloud(CLOUD_OF_MISSES, turn, cloud)
+            remembered = PredictionCache()
+        more: dict[str, Any] = {"service": "latency"} if turn % 3 == 2 else {}
+        more |= {"min_throughput_ratio": 0.9} if turn % 4 == 3 else {}
+        who, objective = newcomer(random, f"new-{turn}", cloud, **more), OBJECTIVES[turn % 2]
+        found = ask(snapshot, who, remembered, objective=objective)
+        with everybody_predicted():
+            full = ask(snapshot, who, remembered, objective=objective)
+        names, wanted = ([one.host for one in answer.candidates] for answer in (found, full))
+        refused += found.rejected != full.rejected
+        shown += names != wanted
+        if names[:1] != wanted[:1]:
+            first += 1
+            losses.append(full.candidates[0].score - found.candidates[0].score if names and wanted else 1.0)
+    return {
+        "cloud": cloud,
+        "hosts": CLOUD_OF_MISSES,
+        "questions": questions,
+        "first_differs": first / questions,
+        "most_lost": max(losses, default=0.0),
+        "shown_differ": shown / questions,
+        "refused_differ": refused / questions,
+    }
+
+
+def measured(size: int) -> dict[str, Any]:
+    """Wall and CPU times in milliseconds for one size of cloud."""
+    random = np.random.default_rng(size)
+    begin = _now()
+    snapshot = made_cloud(size)
+    built = _since(begin)
+    who = newcomer(random)
+    listening = Listening(PRIOR)
+    with everybody_predicted():  # which compiles, too
+        ask(snapshot, who, by=listening)
+    remembered = PredictionCache()
+    ask(snapshot, who, remembered)
+    spent: dict[str, list[tuple[float, float]]] = {}
+    repeats = REPEATS if size < 10_000 else REPEATS_OF_MANY
+    for turn in range(repeats + 1):
+        begin = _now()
+        news = with_news(snapshot, random)
+        times = {"news": _since(begin)}
+        asked: dict[str, tuple[ClusterSnapshot, Instance, PredictionCache | None]] = {
+            "cold": (snapshot, who, None),
+            "warm": (news, who, remembered),
+            "another": (news, newcomer(random, f"other-{turn}"), remembered),
+        }
+        for name, arguments in asked.items():
+            begin = _now()
+            ask(*arguments)
+            times[name] = _since(begin)
+        begin = _now()
+        for scenes, targets in listening.asked:
+            PRIOR.predict(scenes, targets)
+        times["predict"] = _since(begin)
+        if turn:
+            for name, took in times.items():
+                spent.setdefault(name, []).append(took)
+        snapshot = news
+    return {
+        "hosts": size,
+        "repeats": repeats,
+        "residents": int(snapshot.scenes.present.sum()),
+        "scenes": sum(len(scenes) for scenes, _ in listening.asked),
+        "build_ms": 1000 * built[0],
+        **{f"{name}_ms": 1000 * statistics.median(wall for wall, _ in times) for name, times in spent.items()},
+        **{f"{name}_cpu_ms": 1000 * statistics.median(cpu for _, cpu in times) for name, times in spent.items()},
+        "cold_over_predict": statistics.median(
+            cold / raw for (_, cold), (_, raw) in zip(spent["cold"], spent["predict"], strict=True)
+        ),
+    }
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(begin: tuple[float, float]) -> tuple[float, float]:
+    wall, cpu = _now()
+    return wall - begin[0], cpu - begin[1]
+
+
+def _apart(argument: str, *more: str) -> Any:
+    """One measurement in a process of its own, on one core."""
+    argv = [sys.executable, "-m", "research.benchmarks.unlike_hosts", argument, *more]
+    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    done = subprocess.run(argv, env=os.environ | one_core, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--misses", type=int, metavar="QUESTIONS", help="for each kind of cloud")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(options.one)))
+        return
+    if options.misses:
+        for cloud in CLOUDS:
+            print(json.dumps(missed(cloud, options.misses)), flush=True)
+        return
+    rows = [_apart("--one", size) for size in options.sizes.split(",")]
+    machine = f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    document = {"machine": machine, "news": NEWS, "rows": rows}
+    print(json.dumps(document, indent=1) if options.json else _shown(document))
+
+
+def _shown(document: dict[str, Any]) -> str:
+    lines = [f"One decision where no two hosts are alike, one core, medians; {document['machine']}"]
+    for row in document["rows"]:
+        cold, warm = TARGETS_MS.get(row["hosts"], (float("nan"), float("nan")))
+        lines.append(
+            f"\n{row['hosts']:6} hosts, {row['residents']} residents, {row['scenes']} scenes of all hosts; "
+            f"built in {row['build_ms']:.0f} ms"
+        )
+        for name, target in (("cold", cold), ("warm", warm), ("another", cold), ("news", None), ("predict", None)):
+            wanted = f"  (target {target:.0f})" if target is not None else ""
+            lines.append(f"  {name:8} {row[f'{name}_ms']:8.1f} ms wall {row[f'{name}_cpu_ms']:8.1f} ms CPU{wanted}")
+        lines.append(f"  cold over the predict of all hosts: {row['cold_over_predict']:.2f}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
