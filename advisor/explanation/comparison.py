@@ -12,10 +12,11 @@ def compare(arrays: CandidateArrays) -> Reason:
     scores = arrays.scores
     best, other = arrays.hosts[0].id, arrays.hosts[1].id
     gap = float(scores.score[0] - scores.score[1])
-    noticed = _noticed(arrays) if abs(gap) <= scoring.EQUAL and arrays.objective != "pack" else ""
+    tied = scoring.tied(_gap(arrays), *scores.half_width[:2].tolist())
+    noticed = _noticed(arrays) if tied and arrays.objective != "pack" else ""
     if noticed:
         text = f"{best} is ahead of {other}: {noticed}."
-    elif scoring.tied(_gap(arrays), *scores.half_width[:2].tolist()):
+    elif tied:
         text = f"{best} and {other} are tied: the difference of what is expected ({_gap(arrays):+.3f}) lies inside the "
         text += f"uncertainty.{_left(arrays)}"
     elif arrays.objective == "pack" and scores.score[1] > 1:

@@ -98,7 +98,8 @@ def _better(
     gain = new.score - old.score
     if gain <= MOVE_GAIN or scoring.tied(new.expected - old.expected, new.half_width, old.half_width):
         return None
-    text = f"with {instance.id} on {target} the worst-off keeps {gain:.2f} more of its speed alone, beyond uncertainty"
+    more = new.expected - old.expected
+    text = f"with {instance.id} on {target} the worst-off keeps {more:.2f} more of its speed alone, beyond uncertainty"
     return Move(instance.id, here, target, text, score=new.score, gain=gain), placed
 
 

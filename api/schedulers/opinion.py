@@ -28,9 +28,10 @@ class HostScores:
     unknown: tuple[str, ...]
 
     def points(self, most: int, held: str | None) -> dict[str, int]:
-        """What each host that can take it is worth, 0 to `most`. The one that is held is alone in having as much as it
-        has, so that a scheduler which goes by points takes that one."""
-        scaled = {name: round(most * min(1.0, max(0.0, score))) for name, score in self.scores.items()}
+        """What each host that can take it is worth, 0 to `most`: all of it where nobody is harmed, half of it where the
+        harm is as if one instance stood still. The one that is held is alone in having as much as it has, so that a
+        scheduler which goes by points takes that one."""
+        scaled = {name: round(most / (1 + max(1 - score, 0.0))) for name, score in self.scores.items()}
         scaled |= dict.fromkeys(self.behind, min(scaled.values(), default=0))
         if held is None:
             return scaled
