@@ -22,7 +22,7 @@ from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
 HOSTS = 150
 
 
-class Counting(PredictorProxy):
+class CountingPrior(PredictorProxy):
     """The prior, which counts the scenes that it is asked about before those that are shown."""
 
     scenes = 0
@@ -84,8 +84,8 @@ def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promise
 
 
 def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little() -> None:
-    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), Counting(PriorPredictor()))
-    assert 0 < Counting.scenes < 2 * HOSTS  # without the newcomer and with it
+    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), CountingPrior(PriorPredictor()))
+    assert 0 < CountingPrior.scenes < 2 * HOSTS  # without the newcomer and with it
 
 
 def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> None:
