@@ -1,0 +1,104 @@
+"""Of many hosts only the most promising ones are predicted in full, and the answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.domain import Instance
+from advisor.placement import decision
+from advisor.prediction.active import PredictorProxy
+from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.physics.peak_demand import shares
+from models.physics.prior import PriorPredictor
+from models.prediction import TARGETS, InterferencePrediction
+from profiler.demand import Demand
+from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
+
+HOSTS = 150
+
+
+class CountingPrior(PredictorProxy):
+    """The prior, which counts the scenes that it is asked about before those that are shown."""
+
+    scenes = 0
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        type(self).scenes += len(scenes)
+        return self.predictor.predict(scenes, targets)
+
+
+def unlike(low: float, high: float, **of_residents: Any) -> ClusterSnapshot:
+    """Hosts of 16 CPUs whose residents want a part of them between `low` and `high` on average, no two alike."""
+    random = np.random.default_rng(3)
+    residents = []
+    for at in range(HOSTS):
+        means = random.dirichlet(np.ones(8)) * 16 * random.uniform(low, high)
+        residents += [
+            vm(f"r{at}-{slot}", None, on=f"h{at:03}", vcpus=4, demand=wanting(min(mean, 3.8)), **of_residents)
+            for slot, mean in enumerate(means.tolist())
+        ]
+    return cloud([host(f"h{at:03}", pcpus=16, memory_mb=1e6, cpu_overcommit=8.0) for at in range(HOSTS)], residents)
+
+
+def wanting(cpus: float) -> dict[str, Demand]:
+    return {"cpu": Demand(cpus, spread=0.5 * cpus, common=0.1, windows=1000.0, open_loop=1.0)}
+
+
+def newcomer(**more: Any) -> Instance:
+    return vm("n", None, vcpus=4, demand=wanting(1.0), **more)
+
+
+@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4)])
+@pytest.mark.parametrize(
+    ("wanted", "objective"),
+    [
+        ({}, "worst"),
+        ({}, "total"),
+        ({"min_throughput_ratio": 0.9}, "worst"),
+        ({"service": "latency", "max_latency_ratio": 2.0}, "worst"),
+    ],
+)
+def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(
+    loads: tuple[float, float], wanted: dict[str, Any], objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, question = unlike(*loads), request(newcomer(**wanted), objective=objective, limit=5)
+    found = ask(snapshot, question)
+    monkeypatch.setattr(decision, "SCREENED_FROM", HOSTS + 1)
+    full = ask(snapshot, question)
+    assert [one.host for one in found.candidates] == [one.host for one in full.candidates]
+    assert [one.score for one in found.candidates] == pytest.approx([one.score for one in full.candidates], abs=1e-9)
+    assert [one.pinning for one in found.candidates] == [one.pinning for one in full.candidates]
+    assert [(one.host, one.code) for one in found.rejected] == [(one.host, one.code) for one in full.rejected]
+
+
+def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promises() -> None:
+    answer = ask(unlike(0.9, 1.4, min_throughput_ratio=0.5), request(newcomer(min_throughput_ratio=0.9), limit=HOSTS))
+    assert {one.host for one in answer.rejected} | {one.host for one in answer.candidates} == {
+        f"h{at:03}" for at in range(HOSTS)
+    }
+
+
+def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little() -> None:
+    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), CountingPrior(PriorPredictor()))
+    assert 0 < CountingPrior.scenes < 2 * HOSTS  # without the newcomer and with it
+
+
+def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> None:
+    load = np.linspace(0.1, 3.0, 40)
+    sums = np.zeros((len(load), 1, 4))
+    sums[:, 0, 0], sums[:, 0, 3] = 64 * load, 30 * load
+    found = shares(sums, np.full((len(load), 1), 64.0))
+    assert found[0] == 1
+    assert (np.diff(found) <= 1e-12).all()
+    assert found[-1] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_a_resource_of_unknown_size_lets_everybody_have_all() -> None:
+    sums = np.zeros((1, 2, 4))
+    sums[:, :, 0] = 1e6
+    assert shares(sums, np.full((1, 2), np.inf)).tolist() == [1.0]
