@@ -27,7 +27,7 @@ from profiler.demand import Demand
 from research.contention.host_spec import HostSpec, InstanceSpec
 from research.contention.policies import BASELINES, Hosts, Risk
 from research.contention.policy_world import World, bitbrains, planetlab, short_time
-from research.contention.product_policy import MANY, Cotenant, demands
+from research.contention.product_policy import MANY, ProductPolicy, demands
 from research.contention.simulator import Length, simulate
 
 Floats = NDArray[np.float64]
@@ -117,7 +117,7 @@ def equal_hosts(world: World, known: list[Demand], cpus: int, overcommit: int, o
         for setting, risk in settings.items():
             hosts = Hosts.empty(world, count, cpus, most)
             runs.append(judged(policy, setting, [_least(hosts, vm, risk) for vm in range(len(world))]))
-    ours = Cotenant(world, known, count, cpus, most)
+    ours = ProductPolicy(world, known, count, cpus, most)
     host_of = []
     for vm in range(len(world)):
         host_of.append(ours.best(vm))
@@ -190,7 +190,7 @@ def _packers(world: World, known: list[Demand], cpus: int) -> Iterator[tuple[str
             yield policy, setting, partial(_pack, world, cpus, risk)
 
     def ours(level: float) -> list[int]:
-        cotenant = Cotenant(world, known, _most_hosts(world, cpus), cpus, MANY)
+        cotenant = ProductPolicy(world, known, _most_hosts(world, cpus), cpus, MANY)
         return _pack(world, cpus, cotenant.risk, level, cotenant.put)
 
     yield OURS, "", ours

@@ -39,7 +39,7 @@ def demands(world: World) -> list[Demand]:
     return [estimated(tally(rows), vcpus=int(world.vcpus[at])) for at, rows in enumerate(windows)]
 
 
-class Cotenant:
+class ProductPolicy:
     """Places the VMs of a world on `count` hosts of `cpus` CPUs; `known` are their demands."""
 
     def __init__(self, world: World, known: list[Demand], count: int, cpus: int, most: float) -> None:

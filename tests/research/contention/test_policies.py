@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from research.contention import policy_tables
 from research.contention.policies import BASELINES, Hosts, n_sigma, nova, peak_oracle, sum_of_means
 from research.contention.policy_world import ENOUGH, World, fair_level, short, short_time
-from research.contention.product_policy import Cotenant, demands
+from research.contention.product_policy import ProductPolicy, demands
 
 
 def world(seed: int, vms: int = 40, windows: int = 120) -> World:
@@ -57,7 +57,7 @@ def test_each_policy_looks_at_what_it_says() -> None:
 
 def test_the_product_spreads_vms_by_what_they_did() -> None:
     made = world(2)
-    ours = Cotenant(made, demands(made), 3, 16, 1000.0)
+    ours = ProductPolicy(made, demands(made), 3, 16, 1000.0)
     where = []
     for vm in range(len(made)):
         where.append(ours.best(vm))
