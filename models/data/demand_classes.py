@@ -62,14 +62,17 @@ def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Res
 
 
 def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
-    """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share."""
+    """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share.
+
+    A high quantile tells the spread better than the class does.
+    """
     wide = from_mean(given.mean, vcpus, of, given.resource)
     quantiles = (given.p50, given.p95, given.p99)
     keep = any(one is not None for one in quantiles)
     p50, p95, p99 = _grown(given, wide) if keep else (wide.p50, wide.p95, wide.p99)
     return replace(
         given,
-        spread=given.spread or wide.spread,
+        spread=given.spread or _spread_by_quantile(given) or wide.spread,
         p50=p50,
         p95=p95,
         p99=p99,
@@ -77,6 +80,15 @@ def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
         common=wide.common if given.common is None else given.common,
         doubt=given.doubt or wide.doubt,
     )
+
+
+def _spread_by_quantile(given: Demand) -> float:
+    """The spread of a normal distribution with this mean and this p95, or p99 where that is unknown; 0 = neither tells."""
+    normal = NormalDist()
+    for share, value in ((0.95, given.p95), (0.99, given.p99)):
+        if value is not None and value > given.mean:
+            return (value - given.mean) / normal.inv_cdf(share)
+    return 0.0
 
 
 def of_instance(instance: Instance) -> Demand:

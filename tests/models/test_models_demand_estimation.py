@@ -145,6 +145,12 @@ def test_what_a_given_demand_leaves_out_comes_from_its_class() -> None:
     assert found.doubt > 0
 
 
+def test_a_given_high_quantile_tells_the_spread_before_the_class_does() -> None:
+    assert completed(Demand(0.4, p95=0.4 + 1.6449 * 0.1), 2).spread == pytest.approx(0.1, rel=1e-3)
+    assert completed(Demand(0.4, p99=0.4 + 2.3263 * 0.1), 2).spread == pytest.approx(0.1, rel=1e-3)
+    assert completed(Demand(0.4, p50=0.3), 2).spread == completed(Demand(0.4), 2).spread
+
+
 @given(st.floats(0.01, 1.0), st.floats(0.02, 1.0))
 def test_a_given_p95_below_what_the_class_says_of_p50_still_gives_ordered_quantiles(p95: float, mean: float) -> None:
     completed(Demand(mean, p95=p95), 1)  # Demand refuses quantiles that do not grow
