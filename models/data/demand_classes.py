@@ -83,7 +83,7 @@ def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
 
 
 def _spread_by_quantile(given: Demand) -> float:
-    """The spread of a normal distribution with this mean and this p95, or p99 where that is unknown; 0 = neither tells."""
+    """The spread of a normal distribution with this mean and p95, or p99 where that is unknown; 0 = neither tells."""
     normal = NormalDist()
     for share, value in ((0.95, given.p95), (0.99, given.p99)):
         if value is not None and value > given.mean:
