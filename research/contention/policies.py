@@ -126,10 +126,13 @@ def proxlb(hosts: Hosts, vm: int) -> Floats:
 
 
 def free_idle_psi(hosts: Hosts, _vm: int) -> Floats:
-    """An operator's weigher for Nova: free vCPUs times idle CPUs, less pressure; all as parts."""
+    """An operator's weigher for Nova: free vCPUs times idle CPUs, less pressure; all as parts, and 1 less that.
+
+    1 keeps it above 0, as levels are; it changes no order.
+    """
     free = 1 - hosts.promised / hosts.most
     idle = 1 - hosts.total.mean(axis=1) / hosts.cpus
-    return np.asarray(pressure(hosts) / 100 - free * idle)
+    return np.asarray(1 + pressure(hosts) / 100 - free * idle)
 
 
 def peak_oracle(hosts: Hosts, vm: int) -> Floats:

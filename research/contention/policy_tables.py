@@ -34,8 +34,8 @@ Floats = NDArray[np.float64]
 CPUS = (16, 64)
 OVERCOMMIT = (1, 2, 4, 6, 8)
 MOST_SHORT = 0.01  # of all instance-time
-LEVELS, SHORT_LEVELS = (0.2, 12.0), (1e-4, 0.5)  # between which a level is looked for: of risks, and of our time short
-HALVINGS = 8
+LEVELS, SHORT_LEVELS = (1e-3, 200.0), (1e-4, 0.5)  # where a level is looked for: of risks, and of our time short
+HALVINGS = 12
 OURS, ORACLE = "cotenant", "peak oracle"
 RESAMPLES = 2000
 SIMULATED, WINDOW_S = 24, 10.0  # windows of each host that are simulated, after one to warm up, and seconds of each
@@ -85,20 +85,22 @@ def of_world(world: World, vms: int, orders: int) -> list[Placed]:
     """All runs of a trace. The first TUNING orders choose parameters, the others are judged."""
     runs: list[Placed] = []
     known = demands(world)
-    levels: dict[int, list[dict[tuple[str, str], float]]] = {cpus: [] for cpus in CPUS}
-    for order in range(orders + TUNING):
-        rng = np.random.default_rng(100 + order)
-        which = rng.permutation(len(world))[:vms]
-        part, part_known = world.of(which), [known[at] for at in which.tolist()]
-        for cpus in CPUS:
-            sys.stderr.write(f"{world.name}, order {order + 1} of {orders + TUNING}, hosts of {cpus} CPUs\n")
+    for cpus in CPUS:
+        arrivals = [_arrivals(world, known, vms, cpus, order) for order in range(orders + TUNING)]
+        levels = [highest_levels(part, part_known, cpus) for part, part_known in arrivals[:TUNING]]
+        chosen = {key: min(one[key] for one in levels) for key in levels[0]}
+        for order, (part, part_known) in enumerate(arrivals):
+            sys.stderr.write(f"{world.name}, hosts of {cpus} CPUs, order {order + 1} of {len(arrivals)}\n")
             for overcommit in OVERCOMMIT:
                 runs += equal_hosts(part, part_known, cpus, overcommit, order)
-            if order < TUNING:
-                levels[cpus].append(highest_levels(part, part_known, cpus))
-            chosen = {key: min(one[key] for one in levels[cpus]) for key in levels[cpus][0]}
             runs += packed(part, part_known, cpus, chosen, order)
     return runs
+
+
+def _arrivals(world: World, known: list[Demand], vms: int, cpus: int, order: int) -> tuple[World, list[Demand]]:
+    """VMs in an order of arrival. One with more vCPUs than a host has CPUs is left out: hosts refuse it."""
+    which = np.random.default_rng(100 + order).permutation(np.flatnonzero(world.vcpus <= cpus))[:vms]
+    return world.of(which), [known[at] for at in which.tolist()]
 
 
 def equal_hosts(world: World, known: list[Demand], cpus: int, overcommit: int, order: int) -> list[Placed]:
@@ -106,7 +108,8 @@ def equal_hosts(world: World, known: list[Demand], cpus: int, overcommit: int, o
     count = math.ceil(world.vcpus.sum() / (cpus * overcommit))
     if count < 2:
         return []
-    most = math.ceil(1.5 * world.vcpus.sum() / count)  # room to choose
+    mean = world.vcpus.sum() / count
+    most = math.ceil(max(1.5 * mean, mean + world.vcpus.max()))  # room to choose, and always for one more
 
     def judged(policy: str, setting: str, host_of: list[int]) -> Placed:
         time, bursts = short_time(world, host_of, cpus), simulated(world, host_of, cpus, order)
@@ -116,7 +119,7 @@ def equal_hosts(world: World, known: list[Demand], cpus: int, overcommit: int, o
     for policy, settings in BASELINES.items():
         for setting, risk in settings.items():
             hosts = Hosts.empty(world, count, cpus, most)
-            runs.append(judged(policy, setting, [_least(hosts, vm, risk) for vm in range(len(world))]))
+            runs.append(judged(policy, setting, [least_risk(hosts, vm, risk) for vm in range(len(world))]))
     ours = ProductPolicy(world, known, count, cpus, most)
     host_of = []
     for vm in range(len(world)):
@@ -149,9 +152,12 @@ def simulated(world: World, host_of: Sequence[int], cpus: int, seed: int) -> tup
     return short / len(places), lost / len(places)
 
 
-def _least(hosts: Hosts, vm: int, risk: Risk) -> int:
-    """Put a VM on the host with least risk that has room, of equal ones the first."""
-    value = np.where(hosts.fits(vm), risk(hosts, vm), np.inf)
+def least_risk(hosts: Hosts, vm: int, risk: Risk) -> int:
+    """Put a VM on the host with least risk that has room, of equal ones the first. Raises ValueError without room."""
+    fits = hosts.fits(vm)
+    if not fits.any():
+        raise ValueError(f"no host has room for VM {vm}")
+    value = np.where(fits, risk(hosts, vm), np.inf)
     best = int(value.argmin())
     hosts.put(vm, best)
     return best
@@ -169,7 +175,10 @@ def packed(
 
 
 def highest_levels(world: World, known: list[Demand], cpus: int) -> dict[tuple[str, str], float]:
-    """The highest level of each policy and setting at which no more than MOST_SHORT is short, by halving."""
+    """The highest level of each policy and setting at which no more than MOST_SHORT is short, by halving.
+
+    LEVELS holds every risk that a policy can give; a range that a policy's risks lie outside of would not tune it.
+    """
     found = {}
     for policy, setting, pack in _packers(world, known, cpus):
         low, high = SHORT_LEVELS if policy == OURS else LEVELS
@@ -214,8 +223,10 @@ def _pack(
         value = risk(hosts, vm)
         used = hosts.promised > 0
         open_ = np.flatnonzero(used & (value <= level))
-        fullest = open_[np.argmax(hosts.total[open_].mean(axis=1))] if len(open_) else np.flatnonzero(~used)[0]
-        best = int(fullest)
+        if len(open_):
+            best = int(open_[np.argmax(hosts.total[open_].mean(axis=1))])
+        else:
+            best = int((~used).argmax()) if not used.all() else int(value.argmin())
         hosts.put(vm, best)
         if put is not None:
             put(vm, best)
@@ -233,6 +244,8 @@ def tables(runs: Sequence[Placed]) -> str:
             equal_table(runs, "short"),
             f"Hosts needed for at most {MOST_SHORT:.0%} short, by windows of five minutes, and what was short then\n",
             packed_table(runs),
+            f"Policies better than {OURS}: points of instance-time that it is short for longer, paired by order\n",
+            *(better_table(runs, what) for what in ("simulated", "short")),
         )
     )
 
@@ -256,6 +269,21 @@ def equal_table(runs: Sequence[Placed], what: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def better_table(runs: Sequence[Placed], what: str) -> str:
+    """Policies that are better than ours at equal hosts: both place the same arrivals, so differences are paired."""
+    lines = ["| judge | trace | CPUs | vCPUs per CPU | policy | points |", "|---" * 6 + "|"]
+    rows = [run for run in runs if run.table == "equal"]
+    for trace, cpus, overcommit in dict.fromkeys((run.trace, run.cpus, run.overcommit) for run in rows):
+        here = [run for run in rows if (run.trace, run.cpus, run.overcommit) == (trace, cpus, overcommit)]
+        ours = [getattr(run, what) for run in _tuned(here, OURS, what)]
+        for policy in BASELINES:
+            theirs = [getattr(run, what) for run in _tuned(here, policy, what)]
+            points = [100 * (own - other) for own, other in zip(ours, theirs, strict=True)]
+            if points and mean_and_ends(points)[1] > 0:
+                lines.append(f"| {what} | {trace} | {cpus} | {overcommit:g} | {policy} | {_interval(points)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _tuned(runs: Sequence[Placed], policy: str, what: str) -> list[Placed]:
     """The judged runs of a policy under the setting that was best on the orders that tune."""
     own = [run for run in runs if run.policy == policy]
@@ -267,7 +295,7 @@ def _tuned(runs: Sequence[Placed], policy: str, what: str) -> list[Placed]:
 
 
 def packed_table(runs: Sequence[Placed]) -> str:
-    """Hosts needed and per cent of instance-time short, at the level that was right for all orders that tune."""
+    """Hosts needed, times those of the peak oracle, and per cent short, at the level right for all tuning orders."""
     rows = [run for run in runs if run.table == "packed"]
     groups = dict.fromkeys((run.trace, run.cpus) for run in rows)
     policies = [*BASELINES, OURS]
@@ -275,10 +303,12 @@ def packed_table(runs: Sequence[Placed]) -> str:
     for trace, cpus in groups:
         here = [run for run in rows if (run.trace, run.cpus) == (trace, cpus)]
         cells = []
+        oracle = statistics.fmean(run.hosts for run in _fewest(here, ORACLE))
         for policy in policies:
             judged = _fewest(here, policy)
+            hosts = [float(run.hosts) for run in judged]
             short = 100 * statistics.fmean(run.short for run in judged)
-            cells.append(f"{_interval([float(run.hosts) for run in judged])}; {short:.2f} %")
+            cells.append(f"{_interval(hosts)}; × {statistics.fmean(hosts) / oracle:.2f}; {short:.2f} %")
         lines.append(f"| {trace} | {cpus} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -295,13 +325,16 @@ def _fewest(runs: Sequence[Placed], policy: str) -> list[Placed]:
 
 def _interval(values: Sequence[float]) -> str:
     """The mean with its 90 % bootstrap interval."""
-    if not values:
-        return "-"
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*mean_and_ends(values)) if values else "-"
+
+
+def mean_and_ends(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, and both ends of its 90 % bootstrap interval."""
     numbers = np.array(values)
     rng = np.random.default_rng(3)
     means = numbers[rng.integers(0, len(numbers), (RESAMPLES, len(numbers)))].mean(axis=1)
     low, high = np.quantile(means, (0.05, 0.95))
-    return f"{numbers.mean():.2f} [{low:.2f}, {high:.2f}]"
+    return float(numbers.mean()), float(low), float(high)
 
 
 if __name__ == "__main__":

@@ -55,10 +55,12 @@ class ProductPolicy:
         self.snapshot = ClusterSnapshot.build(Inventory(tuple(self.hosts), (), ()), seen=seen, pending=(), taken_at=NOW)
 
     def best(self, vm: int) -> int:
-        """The host that the product puts first; -1 where none has room."""
+        """The host that the product puts first. Raises ValueError where it says that none has room."""
         request = PlacementRequest(self.instances[vm], limit=1, explain=False, commands=False, mend=False)
         answer = recommend(self.snapshot, QuestionContext(self.active, NOW, 1e9), request)
-        return int(answer.candidates[0].host[1:]) if answer.candidates else -1
+        if not answer.candidates:
+            raise ValueError(f"no host has room for VM {vm}")
+        return int(answer.candidates[0].host[1:])
 
     def risk(self, _hosts: Hosts, vm: int) -> Floats:
         """The part of their time in which the instances of each host are short with the VM, on average; (H,)."""

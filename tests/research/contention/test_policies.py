@@ -67,6 +67,47 @@ def test_the_product_spreads_vms_by_what_they_did() -> None:
     assert (ours.risk(Hosts.empty(made, 3, 16.0, 1e6), 0) >= 0).all()
 
 
+def test_nobody_is_placed_on_a_host_without_room() -> None:
+    made = world(4, vms=6)
+    hosts = Hosts.empty(made, 2, 16.0, 0.5)
+    with pytest.raises(ValueError, match="no host has room for VM 0"):
+        policy_tables.least_risk(hosts, 0, sum_of_means)
+    ours = ProductPolicy(made, demands(made), 2, 1, 0.5)
+    with pytest.raises(ValueError, match="no host has room for VM 0"):
+        ours.best(0)
+
+
+def test_vms_larger_than_a_host_do_not_arrive() -> None:
+    made = world(5)
+    part, known = policy_tables._arrivals(made, demands(made), 40, 4, 0)
+    assert (made.vcpus > 4).any()
+    assert part.vcpus.max() == 4
+    assert len(known) == len(part) == (made.vcpus <= 4).sum()
+
+
+def test_the_level_of_every_policy_keeps_the_limit_where_it_was_chosen() -> None:
+    made = world(6)
+    known = demands(made)
+    levels = policy_tables.highest_levels(made, known, 8)
+    for policy, setting, pack in policy_tables._packers(made, known, 8):
+        assert short_time(made, pack(levels[policy, setting]), 8) <= policy_tables.MOST_SHORT, policy
+
+
+def test_only_policies_that_are_surely_better_are_told() -> None:
+    def run(policy: str, order: int, short: float) -> policy_tables.Placed:
+        return policy_tables.Placed("equal", "made up", 16, 4, policy, "", order, 4, short, short)
+
+    better = {"sum of means": 0.01, "sum of p95": -0.01, "N-sigma": 0.0}
+    runs = [
+        run(policy, order, 0.05 + 0.1 * order - better.get(policy, 0.0))
+        for policy in (*BASELINES, policy_tables.OURS)
+        for order in range(policy_tables.TUNING + 3)
+    ]
+    text = policy_tables.better_table(runs, "short")
+    assert "| sum of means | 1.00 [1.00, 1.00] |" in text
+    assert text.count("made up") == 1
+
+
 def test_tables_have_a_figure_of_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_tables, "CPUS", (8,))
     monkeypatch.setattr(policy_tables, "OVERCOMMIT", (4,))
@@ -75,4 +116,5 @@ def test_tables_have_a_figure_of_every_policy(monkeypatch: pytest.MonkeyPatch) -
     text = policy_tables.tables(runs)
     assert {run.policy for run in runs} == {*BASELINES, policy_tables.OURS}
     assert " nan" not in text
-    assert text.count("made up") == 3
+    assert policy_tables.equal_table(runs, "short").count("made up") == 1
+    assert policy_tables.packed_table(runs).count("made up") == 1
