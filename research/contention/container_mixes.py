@@ -18,7 +18,7 @@ from research.contention.host_spec import HostSpec, InstanceSpec
 
 Kind = Literal["open", "trace", "batch", "closed", "hog"]
 Sizes = Literal["exponential", "lognormal", "fixed"]
-Family = Literal["two_cpus", "one_cpu", "bandwidth_groups"]
+Family = Literal["two_cpus", "one_cpu", "bandwidth_groups", "policies"]
 
 WARM_UP_S = 1
 MEASURED_S = 8
@@ -296,16 +296,16 @@ def _container(
 
 HOSTS_OF_A_SET = 8
 _EACH = 6
-_QUOTA_CPUS = 0.2
+QUOTA_CPUS = 0.2
 
 
 def _placed(name: str, seed: int) -> list[Mix]:
     """One set of 48 containers on eight hosts of 0.2 CPU, in four placements."""
     rng = np.random.default_rng(seed)
     size = HOSTS_OF_A_SET * _EACH
-    total = float(rng.uniform(0.45, 1.05)) * HOSTS_OF_A_SET * _QUOTA_CPUS
+    total = float(rng.uniform(0.45, 1.05)) * HOSTS_OF_A_SET * QUOTA_CPUS
     means = rng.lognormal(0.0, 0.8, size)
-    demands = np.minimum(means / means.sum() * total, 0.9 * _QUOTA_CPUS)
+    demands = np.minimum(means / means.sum() * total, 0.9 * QUOTA_CPUS)
     kinds = [KINDS[index] for index in rng.choice(len(KINDS), size, p=[0.3, 0.4, 0.1, 0.2])]
     series = _Series(rng, common=float(rng.choice([0.0, 0.3, 0.7])))
     together = bool(rng.random() < 0.5)
@@ -322,7 +322,7 @@ def _placed(name: str, seed: int) -> list[Mix]:
                 f"h{n}",
                 (n % 2,) if pinned else (0, 1),
                 tuple(containers[i] for i in order[n * _EACH : (n + 1) * _EACH]),
-                _QUOTA_CPUS,
+                QUOTA_CPUS,
                 period_ms,
             )
             for n in range(HOSTS_OF_A_SET)
