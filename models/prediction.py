@@ -65,6 +65,10 @@ class InterferencePrediction:
     pressure: CpuPressure | None = None
     devices: DevicePressure | None = None
 
+    def time_short(self) -> Floats:
+        """The part of the time in which each instance is short of CPU, 0-1, nan = not known; (S, N)."""
+        return np.full(self.outside.shape, np.nan) if self.pressure is None else self.pressure.short
+
     def take(self, rows: Ints | slice) -> InterferencePrediction:
         """The prediction of some of its scenes."""
         return InterferencePrediction(

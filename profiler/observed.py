@@ -195,7 +195,8 @@ class Host:
 class Instance:
     """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
 
-    It accepts no throughput ratio below `min_throughput_ratio` and no latency ratio above `max_latency_ratio`; an
+    It accepts no throughput ratio below `min_throughput_ratio`, no latency ratio above `max_latency_ratio`, and to be
+    short of CPU for no more than `max_time_short` of the time (0-1): less than what it wants at that moment. An
     `exclusive` one shares its host with nobody. `demand` is what is known of its demand over time, by resource.
     """
 
@@ -213,6 +214,7 @@ class Instance:
     max_latency_ratio: float | None = None
     exclusive: bool = False
     demand: Mapping[Resource, Demand] = field(default_factory=lambda: _NO_DEMAND)
+    max_time_short: float | None = None
 
     def __post_init__(self) -> None:
         check_id(self.id, "instance")
@@ -226,6 +228,8 @@ class Instance:
             raise ValueError(f"instance {self.id}: min_throughput_ratio {self.min_throughput_ratio} is outside (0, 1]")
         if self.max_latency_ratio is not None and not self.max_latency_ratio >= 1:
             raise ValueError(f"instance {self.id}: max_latency_ratio {self.max_latency_ratio} is below 1")
+        if self.max_time_short is not None and not 0 <= self.max_time_short < 1:
+            raise ValueError(f"instance {self.id}: max_time_short {self.max_time_short} is outside [0, 1)")
         for resource, demand in self.demand.items():
             if demand.resource != resource:
                 raise ValueError(f"instance {self.id}: demand for {demand.resource} stands under {resource}")

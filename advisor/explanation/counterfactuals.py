@@ -11,7 +11,7 @@ from advisor.domain import Reason
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
-from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, Waiting, score
+from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, ceilings, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
@@ -86,7 +86,7 @@ def _scored(
     absent = changed.present.copy()
     absent[:, -1] = False
     demand_text = stack([changed, replace(changed, affinity=free), replace(changed, present=absent)])
-    slowest = _limits(arrays, at, "max_latency_ratio")
+    slowest, shorts = (_limits(arrays, at, name) for name in ("max_latency_ratio", "max_time_short"))
     latency_limited = not np.isnan(slowest).all()
     targets = TARGETS[: 2 if latency_limited else 1]
     if resources:
@@ -96,25 +96,24 @@ def _scored(
     else:
         prediction = arrays.predictor.predict(demand_text, targets)
     count = len(changes)
-    before, latency_before = (
-        np.where(absent, band.expected[2 * count :], 1.0) for band in (prediction.throughput, prediction.latency)
-    )
-    throughput = prediction.throughput
-    half_before = np.where(absent, throughput.expected[2 * count :] - throughput.lower[2 * count :], 0.0)
+    without = prediction.take(np.tile(np.arange(2 * count, 3 * count), 2))
+    there = np.tile(absent, (2, 1))
+    before = np.where(there, without.throughput.expected, 1.0)
+    after = prediction.take(slice(2 * count))
     scores = score(
-        prediction.take(slice(2 * count)),
+        after,
         demand_text.present[: 2 * count],
-        np.tile(before, (2, 1)),
+        before,
         np.tile(_limits(arrays, at, "min_throughput_ratio"), (2, 1)),
         np.tile(_used(arrays, changes), 2),
         arrays.objective,
-        Waiting(np.tile(slowest, (2, 1)), np.tile(latency_before, (2, 1))) if latency_limited else None,
-        np.tile(half_before, (2, 1)),
+        ceilings(after, without, there, np.tile(slowest, (2, 1)), np.tile(shorts, (2, 1))),
+        np.where(there, without.throughput.expected - without.throughput.lower, 0.0),
     )
     within_limits = ~(scores.breaks_newcomer | scores.breaks_neighbour)
     pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.newcomer.settings.pinning is None)
     expected = prediction.throughput.expected[:count]
-    worst = np.where(changed.present, expected / before, np.inf).argmin(axis=1)
+    worst = np.where(changed.present, expected / before[:count], np.inf).argmin(axis=1)
     return [
         (
             change,
@@ -171,7 +170,7 @@ def _shifted_by_prior(
 
 
 def _limits(arrays: CandidateArrays, at: Ints, name: str) -> Floats:
-    """`min_throughput_ratio` or `max_latency_ratio` of everybody on candidates `at`, nan = none; (C, N)."""
+    """A limit, by the name of its field, of everybody on candidates `at`, nan = none; (C, N)."""
     limits = np.full((len(at), arrays.scenes.slots), np.nan)
     for row, candidate in enumerate(at):
         for slot, instance in arrays.involved(int(candidate)).items():

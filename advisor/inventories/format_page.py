@@ -109,6 +109,11 @@ INSTANCE: Mapping[str, Row] = {
         "1-1,000,000",
         "how many times as long as alone it may take to answer; left out = any",
     ),
+    "max_time_short": (
+        "part of the time",
+        "0, to below 1",
+        "for how much of the time it may get less CPU time than it wants, 0.01 = 1 %; left out = any",
+    ),
     "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
     "labels": ("mapping of texts", "as of a host", "free; some name domains, taps or interfaces for commands"),
     "demand": (

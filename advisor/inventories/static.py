@@ -198,6 +198,7 @@ INSTANCE: Mapping[str, Reader] = {
     "service": _choice(SERVICES),
     "min_throughput_ratio": Item.number,
     "max_latency_ratio": _up_to(1e6),
+    "max_time_short": Item.number,
     "exclusive": Item.flag,
     "labels": _labels,
     "demand": _demands,

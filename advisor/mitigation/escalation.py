@@ -141,7 +141,7 @@ def _settle_trials(violation: LimitViolation, trials: Sequence[Trial]) -> tuple[
 
 
 def _broken_limits(violation: LimitViolation, prediction: InterferencePrediction) -> Bools:
-    """Which limits are violated in each trial; (trials, N, 2)."""
+    """Which limits are violated in each trial; (trials, N, 3)."""
     return np.asarray(kept(prediction) < violation.shared.limits() - SLACK)
 
 
@@ -175,7 +175,7 @@ def _choose(
     unprotected_share = _unprotected_shares(violation, prediction)
     acceptable = allowed & (unprotected_share >= 1)
     left = kept(prediction)
-    gain = np.round(left[:, violation.victim, int(violation.of_latency)] - violation.victim_share, 9)
+    gain = np.round(left[:, violation.victim, violation.kind] - violation.victim_share, 9)
     missing = _total_shortfall(violation, prediction)
     helps = acceptable & (gain > MIN_GAIN) & (missing < _total_shortfall(violation, violation.prediction))
 
@@ -297,7 +297,7 @@ def _shortfall(violation: LimitViolation, settled: _Settled) -> str:
         return f", and {_hardest(violation, settled)}"
     if settled.helps:
         return ", which is not enough"
-    value = float(kept(settled.prediction)[0, violation.victim, int(violation.of_latency)])
+    value = float(kept(settled.prediction)[0, violation.victim, violation.kind])
     if value - violation.victim_share > MIN_GAIN:
         return ", and another instance below its limit loses as much"
     return ", which is too little" if value > violation.victim_share * NOTICEABLE else ", which does not help"

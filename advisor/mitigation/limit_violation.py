@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Instance, IsolationSettings
-from advisor.mitigation.shared_host import SharedHost, Trial, kept
+from advisor.mitigation.shared_host import LATENCY, THROUGHPUT, TIME_SHORT, SharedHost, Trial, kept
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
@@ -26,9 +26,9 @@ class LimitViolation:
     """The host under the settings `changes`, its prediction (one scene), and its worst violation.
 
     `held` is as in SharedHost. `unprotected_floor` (N,) is the T/B that instances without a throughput limit should
-    keep, nan = has a limit. `victim` is the position of the instance whose limit is violated worst, and `of_latency`
-    whether it is a latency limit. `antagonist` is the position of the instance that presses most on the `resource` that
-    costs the victim most, None = nobody. `want` is the demand of every instance, (1, N) each.
+    keep, nan = has a limit. `victim` is the position of the instance whose limit is violated worst, and `kind` the
+    kind of that limit, as in SharedHost. `antagonist` is the position of the instance that presses most on the
+    `resource` that costs the victim most, None = nobody. `want` is the demand of every instance, (1, N) each.
     """
 
     shared: SharedHost
@@ -37,7 +37,7 @@ class LimitViolation:
     held: Bools
     unprotected_floor: Floats
     victim: int
-    of_latency: bool
+    kind: int
     antagonist: int | None
     resource: str
     want: Demands
@@ -56,13 +56,13 @@ class LimitViolation:
 
     @property
     def broken_limits(self) -> Bools:
-        """Which limits are violated; (N, 2)."""
+        """Which limits are violated; (N, 3)."""
         return np.asarray(kept(self.prediction)[0] < self.shared.limits() - SLACK)
 
     @property
     def victim_share(self) -> float:
         """The victim's remaining share of the violated quantity."""
-        return float(kept(self.prediction)[0, self.victim, int(self.of_latency)])
+        return float(kept(self.prediction)[0, self.victim, self.kind])
 
 
 def worst_violation(
@@ -81,9 +81,7 @@ def worst_violation(
     scene = shared.scenes([Trial(changes=changes)])
     prior = solve(scene)
     broken_already = frozenset(at for at, _ in broken)
-    resource, antagonist = _resource_and_antagonist(
-        len(shared.parties), scene, prior, victim, broken_already, of_latency=bool(kind)
-    )
+    resource, antagonist = _resource_and_antagonist(len(shared.parties), scene, prior, victim, broken_already, kind)
     return LimitViolation(
         shared,
         changes,
@@ -91,7 +89,7 @@ def worst_violation(
         held,
         unprotected_floor,
         victim,
-        bool(kind),
+        kind,
         antagonist,
         RESOURCES[resource],
         prior.demands,
@@ -104,25 +102,26 @@ def _resource_and_antagonist(
     prior: PriorResult,
     victim: int,
     broken: frozenset[int],
-    *,
-    of_latency: bool,
+    kind: int,
 ) -> tuple[int, int | None]:
     """The resource that costs the victim most, and the instance that presses most on it, by the prior.
 
-    Where throughput is lost, the prior names the resource. Where only latency is too long, or the prior sees no loss,
-    the antagonist is the instance without which the victim would be best off, on the resource where it presses most. An
-    instance below a limit of its own is the antagonist only where nobody else presses. Of equals the first counts, the
-    newcomer last, whatever it is called.
+    Where throughput is lost, the prior names the resource, and who is short of CPU lacks that. Where only latency is
+    too long, or the prior sees no loss, the antagonist is the instance without which the victim would be best off, on
+    the resource where it presses most. An instance below a limit of its own is the antagonist only where nobody else
+    presses. Of equals the first counts, the newcomer last, whatever it is called.
     """
     presses = _pressure_on_victim(scene, prior.demands, victim)
     costs = -np.log(prior.limits[0, victim])
-    if not of_latency and costs.max() > MIN_EFFECT:
+    if kind == THROUGHPUT and costs.max() > MIN_EFFECT:
         resource = int(costs.argmax())
         return resource, _strongest(parties, presses[:, resource], victim, broken, 0.0)
-    relief = _relief(scene, victim, of_latency=of_latency)
+    relief = _relief(scene, victim, kind)
     antagonist = _strongest(parties, relief, victim, broken, MIN_EFFECT)
     if antagonist is None:
         antagonist = _strongest(parties, presses.max(axis=1), victim, broken, MIN_EFFECT)
+    if kind == TIME_SHORT:
+        return _CPU, antagonist
     asked = np.array([_demand_matrix(prior.demands)[victim, at] > 0 for at in range(len(RESOURCES))])
     met = presses.sum(axis=0) if antagonist is None else presses[antagonist]
     return int(np.where(asked, met, 0.0).argmax()), antagonist
@@ -157,13 +156,17 @@ def _pressure_on_victim(scene: SceneBatch, want: Demands, victim: int) -> Floats
     return asked
 
 
-def _relief(scene: SceneBatch, victim: int, *, of_latency: bool) -> Floats:
+def _relief(scene: SceneBatch, victim: int, kind: int) -> Floats:
     """What the victim would gain, by the prior, without each of the others; (N,)."""
     count = scene.slots
     scenes = scene.take(np.zeros(count + 1, dtype=np.int64))
     scenes.present[np.arange(count), np.arange(count)] = False
     prior = solve(scenes)
-    left = 1 / prior.latency[:, victim] if of_latency else prior.throughput[:, victim]
+    left = prior.throughput[:, victim]
+    if kind == LATENCY:
+        left = 1 / prior.latency[:, victim]
+    elif kind == TIME_SHORT:
+        left = 1 - prior.cpu.short[:, victim]
     relief = left[:-1] - left[-1]
     relief[victim] = 0.0
     return np.asarray(relief)

@@ -13,6 +13,9 @@ from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import InterferencePrediction, Predictor
 
+# Kinds of limits, in the order of `limits` and `kept`.
+THROUGHPUT, LATENCY, TIME_SHORT = range(3)
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -61,20 +64,21 @@ class SharedHost:
         return self.predictor.predict(self.scenes(trials))
 
     def limits(self) -> Floats:
-        """The lowest accepted values of `kept` for each party; (N, 2), nan = any."""
+        """The lowest accepted values of `kept` for each party; (N, 3), nan = any."""
         return np.array(
             [
                 [
                     np.nan if party.min_throughput_ratio is None else party.min_throughput_ratio,
                     np.nan if party.max_latency_ratio is None else 1 / party.max_latency_ratio,
+                    np.nan if party.max_time_short is None else 1 - party.max_time_short,
                 ]
                 for party in self.parties
             ]
         )
 
     def held(self) -> Bools:
-        """Which limits a placement can violate: the newcomer's, and those that residents keep without it; (N, 2)."""
-        held = np.ones((len(self.parties), 2), dtype=bool)
+        """Which limits a placement can violate: the newcomer's, and those that residents keep without it; (N, 3)."""
+        held = np.ones((len(self.parties), 3), dtype=bool)
         if len(self.parties) > 1:
             before = self.predictor.predict(self.scenes([Trial()], without=self.parties[-1].id))
             held[:-1] = ~(kept(before)[0] < self.limits()[:-1] - SLACK)
@@ -82,5 +86,7 @@ class SharedHost:
 
 
 def kept(prediction: InterferencePrediction) -> Floats:
-    """The remaining share of throughput and of latency: T/B, and solo over shared latency; (S, N, 2)."""
-    return np.stack([prediction.throughput.expected, 1 / prediction.latency.expected], axis=2)
+    """What remains: T/B, solo over shared latency, and the part of the time not short of CPU; (S, N, 3)."""
+    return np.stack(
+        [prediction.throughput.expected, 1 / prediction.latency.expected, 1 - prediction.time_short()], axis=2
+    )

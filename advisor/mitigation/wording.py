@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.domain import Effect, Host, Instance, latency_in_words
+from advisor.domain import Effect, Host, Instance, latency_in_words, time_part
 from advisor.mitigation.limit_violation import LimitViolation
-from advisor.mitigation.shared_host import Trial
+from advisor.mitigation.shared_host import LATENCY, THROUGHPUT, TIME_SHORT, Trial
 from advisor.prediction.effects import effect
 from models.prediction import InterferencePrediction
 
@@ -24,15 +24,18 @@ def sentence(violation: LimitViolation, trial: Trial, after: InterferencePredict
     changed = [at for at in range(len(settings)) if at != violation.victim and settings[at] != violation.settings(at)]
     rest = [at for at in range(len(settings)) if at not in {violation.victim, *changed} and change[at] > WORTH_NAMING]
     named = [*sorted(changed, key=lambda at: -change[at]), *sorted(rest, key=lambda at: -change[at])]
-    parts = [_change(violation, after, violation.victim, of_latency=violation.of_latency)]
-    parts += [_change(violation, after, at, of_latency=False) for at in named[: MOST_NAMED - 1]]
+    parts = [_change(violation, after, violation.victim, violation.kind)]
+    parts += [_change(violation, after, at, THROUGHPUT) for at in named[: MOST_NAMED - 1]]
     return f"{trial.says}: {', '.join(parts)}{outcome}."
 
 
-def _change(violation: LimitViolation, after: InterferencePrediction, at: int, *, of_latency: bool) -> str:
+def _change(violation: LimitViolation, after: InterferencePrediction, at: int, kind: int) -> str:
     now = violation.prediction
     name = violation.party(at).id
-    if of_latency:
+    if kind == TIME_SHORT:
+        old_short, new_short = (time_part(float(told.time_short()[0, at])) for told in (now, after))
+        return f"{name} short of CPU {old_short} -> {new_short} of the time"
+    if kind == LATENCY:
         old_late, new_late = (latency_in_words(effect(name, told, 0, at)) for told in (now, after))
         return f"latency of {name} {old_late} -> {new_late}"
     old, new = (float(told.throughput.expected[0, at]) for told in (now, after))

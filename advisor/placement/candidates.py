@@ -25,7 +25,7 @@ from advisor.placement.host_classes import PlacementQuestion, base_with, first_o
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
+from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import fingerprints
 from advisor.store import codec
 from models.arrays import Floats
@@ -160,9 +160,12 @@ def _build_candidates(
         limits_of(question.snapshot, positions, request.instance, scenes.slots),
         used_share(question.snapshot, request, positions),
         request.objective,
-        scoring.Waiting(
+        scoring.ceilings(
+            after,
+            before,
+            occupied,
             latency_limits_of(question.snapshot, positions, request.instance, scenes.slots),
-            np.where(occupied, before.latency.expected, 1.0),
+            short_limits_of(question.snapshot, positions, request.instance, scenes.slots),
         ),
         np.where(occupied, before.throughput.expected - before.throughput.lower, 0.0),
     )

@@ -207,20 +207,17 @@ def _rank_hosts(
     request = question.request
     option_rows, class_rows = np.nonzero(predictions.usable)
     present, expected = classes.present[class_rows], predictions.expected[option_rows, class_rows]
-    latency, waiting = unasked(present), None
-    if not np.isnan(classes.waits).all():
-        latency = BandArrays(*(predictions.latency[option_rows, class_rows],) * 3)
-        waiting = scoring.Waiting(classes.waits[class_rows], predictions.latency_before[class_rows])
+    nothing = unasked(present)
     scene_scores = scoring.score(
         InterferencePrediction(
-            BandArrays(expected, predictions.lower[option_rows, class_rows], expected), latency, latency, present
+            BandArrays(expected, predictions.lower[option_rows, class_rows], expected), nothing, nothing, present
         ),
         present,
         predictions.before[class_rows],
         classes.limits[class_rows],
         classes.used[class_rows],
         request.objective,
-        waiting,
+        predictions.ceilings(classes, option_rows, class_rows),
         predictions.half_before[class_rows],
     )
     number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable

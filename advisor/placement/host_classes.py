@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 from advisor.domain import PlacementRequest
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_newcomer
+from advisor.scheduling.newcomer import (
+    latency_limits_of,
+    limits_of,
+    newcomer_slot,
+    short_limits_of,
+    used_share,
+    without_newcomer,
+)
 from advisor.scheduling.pinning import NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
-from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
+from models.prediction import Predictor
 
 T = TypeVar("T")
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
+FIGURES = 4  # of each instance: expected T/B, its lower bound, expected latency, part of the time short of CPU
 LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be chosen
 
 
@@ -57,8 +65,8 @@ class HostClasses:
     """G classes of hosts; hosts of a class are alike in everything that a decision considers.
 
     `hosts` (G,) has the position of one host of each class, `of` (H,) the class of each host. `present` (G, N) includes
-    the newcomer; `limits` and `waits` (G, N) are the lowest T/B and the highest latency ratio that each accepts, nan =
-    any; `used` (G,) is vCPUs per pCPU.
+    the newcomer; `limits`, `waits` and `shorts` (G, N) are the lowest T/B, the highest latency ratio and the longest
+    part of the time short of CPU that each accepts, nan = any; `used` (G,) is vCPUs per pCPU.
     """
 
     hosts: Ints
@@ -66,6 +74,7 @@ class HostClasses:
     present: Bools
     limits: Floats
     waits: Floats
+    shorts: Floats
     used: Floats
 
     def __len__(self) -> int:
@@ -76,10 +85,10 @@ class HostClasses:
 class ClassPredictions:
     """Predictions for G classes under O options.
 
-    `expected`, `lower` and `latency` (O, G, N) are expected T/B, its lower bound and expected latency, nan where an
-    option is not usable or nobody asks for latency. `before` and `latency_before` (G, N) are without the newcomer, 1
-    for itself, and `half_before` is half the interval of the first, 0 for itself. `options` are names; `pins` and
-    `usable` as in PinningOption.
+    `expected`, `lower`, `latency` and `short` (O, G, N) are expected T/B, its lower bound, expected latency and the
+    part of the time short of CPU, nan where an option is not usable or nobody asks for latency. `before`,
+    `latency_before` and `short_before` (G, N) are without the newcomer, as alone for itself, and `half_before` is
+    half the interval of the first, 0 for itself. `options` are names; `pins` and `usable` as in PinningOption.
     """
 
     options: tuple[str, ...]
@@ -88,9 +97,18 @@ class ClassPredictions:
     expected: Floats
     lower: Floats
     latency: Floats
+    short: Floats
     before: Floats
     half_before: Floats
     latency_before: Floats
+    short_before: Floats
+
+    def ceilings(self, classes: HostClasses, option: Ints, of: Ints) -> tuple[scoring.Ceiling, ...]:
+        """The limits from above of S scenes: of the classes `of` under these options, both (S,)."""
+        return (
+            scoring.Ceiling(classes.waits[of], self.latency[option, of], self.latency_before[of]),
+            scoring.Ceiling(classes.shorts[of], self.short[option, of], self.short_before[of]),
+        )
 
 
 def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
@@ -98,9 +116,10 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
     snapshot, request = question.snapshot, question.request
     limits = limits_of(snapshot, hosts, request.instance, question.slots)
     waits = latency_limits_of(snapshot, hosts, request.instance, question.slots)
+    shorts = short_limits_of(snapshot, hosts, request.instance, question.slots)
     fingerprint_rows: NDArray[Any] = snapshot.fingerprints[hosts]
     own_seats = snapshot.where(request.instance.id)
-    known_limits = [rows[:, :-1] for rows in (limits, waits) if not np.isnan(rows[:, :-1]).all()]
+    known_limits = [rows[:, :-1] for rows in (limits, waits, shorts) if not np.isnan(rows[:, :-1]).all()]
     if known_limits or own_seats:
         seat = np.full((len(hosts), 1), -1.0)
         for host, slot in own_seats:
@@ -123,6 +142,7 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
         present=present,
         limits=limits[first],
         waits=waits[first],
+        shorts=shorts[first],
         used=used_share(snapshot, request, chosen),
     )
 
@@ -145,10 +165,12 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         order = np.argsort(np.concatenate([rows for rows, *_ in predicted]))
         before, after = (np.concatenate([parts[part] for parts in predicted])[order] for part in (1, 2))
     after[:, :, :2, :-1] = no_better(after[:, :, :2, :-1], before[:, None, :2, :-1])
-    after[:, :, 2, :-1] = no_better(after[:, :, 2, :-1], before[:, None, 2, :-1], high=True)
+    after[:, :, 2:, :-1] = no_better(after[:, :, 2:, :-1], before[:, None, 2:, :-1], high=True)
     usable = np.isfinite(after[:, :, 0, -1])
     places = np.flatnonzero(usable.any(axis=0)).tolist()
-    expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
+    expected, lower, latency, short = (
+        np.stack([after[:, place, number] for place in places]) for number in range(FIGURES)
+    )
     alone = ~(classes.present & (np.arange(question.slots) < question.slots - 1))
     return ClassPredictions(
         options=tuple(NAMES[place] for place in places),
@@ -157,9 +179,11 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         expected=expected,
         lower=lower,
         latency=latency,
+        short=short,
         before=np.where(alone, 1.0, before[:, 0]),
         half_before=np.where(alone, 0.0, before[:, 0] - before[:, 1]),
         latency_before=np.where(alone, 1.0, before[:, 2]),
+        short_before=np.where(alone, 0.0, before[:, 3]),
     )
 
 
@@ -175,14 +199,14 @@ def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:
 def _predicted(
     question: PlacementQuestion, classes: HostClasses, chosen: Ints, targets: Sequence[str], remembered: PredictionCache
 ) -> tuple[Floats, Floats]:
-    """Expected T/B, its lower bound and expected latency of the `chosen` classes, (G,).
+    """Expected T/B, its lower bound, expected latency and time short of the `chosen` classes, (G,).
 
-    The first array is without the newcomer, (G, 3, N); the second with it under every option, (G, O, 3, N), by its
+    The first array is without the newcomer, (G, 4, N); the second with it under every option, (G, O, 4, N), by its
     place in NAMES, nan where it is not usable, and LEFT_OUT where it would not be chosen whatever is predicted for it.
     """
     hosts = classes.hosts[chosen]
     keys_without, keys_with = keys(question, hosts, targets)
-    block = (3, question.slots)
+    block = (FIGURES, question.slots)
     is_known_without, before = remembered.before.find(keys_without, block)
     is_known_with, after = remembered.after.find(keys_with, (len(NAMES), *block))
     new_without, new_with = first_of_each(keys_without, is_known_without), first_of_each(keys_with, is_known_with)
@@ -247,17 +271,12 @@ def _pins_matter(
         lost = np.where(here, was - kept, 0.0).sum(axis=1)
     else:
         lost = np.where(here, 1 - kept / was, 0.0).max(axis=1)
-    slower = np.where(newcomer, 1.0, before[:, 2])
-    latency = np.where(newcomer, free[:, 2], no_better(free[:, 2], before[:, 2], high=True))
-    violated = scoring.broken(
-        InterferencePrediction(
-            BandArrays(kept, kept, kept), BandArrays(latency, latency, latency), unasked(here), here
-        ),
-        here,
-        was,
-        classes.limits[chosen],
-        scoring.Waiting(classes.waits[chosen], slower),
+    worse = np.where(newcomer, free[:, 2:], no_better(free[:, 2:], before[:, 2:], high=True))
+    ceilings = (
+        scoring.Ceiling(classes.waits[chosen], worse[:, 0], np.where(newcomer, 1.0, before[:, 2])),
+        scoring.Ceiling(classes.shorts[chosen], worse[:, 1], np.where(newcomer, 0.0, before[:, 3])),
     )
+    violated = scoring.broken(kept, here, was, classes.limits[chosen], ceilings)
     return np.asarray((lost > scoring.PIN_GAIN) | violated.any(axis=1))
 
 
@@ -324,13 +343,14 @@ def with_newcomer(absent: SceneBatch, option: PinningOption) -> SceneBatch:
 
 
 def _in_parts(predictor: Predictor, scenes: SceneBatch, targets: Sequence[str]) -> Floats:
-    """Expected T/B, its lower bound and expected latency of every slot; (S, 3, N)."""
+    """Expected T/B, its lower bound, expected latency and time short of every slot; (S, 4, N)."""
     size = max(MAX_CELLS // scenes.slots**2, 1)
-    values = np.empty((len(scenes), 3, scenes.slots))
+    values = np.empty((len(scenes), FIGURES, scenes.slots))
     for start in range(0, len(scenes), size):
         rows = np.arange(start, min(start + size, len(scenes)))
         prediction = predictor.predict(scenes if len(rows) == len(scenes) else scenes.take(rows), targets)
+        ratios = prediction.throughput
         values[rows] = np.stack(
-            [prediction.throughput.expected, prediction.throughput.lower, prediction.latency.expected], axis=1
+            [ratios.expected, ratios.lower, prediction.latency.expected, prediction.time_short()], axis=1
         )
     return values

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import mitigation
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, MitigationStep, Rejection
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, MitigationStep, Rejection, time_part
 from advisor.placement.candidates import RankedHost, place, slots_by_id, write_effects
 from advisor.placement.host_classes import ClassPredictions, HostClasses, PlacementQuestion
 from advisor.rounding import SLACK
@@ -105,33 +105,38 @@ def _rejection(
     host_class: int,
     option: int,
 ) -> Rejection:
-    """The newcomer's own limit is named before a neighbour's, and throughput before latency."""
+    """The newcomer's own limit is named before a neighbour's, and throughput before latency and time short."""
     snapshot, newcomer = question.snapshot, question.request.instance
-    ratio, latency = predicted.expected[option, host_class], predicted.latency[option, host_class]
-    least, most = classes.limits[host_class] - SLACK, classes.waits[host_class] + SLACK
-    too_low = (ratio < least) & (predicted.before[host_class] >= least)
-    too_slow = (latency > most) & (predicted.latency_before[host_class] <= most)
-    present = classes.present[host_class]
+    ratio, least = predicted.expected[option, host_class], classes.limits[host_class] - SLACK
+    slow, short = (
+        (limit.after[0], (limit.after > limit.highest + SLACK) & (limit.before <= limit.highest + SLACK))
+        for limit in predicted.ceilings(classes, np.array([option]), np.array([host_class]))
+    )
+    kinds = (
+        ("limit.{}", ratio, (ratio < least) & (predicted.before[host_class] >= least)),
+        ("limit.{}_latency", slow[0], slow[1][0]),
+        ("limit.{}_time_short", short[0], short[1][0]),
+    )
+    host, present = snapshot.hosts[position].id, classes.present[host_class]
     last = len(present) - 1
-    for broken, code in ((too_low, "limit.{}"), (too_slow, "limit.{}_latency")):
+    for code, values, broken in kinds:
         if present[last] and broken[last]:
-            return _limit_rejection(
-                snapshot.hosts[position].id, code.format("newcomer"), newcomer, ratio[last], latency[last]
-            )
-    for broken, code in ((too_low, "limit.{}"), (too_slow, "limit.{}_latency")):
+            return _limit_rejection(host, code.format("newcomer"), newcomer, float(values[last]))
+    for code, values, broken in kinds:
         for slot in np.flatnonzero(broken & present)[:1].tolist():
             resident = snapshot.residents[position][slot]
-            return _limit_rejection(
-                snapshot.hosts[position].id, code.format("neighbour"), resident, ratio[slot], latency[slot]
-            )
+            return _limit_rejection(host, code.format("neighbour"), resident, float(values[slot]))
     raise AssertionError("a host that breaks no limit is not rejected for one")
 
 
-def _limit_rejection(host: str, code: str, instance: Instance, ratio: float, latency: float) -> Rejection:
+def _limit_rejection(host: str, code: str, instance: Instance, value: float) -> Rejection:
     verb = "reach" if code.startswith("limit.newcomer") else "fall to"
     if code.endswith("_latency"):
-        late = f"{latency:.2f}" if latency <= LONGEST_KNOWN_LATENCY else f"more than {LONGEST_KNOWN_LATENCY:g}"
+        late = f"{value:.2f}" if value <= LONGEST_KNOWN_LATENCY else f"more than {LONGEST_KNOWN_LATENCY:g}"
         text = f"would wait {late} times as long as alone, its limit is {instance.max_latency_ratio:g}"
+    elif code.endswith("_time_short"):
+        longest = time_part(instance.max_time_short or 0.0)
+        text = f"would be short of CPU {time_part(value)} of the time, its limit is {longest}"
     else:
-        text = f"would {verb} {ratio:.2f} of its own speed, its limit is {instance.min_throughput_ratio}"
+        text = f"would {verb} {value:.2f} of its own speed, its limit is {instance.min_throughput_ratio}"
     return Rejection(host, code, f"{instance.id} {text}")

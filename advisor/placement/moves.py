@@ -115,7 +115,8 @@ def _suffering(
         return
     expected = active.ask(context.active, lambda answering: answering.predictor.predict(scenes, ()).throughput.expected)
     worst = np.where(scenes.present, expected, 1.0).min(axis=1, initial=1.0)
-    has_limits = (np.isfinite(snapshot.min_ratio) | np.isfinite(snapshot.max_latency)).sum(axis=1)
+    limits = (snapshot.min_ratio, snapshot.max_latency, snapshot.max_short)
+    has_limits = np.any([np.isfinite(limit).any(axis=1) for limit in limits], axis=0).tolist()
     for position in np.argsort(worst, kind="stable").tolist():
         if worst[position] > 1 - MOVE_GAIN and not has_limits[position]:
             continue

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.placement.headroom import HostHeadroom, headroom_of, sums_with, sums_without
 from advisor.placement.host_classes import PlacementQuestion
 from advisor.scheduling import scoring
-from advisor.scheduling.newcomer import latency_limits_of, limits_of
+from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of
 from models.arrays import Bools, Floats, Ints
 from models.physics.peak_demand import shares
 
@@ -51,7 +51,10 @@ def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:
     snapshot, newcomer = question.snapshot, question.request.instance
     highest = np.nan_to_num(limits_of(snapshot, hosts, newcomer, question.slots)).max(axis=1)
-    waits = ~np.isnan(latency_limits_of(snapshot, hosts, newcomer, question.slots)).all(axis=1)
+    waits, shorts = (
+        ~np.isnan(limits(snapshot, hosts, newcomer, question.slots)).all(axis=1)
+        for limits in (latency_limits_of, short_limits_of)
+    )
     alike = ~snapshot.restrained[hosts] & (newcomer.settings == type(newcomer.settings)())
     fine = alike & (after >= SURELY_FINE) & (highest <= HIGHEST_LIMIT) & (headroom.nic >= 0)
-    return np.asarray(waits | ((highest > 0) & ~fine))
+    return np.asarray(waits | shorts | ((highest > 0) & ~fine))

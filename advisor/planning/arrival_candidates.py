@@ -65,15 +65,14 @@ def _predicted(
     former_ratios = np.where(present_before, before.throughput.expected, 1.0)
     half_before = np.where(present_before, before.throughput.expected - before.throughput.lower, 0.0)
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
-    waiting = scoring.Waiting(
-        _limits(arrivals, scenes.slots, "max_latency_ratio"), np.where(present_before, before.latency.expected, 1.0)
-    )
+    waits, shorts = (_limits(arrivals, scenes.slots, name) for name in ("max_latency_ratio", "max_time_short"))
+    ceilings = scoring.ceilings(after, before, present_before, waits, shorts)
     vcpu_use = [
         sum(resident.vcpus for resident in (*residents, newcomer)) / host.pcpus
         for host, residents, newcomer in arrivals
     ]
     scores = scoring.score(
-        after, scenes.present, former_ratios, limits, np.array(vcpu_use), objective, waiting, half_before
+        after, scenes.present, former_ratios, limits, np.array(vcpu_use), objective, ceilings, half_before
     )
     by_id = {}
     for row, (host, residents, newcomer) in enumerate(arrivals):

@@ -96,4 +96,6 @@ def beyond_limits(rows: HostArrays, prediction: InterferencePrediction, keep_rat
     """Which instances violate a limit by expectation, as in `CloudEvaluation.below`; (H, N)."""
     required = required_ratios(rows.scenes, rows.min_ratio, keep_ratio)
     too_slow = np.nan_to_num(prediction.latency.expected, nan=1.0) > np.nan_to_num(rows.max_latency, nan=np.inf) + SLACK
-    return np.asarray(rows.scenes.present & ((prediction.throughput.expected < required - SLACK) | too_slow))
+    too_short = prediction.time_short() > np.nan_to_num(rows.max_short, nan=np.inf) + SLACK
+    lost = prediction.throughput.expected < required - SLACK
+    return np.asarray(rows.scenes.present & (lost | too_slow | too_short))

@@ -16,15 +16,18 @@ MAX_PICTURES = 12  # beyond them the tables say more
 
 @dataclass(frozen=True, slots=True)
 class InstanceLimit:
-    """The limits of an instance: the lowest T/B, its own or the plan's, and the highest latency ratio, inf = any."""
+    """The limits of an instance: the lowest T/B, its own or the plan's, the highest latency ratio, and the longest part
+    of the time short of CPU, inf = any."""
 
     throughput: float
     latency: float
+    time_short: float = math.inf
 
     def broken(self, effect: Effect) -> bool:
         """Whether it is violated by expectation, as `PlanSums.below` counts it."""
         expected, late = effect.throughput_ratio.expected, effect.latency_ratio.expected
-        return expected < self.throughput - SLACK or late > self.latency + SLACK
+        short = 0.0 if effect.cpu is None else effect.cpu.short
+        return expected < self.throughput - SLACK or late > self.latency + SLACK or short > self.time_short + SLACK
 
     def near(self, effect: Effect) -> bool:
         """Whether it is violated only at an edge of the interval."""
@@ -127,8 +130,12 @@ def limits(inventory: Inventory, plan: Plan) -> Callable[[str], InstanceLimit]:
 
     def of(name: str) -> InstanceLimit:
         one = known.get(name) or known.get(name.rpartition(".more-")[0])
-        latest = one.max_latency_ratio if one else None
-        return InstanceLimit(least.get(name, plan.request.keep_ratio), math.inf if latest is None else latest)
+        latest, longest = (one.max_latency_ratio, one.max_time_short) if one else (None, None)
+        return InstanceLimit(
+            least.get(name, plan.request.keep_ratio),
+            math.inf if latest is None else latest,
+            math.inf if longest is None else longest,
+        )
 
     return of
 

@@ -232,7 +232,10 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("capacity.driver_domain", _driver_domain),
     ("host.no_data", _fresh),
 )
-OTHER_CODES = ("host.unknown", "limit.newcomer", "limit.neighbour", "limit.newcomer_latency", "limit.neighbour_latency")
+OTHER_CODES = (
+    "host.unknown",
+    *(f"limit.{who}{kind}" for kind in ("", "_latency", "_time_short") for who in ("newcomer", "neighbour")),
+)
 CODES = (*(code for code, _ in CHECKS), *OTHER_CODES)
 
 

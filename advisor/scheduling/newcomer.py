@@ -75,6 +75,11 @@ def latency_limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance
     return _with_newcomer(snapshot, snapshot.max_latency, hosts, newcomer.id, newcomer.max_latency_ratio, slots)
 
 
+def short_limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
+    """The longest accepted part of the time short of CPU on each host, as in `limits_of`; (H, N), nan = none."""
+    return _with_newcomer(snapshot, snapshot.max_short, hosts, newcomer.id, newcomer.max_time_short, slots)
+
+
 def _with_newcomer(
     snapshot: ClusterSnapshot, limits: Floats, hosts: Ints, name: str, limit: float | None, slots: int
 ) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
@@ -30,14 +31,15 @@ Loss = TypeVar("Loss", float, Floats)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Latency limits of S scenes.
+class Ceiling:
+    """A kind of limit from above in S scenes: of latency ratios, or of the part of the time short of CPU.
 
-    `limits` (S, N) is the highest accepted latency ratio, nan = any; `before` (S, N) the expected ratio without the
-    newcomer, 1 for the newcomer itself.
+    `highest` (S, N) is the most that each accepts, nan = any; `after` and `before` (S, N) are what is expected with the
+    newcomer and without it, as alone for the newcomer itself; nan = not known, which breaks nothing.
     """
 
-    limits: Floats
+    highest: Floats
+    after: Floats
     before: Floats
 
 
@@ -47,7 +49,7 @@ class Scores:
 
     `score` (S,) ranks the candidates, a lower bound; `expected` and `half_width` (S,) describe the same quantity for
     ties; `combined` (S,) is sum(T/B); `breaks_newcomer`, `breaks_neighbour` (S,) = an expected ratio violates a limit
-    of throughput or latency that held before.
+    of throughput, latency or time short that held before.
     """
 
     score: Floats
@@ -80,7 +82,7 @@ def score(
     limits: Floats,
     used_share: Floats,
     objective: Objective,
-    waiting: Waiting | None = None,
+    ceilings: Sequence[Ceiling] = (),
     half_before: Floats | float = 0.0,
 ) -> Scores:
     """Score S scenes whose last slot is the newcomer.
@@ -88,8 +90,8 @@ def score(
     `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself,
     so that after/before is what this placement does to each; `half_before` (S, N) half the interval of that, 0 for
     the newcomer: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
-    accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None =
-    no instance is sensitive to latency.
+    accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `ceilings` are
+    their other limits.
 
     worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth for each of them.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
@@ -117,7 +119,7 @@ def score(
         value = np.where(all_kept, 1.0 + used_share, value)
         expected = np.where(all_kept, 1.0 + used_share, expected)
         half_width = np.where(all_kept, 0.0, half_width)
-    under = broken(prediction, present, before, limits, waiting)
+    under = broken(throughput.expected, present, before, limits, ceilings)
     return Scores(
         score=value,
         expected=expected,
@@ -128,17 +130,29 @@ def score(
     )
 
 
-def broken(
-    prediction: InterferencePrediction, present: Bools, before: Floats, limits: Floats, waiting: Waiting | None
-) -> Bools:
+def ceilings(
+    after: InterferencePrediction, before: InterferencePrediction, occupied: Bools, waits: Floats, shorts: Floats
+) -> tuple[Ceiling, Ceiling]:
+    """The limits of latency, `waits`, and of time short, `shorts`, of S scenes; all (S, N).
+
+    `occupied` tells who is there without the newcomer.
+    """
+    return (
+        Ceiling(waits, after.latency.expected, np.where(occupied, before.latency.expected, 1.0)),
+        Ceiling(shorts, after.time_short(), np.where(occupied, before.time_short(), 0.0)),
+    )
+
+
+def broken(expected: Floats, present: Bools, before: Floats, limits: Floats, others: Sequence[Ceiling]) -> Bools:
     """Which limits that held before are violated by expectation, as in `score`; (S, N)."""
-    if waiting is None and np.isnan(limits).all():
-        return np.zeros(present.shape, dtype=bool)
-    found = present & (prediction.throughput.expected < limits - SLACK) & (before >= limits - SLACK)
-    if waiting is not None:
-        limits = waiting.limits + SLACK
-        found |= present & (prediction.latency.expected > limits) & (waiting.before <= limits)
-    return np.asarray(found)
+    found = np.zeros(present.shape, dtype=bool)
+    if not np.isnan(limits).all():
+        found |= present & (expected < limits - SLACK) & (before >= limits - SLACK)
+    for ceiling in others:
+        if not np.isnan(ceiling.highest).all():
+            highest = ceiling.highest + SLACK
+            found |= present & (ceiling.after > highest) & (ceiling.before <= highest)
+    return found
 
 
 def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> Ints:

@@ -16,7 +16,12 @@ Bytes = NDArray[np.bytes_]
 
 SLOT_FIELDS = tuple(slot_values(Instance("any"), 0, 1, 1))
 HOST_FIELDS = tuple(field.name for field in fields(SceneBatch) if field.name not in {"table", *SLOT_FIELDS})
-_SLOT_FILL = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  # field: value of an empty slot
+_SLOT_FILL = {  # field: value of an empty slot
+    "driver_asked": 0.0,
+    "min_ratio": np.nan,
+    "max_latency": np.nan,
+    "max_short": np.nan,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class HostArrays:
     promised, inf = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 =
     none or unknown. `demand_sums` (H, 4, 4) is what all together ask for (models.physics.peak_demand), and
     `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of the largest NUMA node, inf where
-    there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its own. `min_ratio` and
-    `max_latency` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
+    there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its own. `min_ratio`,
+    `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]
@@ -51,6 +56,7 @@ class HostArrays:
     exclusive: Bools
     min_ratio: Floats
     max_latency: Floats
+    max_short: Floats
     fingerprints: Bytes
 
 

@@ -57,11 +57,12 @@ def lay_out(
 
     vcpus, load = of_everybody("vcpus"), of_everybody("load")
     min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
+    max_short = of_everybody("max_time_short")
     demand = np.array([cpu_demand(instance) for instance in everybody]).reshape(-1, len(CPU_DEMAND))
     of_devices = np.array([device_demand(instance) for instance in everybody])
     of_devices = of_devices.reshape(len(everybody), len(DEVICES) * len(DEVICE_DEMAND))
     known = [column for column in (*of_devices.T, *demand.T) if not np.isnan(column).all()]
-    order = np.lexsort((max_latency, min_ratio, *known, load, vcpus, templates.rank[templates.slot], host))
+    order = np.lexsort((max_short, max_latency, min_ratio, *known, load, vcpus, templates.rank[templates.slot], host))
     slot = np.arange(len(everybody)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(hosts), int(counts.max(initial=0)))
 
@@ -106,6 +107,7 @@ def lay_out(
         exclusive=held(of_everybody("exclusive")) > 0,
         min_ratio=spread(min_ratio, np.nan),
         max_latency=spread(max_latency, np.nan),
+        max_short=spread(max_short, np.nan),
         fingerprints=fingerprints.of_hosts(
             templates.host_digests(),
             templates.digests[templates_by_slot],

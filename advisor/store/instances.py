@@ -32,6 +32,7 @@ instances = sa.Table(
     sa.Column("min_throughput_ratio", sa.Double),
     sa.Column("labels", VALUE, nullable=False),
     sa.Column("max_latency_ratio", sa.Double),
+    sa.Column("max_time_short", sa.Double),
     sa.Column("exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("demand", VALUE, nullable=False, server_default=sa.text("'{}'")),
     # What our own windows say, which no `put` changes, and where the counter `demand` stood when that was news.

@@ -103,9 +103,9 @@ def described(
 ) -> Instance:
     """The instance with what the scheduler says of it, which wins over what the inventory says.
 
-    `told` may hold, under the names that `spelt` makes of them, `workload`, `service`, `load`, `min_throughput_ratio`
-    and `max_latency_ratio` as text; `sizes` are `vcpus`, `memory_mb` and `disk_gb`, None = not said. InvalidInput names
-    the key that is wrong.
+    `told` may hold, under the names that `spelt` makes of them, `workload`, `service`, `load`,
+    `min_throughput_ratio`, `max_latency_ratio` and `max_time_short` as text; `sizes` are `vcpus`, `memory_mb` and
+    `disk_gb`, None = not said. InvalidInput names the key that is wrong.
     """
     given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     for name, read in _READERS.items():
@@ -164,4 +164,5 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "load": number,
     "min_throughput_ratio": number,
     "max_latency_ratio": number,
+    "max_time_short": number,
 }

@@ -139,6 +139,7 @@ Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_LARG
 Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=_LARGEST)]
 Ratio = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
+PartOfTime = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, lt=1)]
 Times = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=1e6)]  # of a latency over that alone
 WHOLE = BeforeValidator(_whole)  # last in an annotation, or the description would lack the bounds
 Cpus = Annotated[int, Field(strict=True, ge=1, le=MAX_CPUS), WHOLE]

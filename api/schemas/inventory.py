@@ -20,6 +20,7 @@ from api.schemas.base import (
     Labels,
     Metrics,
     Name,
+    PartOfTime,
     Platform,
     Positive,
     Ratio,
@@ -186,6 +187,9 @@ class InstanceBody(Schema):
     max_latency_ratio: Times | None = Field(
         default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
     )
+    max_time_short: PartOfTime | None = Field(
+        default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
+    )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
     labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
 
@@ -206,6 +210,7 @@ class InstanceBody(Schema):
             service=self.service,
             min_throughput_ratio=self.min_throughput_ratio,
             max_latency_ratio=self.max_latency_ratio,
+            max_time_short=self.max_time_short,
             exclusive=self.exclusive,
             labels=self.labels,
             demand=to_demands(self.demand, self.vcpus),

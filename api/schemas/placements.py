@@ -30,6 +30,7 @@ from api.schemas.base import (
     Labels,
     Metrics,
     Name,
+    PartOfTime,
     Positive,
     Ratio,
     Schema,
@@ -75,6 +76,9 @@ class NewInstance(Schema):
     max_latency_ratio: Times | None = Field(
         default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
     )
+    max_time_short: PartOfTime | None = Field(
+        default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
+    )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
     pinning: PinningMap | None = Field(
         default=None, description="which pCPUs each vCPU may use; null = the answer may choose"
@@ -99,6 +103,7 @@ class NewInstance(Schema):
             service=self.service,
             min_throughput_ratio=self.min_throughput_ratio,
             max_latency_ratio=self.max_latency_ratio,
+            max_time_short=self.max_time_short,
             exclusive=self.exclusive,
             labels=self.labels,
             demand=to_demands(self.demand, self.vcpus),

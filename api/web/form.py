@@ -17,11 +17,19 @@ DEFAULTS: Mapping[str, str] = {
     "memory_mb": "2048",
     "min_throughput_ratio": "",
     "max_latency_ratio": "",
+    "max_time_short": "",
     "exclusive": "no",
     "service": "throughput",
     "objective": "worst",
 }
-_RANGES = {"vcpus": (1, 4096), "memory_mb": (0, 1e9), "min_throughput_ratio": (0.01, 1), "max_latency_ratio": (1, 1e6)}
+_RANGES = {
+    "vcpus": (1, 4096),
+    "memory_mb": (0, 1e9),
+    "min_throughput_ratio": (0.01, 1),
+    "max_latency_ratio": (1, 1e6),
+    "max_time_short": (0, 0.999),
+}
+_LIMITS = ("min_throughput_ratio", "max_latency_ratio", "max_time_short")
 _LONGEST = 256  # characters of a field: one more than any name has, so that what is cut off is no name
 SHOWN = 10  # candidates on the page; the API gives more
 
@@ -55,9 +63,7 @@ class Form:
         """The new instance that was typed in; None when something is wrong, which `errors` then says."""
         vcpus = self._number("vcpus", whole=True)
         memory = self._number("memory_mb")
-        limit, slowest = (
-            self._number(name) if self.values[name] else None for name in ("min_throughput_ratio", "max_latency_ratio")
-        )
+        limits = {name: self._number(name) if self.values[name] else None for name in _LIMITS}
         self._check("id", typed.name)
         if self.values["workload"]:
             self._check("workload", typed.title)
@@ -74,8 +80,9 @@ class Form:
                 memory_mb=memory,
                 workload=self.values["workload"] or None,
                 service="latency" if self.values["service"] == "latency" else "throughput",
-                min_throughput_ratio=limit,
-                max_latency_ratio=slowest,
+                min_throughput_ratio=limits["min_throughput_ratio"],
+                max_latency_ratio=limits["max_latency_ratio"],
+                max_time_short=limits["max_time_short"],
                 exclusive=self.values["exclusive"] == "yes",
             )
         except ValueError as error:

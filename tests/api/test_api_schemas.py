@@ -66,6 +66,7 @@ INSTANCE = Instance(
     service="latency",
     min_throughput_ratio=0.9,
     max_latency_ratio=3.0,
+    max_time_short=0.01,
     exclusive=True,
     labels={"team": "x"},
 )
@@ -107,7 +108,9 @@ def test_the_ladder_and_what_residents_get_are_in_the_answer_and_in_the_schema()
 def test_every_field_of_a_request_reaches_the_advisor() -> None:
     body = {
         "instance": {"id": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
-                     "service": "latency", "min_throughput_ratio": 0.5, "max_latency_ratio": 2.5, "exclusive": True,
+                     "service": "latency", "min_throughput_ratio": 0.5, "max_latency_ratio": 2.5,
+                     "max_time_short": 0.05,
+                     "exclusive": True,
                      "pinning": {"0": [1], "1": [2]},
                      "isolation": {"weight": 128}, "labels": {"a": "b"}},
         "hosts": ["h1"],
@@ -126,6 +129,7 @@ def test_every_field_of_a_request_reaches_the_advisor() -> None:
         service="latency",
         min_throughput_ratio=0.5,
         max_latency_ratio=2.5,
+        max_time_short=0.05,
         exclusive=True,
         settings=IsolationSettings(Pinning(((1,), (2,))), weight=128),
         labels={"a": "b"},

@@ -128,10 +128,10 @@ def _evaluator(state: SearchState, demand_class: DemandClass, kinds: Sequence[In
     least = problem.min_ratio[:, demand_class.kinds].min(
         axis=1, keepdims=True
     )  # under a cap, a lighter load keeps a higher ratio
-    min_ratio, max_latency = np.repeat(least, many, axis=1), np.full(many, problem.max_latency[demand_class.kinds[0]])
-    return PatternEvaluator.of(
-        replace(problem, kinds=tuple(kinds), min_ratio=min_ratio, max_latency=max_latency), state.evaluator.predictor
-    )
+    min_ratio, first = np.repeat(least, many, axis=1), demand_class.kinds[0]
+    max_latency, max_short = np.full(many, problem.max_latency[first]), np.full(many, problem.max_short[first])
+    limited = replace(problem, kinds=tuple(kinds), min_ratio=min_ratio, max_latency=max_latency, max_short=max_short)
+    return PatternEvaluator.of(limited, state.evaluator.predictor)
 
 
 def _feasible_patterns(state: SearchState, demand_class: DemandClass, kinds: Sequence[Instance]) -> list[Kinds]:

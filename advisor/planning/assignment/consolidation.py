@@ -37,6 +37,7 @@ class Refusals:
             number.setdefault(
                 (
                     *(k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio),
+                    k.max_time_short,
                     k.demand_key,
                 ),
                 len(number),

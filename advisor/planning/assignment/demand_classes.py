@@ -31,6 +31,7 @@ def demand_classes(problem: PackingProblem, everybody: Counter[int]) -> list[Dem
             instance.service,
             instance.min_throughput_ratio,
             instance.max_latency_ratio,
+            instance.max_time_short,
             instance.demand_key,
         )
         kinds_by_key.setdefault(key, []).append(kind)

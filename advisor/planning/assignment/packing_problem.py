@@ -32,7 +32,7 @@ class PackingProblem:
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
     are gone. `room` (H, 4) and `needs` (K, C, 4) are vCPUs, MB of memory, GB of disk and CPUs of the driver domain.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
-    accepted latency ratio, inf = any.
+    accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any.
     """
 
     snapshot: ClusterSnapshot
@@ -50,6 +50,7 @@ class PackingProblem:
     needs: Floats
     min_ratio: Floats
     max_latency: Floats
+    max_short: Floats
     exclusive: Bools
     # The same as plain Python values, because `fits` runs a hundred thousand times: the `exclusive` kinds, `needs` by
     # class, and `room` with slack for rounding.
@@ -110,7 +111,8 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         key = (
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service,
-            instance.min_throughput_ratio, instance.max_latency_ratio, instance.exclusive, instance.demand_key,
+            instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
+            instance.demand_key,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -157,6 +159,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         needs=needs,
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
+        max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
         exclusive=np.array([k.exclusive for k in kinds], dtype=bool),
         needs_by_class=[[tuple(each) for each in kind_needs] for kind_needs in needs.transpose(1, 0, 2).tolist()],
         exclusive_kinds=frozenset(number for number, instance in enumerate(kinds) if instance.exclusive),

@@ -116,6 +116,7 @@ class PatternEvaluator:
         below = present & (expected < problem.min_ratio[of_class[:, None], kind] - SLACK)
         if latency_limited.any():
             below |= latency_limited & (prediction.latency.expected > problem.max_latency[kind] + SLACK)
+        below |= present & (prediction.time_short() > problem.max_short[kind] + SLACK)
         loss = np.where(present, cautious_loss(expected, half), 0.0)
         lost = loss.sum(axis=1)
         most = np.where(present.any(axis=1), np.where(present, loss, -np.inf).max(axis=1), 0.0)

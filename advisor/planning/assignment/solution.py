@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from advisor.domain import Band, Instance, Rejection
+from advisor.domain import Band, Instance, Rejection, time_part
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.move_value import KindMove
@@ -109,9 +109,13 @@ def _limit(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> 
 
 
 def _kept(state: SearchState, host: int, kind: int) -> str:
-    text = f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is required"
-    latency = state.problem.kinds[kind].max_latency_ratio
-    return text if latency is None else f"{text}, and at most {latency:g} times its latency alone"
+    limited = state.problem.kinds[kind]
+    texts = [f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is required"]
+    if limited.max_latency_ratio is not None:
+        texts.append(f"at most {limited.max_latency_ratio:g} times its latency alone")
+    if limited.max_time_short is not None:
+        texts.append(f"to be short of CPU for at most {time_part(limited.max_time_short)} of the time")
+    return ", and ".join(texts)
 
 
 def _alike(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> str:

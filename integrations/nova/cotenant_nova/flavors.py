@@ -26,6 +26,7 @@ def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
         "load": _number(specs, "cotenant:load", 0.0, 10.0),
         "min_throughput_ratio": _number(specs, "cotenant:min_throughput_ratio", 0.0, 1.0),
         "max_latency_ratio": _number(specs, "cotenant:max_latency_ratio", 1.0, 1e6, least=True),
+        "max_time_short": _number(specs, "cotenant:max_time_short", 0.0, 0.999, least=True),
         "exclusive": {"true": True, "false": None}.get(str(specs.get("cotenant:exclusive", "")).lower()),
         "isolation": _isolation(specs, vcpus),
     }

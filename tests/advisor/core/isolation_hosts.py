@@ -65,7 +65,7 @@ class Shared:
     def kept(
         self, rung: MitigationStep | None = None, *, newcomer: bool = True, host: Host | None = None
     ) -> dict[str, Any]:
-        """T/B and latency ratio of everybody by id, asked of the prior anew, under the settings of a rung."""
+        """T/B, latency ratio and time short of everybody by id, asked of the prior anew under a rung's settings."""
         changes = rung.changes if rung else {}
         there = self.everybody if newcomer else self.residents
         if not there:
@@ -73,7 +73,11 @@ class Shared:
         asked = [replace(one, settings=changes.get(one.id, one.settings)) for one in there]
         found = PriorPredictor().predict(build_batch([(host or self.host, asked)], TABLE))
         return {
-            one.id: (float(found.throughput.expected[0, at]), float(found.latency.expected[0, at]))
+            one.id: (
+                float(found.throughput.expected[0, at]),
+                float(found.latency.expected[0, at]),
+                float(found.time_short()[0, at]),
+            )
             for at, one in enumerate(there)
         }
 
@@ -84,11 +88,13 @@ def broken(shared: Shared, kept: dict[str, Any]) -> set[tuple[str, str]]:
     for one in shared.everybody:
         if one.id not in kept:
             continue
-        ratio, latency = kept[one.id]
+        ratio, latency, short = kept[one.id]
         if one.min_throughput_ratio is not None and ratio < one.min_throughput_ratio - SLACK:
             found.add((one.id, "throughput"))
         if one.max_latency_ratio is not None and 1 / latency < 1 / one.max_latency_ratio - SLACK:
             found.add((one.id, "latency"))
+        if one.max_time_short is not None and short > one.max_time_short + SLACK:
+            found.add((one.id, "time short"))
     return found
 
 
@@ -132,6 +138,7 @@ def _instance(draw: st.DrawFn, name: str, pcpus: int) -> Instance:
         "disk_limit_mb_s": draw(st.sampled_from([None, None, 150.0])),
         "min_throughput_ratio": draw(st.sampled_from([None, None, None, 0.2, 0.5])),
         "max_latency_ratio": draw(st.sampled_from([None, None, None, 2.0, 5.0])),
+        "max_time_short": draw(st.sampled_from([None, None, None, 0.01, 0.3])),
         "service": draw(st.sampled_from(["latency", "throughput"])),
     }
     busy = ["spin", "bulk", "flow", "disk", "chatty", None]

@@ -14,6 +14,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.rounding import SLACK
 from models.physics.prior import PriorPredictor
+from profiler.demand import Demand
 from profiler.observed import NetworkSettings, Pinning
 from tests.advisor.core.core_clouds import (
     NOW,
@@ -379,6 +380,53 @@ def test_a_latency_limit_that_nothing_mends_has_a_code_of_its_own(
     assert codes(answer) == {"h1": code}
     assert says in answer.rejected[0].reason
     assert "times as long as alone, its limit is" in answer.rejected[0].reason
+
+
+BUSY = Demand(0.6, spread=0.2)
+
+
+def test_a_limit_of_time_short_is_judged_by_the_time_short_of_who_has_it() -> None:
+    hosts = [host("a", pcpus=2), host("b", pcpus=2)]
+    residents = [vm(f"r{number}", on="a", demand={"cpu": BUSY}) for number in range(2)]
+    newcomer = vm("n", demand={"cpu": BUSY})
+    found = ask(cloud([hosts[0]], residents), request(newcomer, explain=False)).candidates[0]
+    cpu = found.neighbours[0].cpu
+    assert cpu is not None
+    assert cpu.short > 0.05
+    for most, hit in ((cpu.short + 0.001, False), (cpu.short - 0.001, True)):
+        answer = ask(cloud(hosts, [replace(residents[0], max_time_short=most), residents[1]]), request(newcomer))
+        rungs = {one.host: one.rungs for one in answer.candidates} | {one.host: one.rungs for one in answer.rejected}
+        assert bool(rungs["a"]) == hit
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "code", "says"),
+    [
+        ({"max_time_short": 0.01}, {}, "limit.newcomer_time_short", "n would be short of CPU"),
+        ({}, {"max_time_short": 0.01}, "limit.neighbour_time_short", "r would be short of CPU"),
+    ],
+)
+def test_a_limit_of_time_short_that_nothing_mends_has_a_code_of_its_own(
+    mine: dict[str, Any], other: dict[str, Any], code: str, says: str
+) -> None:
+    keep: dict[str, Any] = {"min_throughput_ratio": 0.45}
+    answer = ask(cloud([host(**ONE)], [vm("r", on="h1", **keep, **other)]), request(vm("n", **keep, **mine)))
+    assert codes(answer) == {"h1": code}
+    assert says in answer.rejected[0].reason
+    assert "of the time, its limit is 1.0 %" in answer.rejected[0].reason
+
+
+def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
+    residents = [vm(f"r{number}", on="h1", demand={"cpu": Demand(0.9, spread=0.1)}) for number in range(8)]
+    newcomer = vm("n", demand={"cpu": Demand(0.5, spread=0.05)}, max_time_short=0.3)
+    plain = only(ask(cloud([host()], residents), request(replace(newcomer, max_time_short=None))))
+    assert plain.newcomer.cpu is not None
+    assert plain.newcomer.cpu.short > 0.3
+    found = only(ask(cloud([host()], residents), request(newcomer)))
+    assert found.rungs
+    assert found.newcomer.cpu is not None
+    assert found.newcomer.cpu.short <= 0.3 + 1e-9
+    assert "n short of CPU " in found.rungs[-1].text
 
 
 def test_a_limit_that_no_setting_can_keep_rejects_the_host() -> None:

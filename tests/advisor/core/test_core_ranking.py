@@ -15,8 +15,8 @@ from advisor.scheduling.scoring import (
     KEPT,
     OTHERS_COUNT,
     PIN_GAIN,
+    Ceiling,
     Scores,
-    Waiting,
     choose_options,
     order,
     score,
@@ -134,8 +134,8 @@ def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float
     assert packed.score[0] == pytest.approx(1.5)
 
 
-def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
-    ratio = np.array([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])  # latency is the inverse: twice as long as alone
+def test_a_limit_from_above_is_broken_where_it_was_held_before() -> None:
+    ratio = np.array([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])
     most = np.array([[1.9, NAN], [1.9, NAN], [NAN, 1.9]])
     before = np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
     everybody, nobody = np.ones(ratio.shape, dtype=bool), np.full(ratio.shape, NAN)
@@ -146,7 +146,7 @@ def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
         nobody,
         np.zeros(3),
         "worst",
-        Waiting(most, before),
+        [Ceiling(np.full(ratio.shape, NAN), 1 / ratio, before), Ceiling(most, 1 / ratio, before)],
     )
     assert found.breaks_neighbour.tolist() == [True, False, False]
     assert found.breaks_newcomer.tolist() == [False, False, True]

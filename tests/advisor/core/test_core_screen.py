@@ -61,6 +61,7 @@ def newcomer(**more: Any) -> Instance:
         ({}, "total"),
         ({"min_throughput_ratio": 0.9}, "worst"),
         ({"service": "latency", "max_latency_ratio": 2.0}, "worst"),
+        ({"max_time_short": 0.02}, "worst"),
     ],
 )
 def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(

@@ -28,6 +28,7 @@ from advisor.scheduling.newcomer import (
     limits_of,
     newcomer_slot,
     profile_row,
+    short_limits_of,
     used_share,
     without_newcomer,
 )
@@ -107,9 +108,10 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         for name in ("throughput", "latency")
     ]
     half_before = before[0] - np.tile(np.where(absent.present, said.throughput.lower[:count], 1.0), (len(options), 1))
-    limits, waits = (
+    short_before = np.tile(np.where(absent.present, said.time_short()[:count], 0.0), (len(options), 1))
+    limits, waits, shorts = (
         np.tile(of(snapshot, hosts, asked.instance, scenes.slots), (len(options), 1))
-        for of in (limits_of, latency_limits_of)
+        for of in (limits_of, latency_limits_of, short_limits_of)
     )
     used = np.tile(used_share(snapshot, asked, hosts), len(options))
     scores = scoring.score(
@@ -119,7 +121,10 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         limits,
         used,
         asked.objective,
-        scoring.Waiting(waits, before[1]),
+        [
+            scoring.Ceiling(waits, after.latency.expected, before[1]),
+            scoring.Ceiling(shorts, after.time_short(), short_before),
+        ],
         half_before,
     )
     usable = np.concatenate([one.usable for one in options])
@@ -206,7 +211,12 @@ def _without_gains(
         replace(getattr(after, target), **{edge: worse(target, edge) for edge in ("expected", worst)})
         for target, worst in zip(TARGETS, ("lower", "upper", "upper"), strict=True)
     )
-    return InterferencePrediction(throughput, latency, jitter, after.outside)
+    pressure = after.pressure
+    if pressure is not None and before.pressure is not None:
+        short = np.fmax(pressure.short, np.tile(before.pressure.short, (options, 1)))
+        short[:, -1] = pressure.short[:, -1]
+        pressure = replace(pressure, short=short)
+    return InterferencePrediction(throughput, latency, jitter, after.outside, pressure)
 
 
 def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: ClusterSnapshot) -> None:

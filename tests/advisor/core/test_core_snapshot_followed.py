@@ -63,6 +63,7 @@ def an_instance(draw: st.DrawFn, name: str) -> Instance:
         memory_mb=draw(st.sampled_from([0.1, 0.2, 100])),
         min_throughput_ratio=draw(st.sampled_from([None, 0.9])),
         max_latency_ratio=draw(st.sampled_from([None, 2.0])),
+        max_time_short=draw(st.sampled_from([None, 0.01])),
         exclusive=draw(st.booleans()),
     )
 

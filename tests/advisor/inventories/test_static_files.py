@@ -49,7 +49,7 @@ instances:
     disk_limit_mb_s: 50
     service: latency
     min_throughput_ratio: 0.9
-  - {id: idle, host: null, max_latency_ratio: 3, exclusive: true}
+  - {id: idle, host: null, max_latency_ratio: 3, max_time_short: 0.01, exclusive: true}
 workloads:
   - {name: web 1K, platform: I, metrics: {cpu: 50, driver_domain.cpu: 30, instance.block: 1, llc_misses: 1.5e9}}
 """
@@ -110,7 +110,7 @@ def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
                 service="latency",
                 min_throughput_ratio=0.9,
             ),
-            Instance("idle", max_latency_ratio=3.0, exclusive=True),
+            Instance("idle", max_latency_ratio=3.0, max_time_short=0.01, exclusive=True),
         ),
         workloads=(
             WorkloadProfile(
@@ -175,11 +175,12 @@ def test_a_json_file_is_read_as_well(tmp_path: Path) -> None:
         ("cpu: 50", "cpu: -1", 32, "workloads[0].metrics.cpu", "outside"),
         ("cpu: 50", "instance.cpu: 1, cpu: 50", 32, "workloads[0].metrics.cpu", "stands there already"),
         ("max_latency_ratio: 3", "max_latency_ratio: 0.5", 30, "instances[1].max_latency_ratio", "below 1"),
+        ("max_time_short: 0.01", "max_time_short: 1", 30, "instances[1].max_time_short", "outside [0, 1)"),
         ("exclusive: true", "exclusive: 1", 30, "instances[1].exclusive", "neither true nor false"),
         ("driver_overcommit: 1.5", "driver_overcommit: 0", 15, "hosts[1].driver_overcommit", "outside 0.01-1000"),
         ("name: web 1K", "name: [a]", 32, "workloads[0].name", "must be a text"),
         (
-            "- {id: idle, host: null, max_latency_ratio: 3, exclusive: true}",
+            "- {id: idle, host: null, max_latency_ratio: 3, max_time_short: 0.01, exclusive: true}",
             "- idle",
             30,
             "instances[1]",

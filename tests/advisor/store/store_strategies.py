@@ -123,6 +123,7 @@ instances = st.builds(
     min_throughput_ratio=st.none() | st.floats(0.001, 1),
     labels=labels,
     max_latency_ratio=st.none() | st.floats(1, 1e3),
+    max_time_short=st.none() | st.floats(0, 0.99),
     exclusive=st.booleans(),
     demand=demands(),
 )

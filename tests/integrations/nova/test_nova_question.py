@@ -21,7 +21,8 @@ from api.schemas.placements import PlacementBody
 
 SPECS: dict[str, Any] = {
     "cotenant:workload": "web-1k", "cotenant:service": "latency", "cotenant:load": "0.5",
-    "cotenant:min_throughput_ratio": "0.9", "cotenant:max_latency_ratio": "2", "cotenant:exclusive": "true",
+    "cotenant:min_throughput_ratio": "0.9", "cotenant:max_latency_ratio": "2", "cotenant:max_time_short": "0.01",
+    "cotenant:exclusive": "true",
     "quota:cpu_quota": "25000", "quota:cpu_period": "50000", "quota:cpu_shares": "200",
     "quota:vif_outbound_average": "12500", "quota:disk_read_bytes_sec": "10000000",
     "quota:disk_write_bytes_sec": "5000000",
@@ -55,7 +56,7 @@ def test_a_plain_flavor_says_what_it_holds() -> None:
 def test_extra_specs_are_limits_and_what_is_accepted() -> None:
     assert question(spec(SPECS), ["h1"], "total")["instance"] == {
         "id": UUID, "vcpus": 4, "memory_mb": 8192, "workload": "web-1k", "service": "latency", "load": 0.5,
-        "min_throughput_ratio": 0.9, "max_latency_ratio": 2.0, "exclusive": True,
+        "min_throughput_ratio": 0.9, "max_latency_ratio": 2.0, "max_time_short": 0.01, "exclusive": True,
         "isolation": {
             "cap_percent": 200.0, "weight": 512, "disk_limit_mb_s": 15.0,
             "network": {"mode": "dedicated", "rate_mbit": 100.0},
