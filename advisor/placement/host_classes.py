@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,8 @@ from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
+from models.once import Once
 from models.prediction import Predictor
-
-T = TypeVar("T")
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
@@ -45,14 +44,7 @@ class PlacementQuestion:
     predictor: Predictor
     table: ProfileTable
     row: int | None
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def once(self, what: str, work: Callable[[], T]) -> T:
-        """Keep the result of `work` for this question under the name `what`."""
-        if what not in self._known:
-            self._known[what] = work()
-        found: T = self._known[what]
-        return found
+    once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
     @property
     def slots(self) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 from models.data.demand_classes import completed
 from models.data.profile import WorkloadProfile
+from models.once import Once
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
-
-T = TypeVar("T")
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the waves of a day and
@@ -48,14 +47,7 @@ class ProfileTable:
     names: tuple[str, ...]
     platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     means: frozenset[int] = frozenset()
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def once(self, what: str, work: Callable[[], T]) -> T:
-        """Cache the result of `work` for this table under the name `what`."""
-        if what not in self._known:
-            self._known[what] = work()
-        found: T = self._known[what]
-        return found
+    once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
     @classmethod
     def build(

@@ -112,7 +112,9 @@ def mix_of(world: World, segment: int, segments: int, policy: str, host_of: Sequ
         MixHost(
             f"h{host}",
             (host % 2,),
-            tuple(container(future, vm, 1000 * segment + vm) for vm in np.flatnonzero(np.array(host_of) == host)),
+            tuple(
+                container(future, vm, 1000 * segment + vm) for vm in np.flatnonzero(np.array(host_of) == host).tolist()
+            ),
             QUOTA_CPUS,
             PERIOD_MS,
         )
