@@ -11,7 +11,7 @@ from advisor.domain import Reason
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
-from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, ceilings, score
+from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, ceilings, more_short, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
@@ -109,6 +109,7 @@ def _scored(
         arrays.objective,
         ceilings(after, without, there, np.tile(slowest, (2, 1)), np.tile(shorts, (2, 1))),
         np.where(there, without.throughput.expected - without.throughput.lower, 0.0),
+        more_short(after.time_short(), np.where(there, without.time_short(), 0.0), demand_text.profiled[: 2 * count]),
     )
     within_limits = ~(scores.breaks_newcomer | scores.breaks_neighbour)
     pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.newcomer.settings.pinning is None)

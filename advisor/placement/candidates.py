@@ -168,6 +168,7 @@ def _build_candidates(
             short_limits_of(question.snapshot, positions, request.instance, scenes.slots),
         ),
         np.where(occupied, before.throughput.expected - before.throughput.lower, 0.0),
+        scoring.more_short(after.time_short(), np.where(occupied, before.time_short(), 0.0), scenes.profiled),
     )
     settings = _settings(shown, placed_newcomer)
     guessed = question.predictor.origin == "prior"

@@ -219,6 +219,7 @@ def _rank_hosts(
         request.objective,
         predictions.ceilings(classes, option_rows, class_rows),
         predictions.half_before[class_rows],
+        predictions.more_short(classes, option_rows, class_rows),
     )
     number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
     number[option_rows, class_rows] = np.arange(len(option_rows))

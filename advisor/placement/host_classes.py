@@ -17,6 +17,7 @@ from advisor.scheduling.newcomer import (
     latency_limits_of,
     limits_of,
     newcomer_slot,
+    rows_by_host,
     short_limits_of,
     used_share,
     without_newcomer,
@@ -58,7 +59,8 @@ class HostClasses:
 
     `hosts` (G,) has the position of one host of each class, `of` (H,) the class of each host. `present` (G, N) includes
     the newcomer; `limits`, `waits` and `shorts` (G, N) are the lowest T/B, the highest latency ratio and the longest
-    part of the time short of CPU that each accepts, nan = any; `used` (G,) is vCPUs per pCPU.
+    part of the time short of CPU that each accepts, nan = any; `used` (G,) is vCPUs per pCPU;
+    `profiled` (G, N) is whose workload was measured.
     """
 
     hosts: Ints
@@ -68,6 +70,7 @@ class HostClasses:
     waits: Floats
     shorts: Floats
     used: Floats
+    profiled: Bools
 
     def __len__(self) -> int:
         return len(self.hosts)
@@ -94,6 +97,10 @@ class ClassPredictions:
     half_before: Floats
     latency_before: Floats
     short_before: Floats
+
+    def more_short(self, classes: HostClasses, option: Ints, of: Ints) -> Floats:
+        """As scoring.more_short, of the classes `of` under these options, both (S,); (S, N)."""
+        return scoring.more_short(self.short[option, of], self.short_before[of], classes.profiled[of])
 
     def ceilings(self, classes: HostClasses, option: Ints, of: Ints) -> tuple[scoring.Ceiling, ...]:
         """The limits from above of S scenes: of the classes `of` under these options, both (S,)."""
@@ -136,7 +143,14 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
         waits=waits[first],
         shorts=shorts[first],
         used=used_share(snapshot, request, chosen),
+        profiled=np.concatenate([snapshot.scenes.profiled[chosen], _profiled(question, chosen)], axis=1),
     )
+
+
+def _profiled(question: PlacementQuestion, hosts: Ints) -> Bools:
+    """Whether the newcomer's workload is known on each host, (G, 1)."""
+    rows = rows_by_host(question.snapshot, hosts, question.request.instance, question.table, question.row)
+    return question.table.profiled(rows)[:, None]
 
 
 def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:

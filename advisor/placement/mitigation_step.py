@@ -14,7 +14,7 @@ from advisor.placement.host_classes import ClassPredictions, HostClasses, Placem
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools
-from models.prediction import BandArrays, InterferencePrediction
+from models.prediction import BandArrays, CpuPressure, InterferencePrediction
 
 MAX_MITIGATED_HOSTS = 3  # hosts on which mitigation is tried; each costs as much as a small request
 NEEDS_SETTINGS = "limit.settings"  # code of hosts that would need changed settings where the request allows none
@@ -55,6 +55,7 @@ def mitigate(
         classes.used[row],
         question.request.objective,
         half_before=predicted.half_before[row],
+        more_short=scoring.more_short(after.time_short(), predicted.short_before[row], classes.profiled[row]),
     )
     value, expected, half_width = (float(values[0]) for values in (scores.score, scores.expected, scores.half_width))
     lowest = float(np.nanmin(after.throughput.expected))
@@ -66,7 +67,10 @@ def mitigate(
 def _empty_prediction(present: Bools) -> InterferencePrediction:
     """A prediction to be filled in."""
     throughput, latency, jitter = (BandArrays(*(np.full(present.shape, np.nan) for _ in range(3))) for _ in range(3))
-    return InterferencePrediction(throughput, latency, jitter, np.zeros(present.shape, dtype=bool))
+    share, worst, short = (np.full(present.shape, np.nan) for _ in range(3))
+    no = np.zeros(present.shape, dtype=bool)
+    pressure = CpuPressure(share, worst, short, no.copy(), np.full(len(present), np.nan))
+    return InterferencePrediction(throughput, latency, jitter, no, pressure)
 
 
 def rejections(

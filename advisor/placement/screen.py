@@ -45,7 +45,7 @@ def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats
     if question.request.objective == "total":
         return after + count * (after - before), after
     loss = 1 - after / before
-    return 1 - scoring.harm(1 - after, 1 - after + count * loss, count.astype(np.float64)), after
+    return 1 - scoring.harm(1 - after, 1 - after + count * loss), after
 
 
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:

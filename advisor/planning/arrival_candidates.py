@@ -72,7 +72,15 @@ def _predicted(
         for host, residents, newcomer in arrivals
     ]
     scores = scoring.score(
-        after, scenes.present, former_ratios, limits, np.array(vcpu_use), objective, ceilings, half_before
+        after,
+        scenes.present,
+        former_ratios,
+        limits,
+        np.array(vcpu_use),
+        objective,
+        ceilings,
+        half_before,
+        scoring.more_short(after.time_short(), np.where(present_before, before.time_short(), 0.0), scenes.profiled),
     )
     by_id = {}
     for row, (host, residents, newcomer) in enumerate(arrivals):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from models.arrays import Bools, Floats, Ints
 from models.prediction import InterferencePrediction
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
-# Of the losses beside the worst one, for each other instance, up to all of them: between a few the worst-off decides,
-# and of two hosts with equal worst-offs the gentler one wins; where there are dozens, what all lose together decides.
-OTHERS_COUNT = 0.1
+# Of all losses beside the worst one: the worst-off decides, but dozens who lose a little each are harm, too. The same
+# part for every host, or a host with few residents would seem a place where they may be harmed.
+OTHERS_COUNT = 0.3
+SHORT_COUNTS = 0.5  # of what is lost: the time in which somebody is short; the rest is the part of the speed lost
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard
 # deviations. A bolder one orders by the widths of intervals where expectations differ by little: decision 8.
 CAUTION = 0.25
@@ -69,10 +70,23 @@ def cautious_loss(expected: Floats, half: Floats, before: Floats | float = 1.0) 
     return np.asarray(1 - (expected / before - CAUTION * half / before))
 
 
-def harm(most: Loss, total: Loss, others: Loss) -> Loss:
-    """What counts against a placement: the greatest loss, and of all others a part that grows with their number."""
-    part: Any = np.minimum(OTHERS_COUNT * others, 1.0)
-    return cast(Loss, most + part * (total - most))
+def losses(
+    expected: Floats, half: Floats, before: Floats | float = 1.0, more_short: Floats | float | None = None
+) -> Floats:
+    """What each loses: of its T/B (`cautious_loss`), and of its time, as `more_short` of it is spent short of CPU.
+
+    Where that is not known, None or nan, T/B alone counts.
+    """
+    lost = cautious_loss(expected, half, before)
+    if more_short is None:
+        return lost
+    both = (1 - SHORT_COUNTS) * lost + SHORT_COUNTS * more_short
+    return np.asarray(np.where(np.isnan(both), lost, both))
+
+
+def harm(most: Loss, total: Loss) -> Loss:
+    """What counts against a placement: the greatest loss, and a part of all others."""
+    return most + OTHERS_COUNT * (total - most)
 
 
 def score(
@@ -84,6 +98,7 @@ def score(
     objective: Objective,
     ceilings: Sequence[Ceiling] = (),
     half_before: Floats | float = 0.0,
+    more_short: Floats | None = None,
 ) -> Scores:
     """Score S scenes whose last slot is the newcomer.
 
@@ -91,9 +106,9 @@ def score(
     so that after/before is what this placement does to each; `half_before` (S, N) half the interval of that, 0 for
     the newcomer: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
     accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `ceilings` are
-    their other limits.
+    their other limits; `more_short` (S, N) by how much the part of the time grows in which each is short of CPU.
 
-    worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth for each of them.
+    worst: the most harmed of all decides, by a lower bound, and of what the others lose OTHERS_COUNT.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
@@ -104,15 +119,15 @@ def score(
     worst_at = kept.argmin(axis=1)
     rows = np.arange(len(kept))
     if objective == "total":
-        losses = np.where(present, throughput.expected - before, 0.0).sum(axis=1)
-        expected = 1.0 + losses
+        gained = np.where(present, throughput.expected - before, 0.0).sum(axis=1)
+        expected = 1.0 + gained
         half_width = np.sqrt((half**2).sum(axis=1))  # errors of different instances are taken as independent
         value = expected - CAUTION * np.sqrt((added**2).sum(axis=1))
     else:
         expected = kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
-        loss = np.where(present, cautious_loss(throughput.expected, added, before), 0.0)
-        value = 1 - harm(loss.max(axis=1), loss.sum(axis=1), present.sum(axis=1) - 1.0)
+        loss = np.where(present, losses(throughput.expected, added, before, more_short), 0.0)
+        value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
         all_kept = np.where(present, throughput.expected >= np.minimum(needed, before) - SLACK, True).all(axis=1)
@@ -141,6 +156,14 @@ def ceilings(
         Ceiling(waits, after.latency.expected, np.where(occupied, before.latency.expected, 1.0)),
         Ceiling(shorts, after.time_short(), np.where(occupied, before.time_short(), 0.0)),
     )
+
+
+def more_short(after: Floats, before: Floats, profiled: Bools) -> Floats:
+    """By how much the part of the time grows in which each is short of CPU; (S, N).
+
+    nan, which does not count, for who is `profiled`: what its speed becomes is then known better.
+    """
+    return np.where(profiled, np.nan, np.maximum(after - before, 0.0))
 
 
 def broken(expected: Floats, present: Bools, before: Floats, limits: Floats, others: Sequence[Ceiling]) -> Bools:

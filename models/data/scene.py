@@ -105,6 +105,10 @@ class ProfileTable:
             return found
         return next((row for (_, name), row in self.rows.items() if name == workload), 0)
 
+    def profiled(self, rows: Ints) -> Bools:
+        """Whether anybody measured these rows, in their shape: neither the unknown workload nor a mean."""
+        return (rows > 0) & ~np.isin(rows, list(self.means)) if self.means else rows > 0
+
     def column(self, key: str) -> Floats:
         """Values of one metric for every row, nan where unknown or where no profile has it. Shape (rows,)."""
         if key in self.columns:
@@ -171,6 +175,11 @@ class SceneBatch:
     def slots(self) -> int:
         """N, the number of slots per scene."""
         return int(self.present.shape[1])
+
+    @property
+    def profiled(self) -> Bools:
+        """Whose workload was measured, (S, N)."""
+        return self.table.profiled(self.profile)
 
     @property
     def pcpus(self) -> Floats:

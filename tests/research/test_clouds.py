@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.scheduling.scoring import OTHERS_COUNT
 from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.physics.prior import PriorPredictor
@@ -285,7 +286,7 @@ def test_the_oracle_takes_what_gains_most_and_what_harms_the_worst_off_least() -
 
 def test_worst_kept_counts_what_was_lost_and_not_what_was_slow_before() -> None:
     assert worst_kept({"x": 0.5}, {"x": 0.5, "new": 0.8}) == pytest.approx(0.8)
-    assert worst_kept({"x": 1.0}, {"x": 0.5, "new": 0.8}) == pytest.approx(0.5 - 0.1 * 0.2)
+    assert worst_kept({"x": 1.0}, {"x": 0.5, "new": 0.8}) == pytest.approx(0.5 - OTHERS_COUNT * 0.2)
 
 
 def test_scores_find_sensitivity_and_pressure_that_made_the_losses() -> None:

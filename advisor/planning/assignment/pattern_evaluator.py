@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
 from advisor.rounding import SLACK
-from advisor.scheduling.scoring import cautious_loss, harm
+from advisor.scheduling.scoring import harm, losses, more_short
 from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS
 from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch, build_batch
@@ -28,7 +28,7 @@ class Pattern:
 
     `below` lists those under their limit, with their T/B. Losses are fractions of the speed alone, negative for gains,
     and risk-averse by the ranking's CAUTION half widths: `max_loss` is the greatest loss, `total_loss` the sum, and
-    `harm` the greatest plus a tenth of the others.
+    `harm` the greatest plus a part of the others.
     """
 
     kinds: Kinds
@@ -117,10 +117,11 @@ class PatternEvaluator:
         if latency_limited.any():
             below |= latency_limited & (prediction.latency.expected > problem.max_latency[kind] + SLACK)
         below |= present & (prediction.time_short() > problem.max_short[kind] + SLACK)
-        loss = np.where(present, cautious_loss(expected, half), 0.0)
+        short = more_short(prediction.time_short(), np.zeros(present.shape), scenes.profiled)
+        loss = np.where(present, losses(expected, half, more_short=short), 0.0)
         lost = loss.sum(axis=1)
         most = np.where(present.any(axis=1), np.where(present, loss, -np.inf).max(axis=1), 0.0)
-        harmed = harm(most, lost, np.maximum(present.sum(axis=1) - 1.0, 0.0))
+        harmed = harm(most, lost)
         for row, key in enumerate(wanted):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()

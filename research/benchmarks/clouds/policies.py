@@ -146,7 +146,7 @@ def _change(
 def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float:
     """One minus what counts as harm of what everybody loses of what it had before (1 a newcomer)."""
     losses = [1 - ratio / before.get(name, 1.0) for name, ratio in after.items()]
-    return 1 - harm(max(losses), sum(losses), len(losses) - 1.0)
+    return 1 - harm(max(losses), sum(losses))
 
 
 def oracles(world: MeasuredWorld) -> dict[str, SituationPolicy]:

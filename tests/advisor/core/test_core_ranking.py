@@ -15,6 +15,7 @@ from advisor.scheduling.scoring import (
     KEPT,
     OTHERS_COUNT,
     PIN_GAIN,
+    SHORT_COUNTS,
     Ceiling,
     Scores,
     choose_options,
@@ -49,9 +50,9 @@ def scores(
     )
 
 
-def test_the_worst_off_decides_and_what_others_lose_counts_a_tenth_for_each_of_them() -> None:
+def test_the_worst_off_decides_and_of_what_others_lose_a_part_counts() -> None:
     found = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
-    part = 2 * OTHERS_COUNT  # two others
+    part = OTHERS_COUNT
     np.testing.assert_allclose(found.score, [0.6 - 0.1 * part, 0.6 - 0.1 * part, 0.7 - 0.6 * part])
     np.testing.assert_allclose(found.expected, [0.6, 0.6, 0.7])
     np.testing.assert_allclose(found.combined, [2.5, 2.5, 2.1])
@@ -60,7 +61,23 @@ def test_the_worst_off_decides_and_what_others_lose_counts_a_tenth_for_each_of_t
 def test_among_dozens_what_all_lose_together_decides() -> None:
     one_hurt, all_hurt = [0.9] + [1.0] * 20, [0.97] * 21
     found = scores([one_hurt, all_hurt])
-    np.testing.assert_allclose(found.score, [0.9, 1 - 21 * 0.03])
+    np.testing.assert_allclose(found.score, [0.9, 1 - (0.03 + OTHERS_COUNT * 20 * 0.03)])
+
+
+def test_a_host_with_few_residents_is_no_place_where_they_may_be_harmed() -> None:
+    found = scores([[0.6, 0.6, NAN, NAN], [0.6, 0.9, 0.9, 0.9]], present=[[True, True, False, False], [True] * 4])
+    assert found.score[1] > found.score[0]
+
+
+def test_time_short_counts_as_much_as_speed_where_it_is_known() -> None:
+    ratio, everybody, nobody = np.array([[0.8, 0.8]] * 3), np.ones((3, 2), dtype=bool), np.full((3, 2), NAN)
+    longer = np.array([[0.0, 0.0], [0.4, 0.0], [NAN, 0.0]])
+    found = score(
+        prediction(ratio.tolist()), everybody, np.ones((3, 2)), nobody, np.zeros(3), "worst", more_short=longer
+    )
+    one, other = 0.2 * (1 - SHORT_COUNTS), 0.2 * (1 - SHORT_COUNTS) + 0.4 * SHORT_COUNTS
+    expected = [1 - (max(both) + OTHERS_COUNT * min(both)) for both in ((one, one), (one, other), (0.2, one))]
+    np.testing.assert_allclose(found.score, expected)
 
 
 def test_harm_to_a_neighbour_counts_as_much_as_harm_to_the_newcomer() -> None:

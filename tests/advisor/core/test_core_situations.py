@@ -102,7 +102,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     scenes = stack([absent, *(base.with_slot(**{**values, "affinity": one.affinity}) for one in options)])
     said, count = predictor.predict(scenes), len(hosts)
-    after = _without_gains(_rows(said, slice(count, None)), _rows(said, slice(count)), len(options))
+    after = _without_gains(said.take(slice(count, None)), said.take(slice(count)), len(options))
     before = [
         np.tile(np.where(absent.present, getattr(said, name).expected[:count], 1.0), (len(options), 1))
         for name in ("throughput", "latency")
@@ -126,6 +126,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
             scoring.Ceiling(shorts, after.time_short(), short_before),
         ],
         half_before,
+        scoring.more_short(after.time_short(), short_before, scenes.profiled[count:]),
     )
     usable = np.concatenate([one.usable for one in options])
     chosen = scoring.choose_options(scores, len(options), np.array([one.pins for one in options]), usable)
@@ -186,14 +187,6 @@ def _in_order(
     )
     by_key = {at: tuple(-part for part in key) for at, key in enumerate(keys)}
     return sorted(by_key, key=lambda at: (by_key[at], at))
-
-
-def _rows(said: InterferencePrediction, rows: slice) -> InterferencePrediction:
-    throughput, latency, jitter = (
-        replace(band, **{edge: getattr(band, edge)[rows] for edge in EDGES})
-        for band in (said.throughput, said.latency, said.jitter)
-    )
-    return InterferencePrediction(throughput, latency, jitter, said.outside[rows])
 
 
 def _without_gains(
