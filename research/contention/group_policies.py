@@ -47,7 +47,7 @@ MOST = 9  # VMs on a host, so that there is a choice: six are there on average
 LOADS = (0.7, 0.85, 1.0)  # of all hosts by the past, in turn
 TUNING = 6  # sets that choose parameters and are not measured
 BURST_MS = 4.0  # of a real CPU: 20 ms of a host's
-PERIOD_MS = 10
+PERIOD_MS = 100  # of its bandwidth: a burst that is alone there is not held back
 FIGURES = ("lost", "short_100ms", "short_1s")
 
 
