@@ -10,6 +10,7 @@ Resource = Literal["cpu", "net_mbit", "disk_mb_s", "mem_bw_mb_s"]
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
 DemandOrigin = Literal["given", "class", "measured", "trace", "assumed"]
 ORIGINS: tuple[DemandOrigin, ...] = get_args(DemandOrigin)
+OF_A_KIND = 0.5  # of the mean: how unsure an instance is that is only said to be like another one
 HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of the week
 
 
@@ -61,6 +62,18 @@ class Demand:
             raise ValueError(f"demand for {self.resource}: hours are not 24 or 168 numbers from 0 on")
         if self.window_s <= 0:
             raise ValueError(f"demand for {self.resource}: window_s is not above 0")
+
+    def of_another(self, factor: float) -> Demand:
+        """What is expected of another instance of its kind, `factor` times its size: all amounts grow with the size.
+
+        Its mean is known no better than to half of itself.
+        """
+        p50, p95, p99 = (None if one is None else factor * one for one in (self.p50, self.p95, self.p99))
+        mean, spread = factor * self.mean, factor * self.spread
+        unsure = max(factor * self.doubt, OF_A_KIND * mean)
+        return replace(
+            self, mean=mean, spread=spread, p50=p50, p95=p95, p99=p99, doubt=unsure, windows=0.0, origin="class"
+        )
 
     def within(self, vcpus: int) -> Demand:
         """This demand of an instance of another size now: mean and quantiles for CPUs at most `vcpus`."""

@@ -79,7 +79,14 @@ def _headroom(headroom: Headroom | None) -> Json | None:
     if headroom is None:  # of an answer that was stored before it was known
         return None
     parts = {"cpu": headroom.cpu, "memory": headroom.memory, "nic": headroom.nic}
-    return {**{name: _number(part) for name, part in parts.items()}, "one_numa_node": headroom.one_node}
+    return {
+        **{name: _number(part) for name, part in parts.items()},
+        "one_numa_node": headroom.one_node,
+        **{
+            name: _number(math.inf if (left := getattr(headroom, name)) is None else left)
+            for name in ("cpu_before", "memory_before", "nic_before")
+        },
+    }
 
 
 def _mitigation(steps: Sequence[MitigationStep]) -> list[Json]:

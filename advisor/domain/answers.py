@@ -126,13 +126,17 @@ class Headroom:
     """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for.
 
     `cpu` and `nic` in its busy moments (95th percentile of demand), `memory` of what may be promised; 1 where the
-    capacity is unknown. `one_node` = the newcomer fits into one NUMA node.
+    capacity is unknown. `one_node` = the newcomer fits into one NUMA node. `*_before` is what is left without
+    the newcomer, None = not known.
     """
 
     cpu: float
     memory: float
     nic: float
     one_node: bool = True
+    cpu_before: float | None = None
+    memory_before: float | None = None
+    nic_before: float | None = None
 
     @property
     def scarcest(self) -> tuple[str, float]:

@@ -28,7 +28,8 @@ class HostNow:
     """A host with who is on it, the worst off first; `seen_at` None = nobody knows when it was last seen.
 
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
-    `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
+    `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
+    is the 95th percentile of what all there ask of the CPUs, over what there is.
     """
 
     host: Host
@@ -36,6 +37,12 @@ class HostNow:
     pressure: Mapping[str, float | None]
     seen_at: datetime | None
     crowded: float | None = None
+    cpu_peak: float = 0.0
+
+    @property
+    def known(self) -> int:
+        """Of how many residents more than the size is known: a demand, or what they run."""
+        return sum("cpu" in one.instance.demand or one.instance.workload is not None for one in self.residents)
 
     @property
     def worst(self) -> ResidentNow | None:

@@ -16,12 +16,13 @@ from models.physics.peak_demand import demand_sums, p95
 
 @dataclass(frozen=True, slots=True)
 class HostHeadroom:
-    """Headroom of H hosts with the newcomer, as in Headroom; (H,) arrays."""
+    """Headroom of H hosts with the newcomer, as in Headroom; (H,) arrays, `before` (3, H) of CPU, memory and NIC."""
 
     cpu: Floats
     memory: Floats
     nic: Floats
     one_node: Bools
+    before: Floats
 
     @property
     def least(self) -> Floats:
@@ -31,7 +32,8 @@ class HostHeadroom:
     def of(self, at: int) -> Headroom:
         """That of one of the H hosts."""
         cpu, memory, nic = (float(part[at]) for part in (self.cpu, self.memory, self.nic))
-        return Headroom(cpu, memory, nic, one_node=bool(self.one_node[at]))
+        before = self.before[:, at].tolist()
+        return Headroom(cpu, memory, nic, bool(self.one_node[at]), *before)
 
 
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
@@ -40,11 +42,19 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     memory = snapshot.used_memory_mb[hosts]
     for host, slot in snapshot.where(newcomer.id):  # it is asked about where it runs already
         memory[hosts == host] -= snapshot.residents[host][slot].memory_mb
-    peak = p95(sums_with(question, hosts)[:, :2])
+    rooms = (snapshot.scenes.pcpus[hosts], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
+
+    def left(sums: Floats, memory: Floats) -> Floats:
+        peak = p95(sums[:, :2])
+        used = (peak[:, 0], memory, peak[:, 1])
+        return np.stack([_left(part, room) for part, room in zip(used, rooms, strict=True)])
+
+    cpu, memory_left, nic = left(sums_with(question, hosts), memory + newcomer.memory_mb)
     return HostHeadroom(
-        cpu=_left(peak[:, 0], snapshot.scenes.pcpus[hosts]),
-        memory=_left(memory + newcomer.memory_mb, snapshot.room_memory_mb[hosts]),
-        nic=_left(peak[:, 1], snapshot.rooms[hosts, 1]),
+        cpu=cpu,
+        memory=memory_left,
+        nic=nic,
+        before=left(sums_without(question, hosts), memory),
         one_node=(newcomer.vcpus <= snapshot.node_cpus[hosts]) & (newcomer.memory_mb <= snapshot.node_memory_mb[hosts]),
     )
 

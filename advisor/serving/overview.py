@@ -20,6 +20,7 @@ from advisor.serving.snapshot_cache import CloudView
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.arrays import Floats
+from models.physics.peak_demand import p95
 from models.prediction import InterferencePrediction, Predictor
 
 
@@ -125,8 +126,9 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     asked = pressure(snapshot)
     pending = coming - snapshot.names.placed.keys()
     found = []
-    for host, there, row, age_s in zip(
-        snapshot.hosts, snapshot.residents, expected.tolist(), snapshot.age_s.tolist(), strict=True
+    peaks = (p95(snapshot.demand_sums[:, 0]) / snapshot.scenes.pcpus).tolist()
+    for host, there, row, age_s, peak in zip(
+        snapshot.hosts, snapshot.residents, expected.tolist(), snapshot.age_s.tolist(), peaks, strict=True
     ):
         residents = [
             ResidentNow(one, kept, one.id in pending, _known(short))
@@ -135,7 +137,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
         crowded = _known(row[0][2]) if there else 0.0
         residents.sort(key=lambda one: (one.expected, one.instance.id))
         seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
-        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded))
+        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded, peak))
     return found
 
 

@@ -242,6 +242,9 @@ class HeadroomOut(AnswerBody):
     memory: Figure = Field(description="of the memory that may be promised; 1 = unknown")
     nic: Figure = Field(description="of its network in busy moments; 1 = unknown")
     one_numa_node: bool = Field(description="the newcomer fits into one NUMA node")
+    cpu_before: Figure = Field(default=None, description="of its CPUs without the newcomer; null = not known")
+    memory_before: Figure = Field(default=None, description="of its memory without the newcomer; null = not known")
+    nic_before: Figure = Field(default=None, description="of its network without the newcomer; null = not known")
 
 
 class CandidateOut(AnswerBody):

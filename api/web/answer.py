@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.domain import Band, Candidate, Instance, Reason, Recommendation, calibration_in_words, time_part
-from api.web import picture
+from api.web import bars, picture
 
 # In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
 _KINDS = {
@@ -16,6 +16,8 @@ _KINDS = {
     "counterfactual": "What would change it",
     "uncertainty": "What is not sure",
 }
+UNNOTICED = 0.005  # of the speed or of the time
+FOLDED_FROM = 3  # neighbours of whom nothing changes are folded from so many on
 _NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
 
 
@@ -42,6 +44,39 @@ class Card:
     def crowded(self) -> str:
         """For which part of the time more vCPUs are ready to run there than CPUs; empty = not known."""
         return "" if self.candidate.crowded is None else time_part(self.candidate.crowded)
+
+    @property
+    def shown(self) -> list[picture.IntervalRow]:
+        """The newcomer, and the neighbours whose figures change or who fare badly."""
+        return [row for row in self.rows if not self._unaffected(row)]
+
+    @property
+    def unaffected(self) -> list[picture.IntervalRow]:
+        """The neighbours of whom nothing changes that anybody would notice, if they are several."""
+        return [row for row in self.rows if self._unaffected(row)]
+
+    def _unaffected(self, row: picture.IntervalRow) -> bool:
+        quiet = [one for one in self.rows if _is_quiet(one)]
+        return len(quiet) >= FOLDED_FROM and row in quiet
+
+    @property
+    def worst(self) -> picture.IntervalRow:
+        """Who keeps least of its speed there."""
+        return min(self.rows, key=lambda row: row.mark)
+
+    @property
+    def shortest(self) -> str:
+        """The part of the time in which whoever is short for longest is short of CPU; empty = not predicted."""
+        effects = (self.candidate.newcomer, *self.candidate.neighbours)
+        known = [effect.cpu for effect in effects if effect.cpu]
+        if any(cpu.overloaded for cpu in known):
+            return "overloaded"
+        return time_part(max(cpu.short for cpu in known)) if known else ""
+
+    @property
+    def room(self) -> tuple[bars.Room, ...]:
+        """CPUs, memory and network as they are used before and after."""
+        return bars.rooms(self.candidate.headroom)
 
     @property
     def affected(self) -> list[picture.IntervalRow]:
@@ -124,6 +159,11 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) 
     settings = picture.settings_in_words(candidate.isolation)
     changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
     return Card(candidate, rows, settings, changes, candidate.host == instance.host)
+
+
+def _is_quiet(row: picture.IntervalRow) -> bool:
+    """Whether nothing changes for a neighbour that anybody would notice, and it fares well."""
+    return not row.newcomer and row.level != "bad" and row.loss < UNNOTICED and row.longer < UNNOTICED
 
 
 def _width(band: Band) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -111,7 +111,7 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         instances=sum(len(host.residents) for host in told.hosts),
         stale=sum(_is_stale(host, told, now) for host in told.hosts),
         newest=_newest(told, now),
-        worst=_worst(fitting),
+        worst=worst_off(fitting),
         resources=bars.NAMES.values(),
         number=number,
         last=last,
@@ -167,7 +167,7 @@ def _newest(told: CloudNow, now: datetime) -> str:
     return picture.age_in_words(max((now - max(seen)).total_seconds(), 0.0)) if seen else "nothing seen yet"
 
 
-def _worst(hosts: list[HostNow]) -> list[InstanceLine]:
+def worst_off(hosts: Sequence[HostNow]) -> list[InstanceLine]:
     """The worst-off instances of these hosts, of those that are below their limit or lose more than a tenth."""
     every = (
         (one.expected, one.instance.id, host.host.id, one)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest
 from advisor.errors import InvalidInput
-from api.web import typed
+from api.web import one_line, typed
 
 DEFAULTS: Mapping[str, str] = {
+    "ask": "",
     "instance": "",
     "id": "new-instance",
+    "like": "",
     "workload": "",
     "vcpus": "2",
     "memory_mb": "2048",
@@ -41,6 +43,7 @@ class Form:
     values: dict[str, str]
     asked: bool
     errors: dict[str, str] = field(default_factory=dict)
+    sized: set[str] = field(default_factory=set)  # what of its size was said
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Form:
@@ -52,7 +55,24 @@ class Form:
         if given.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
             message = f"objective {given['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
             raise InvalidInput(message, field="objective")
-        return cls(values={**DEFAULTS, **given}, asked=bool(given.get("instance") or given.get("id")))
+        asked, sized = bool(given.get("instance") or given.get("id")), {"vcpus", "memory_mb"} & given.keys()
+        return cls(values={**DEFAULTS, **given}, asked=asked, sized=sized)
+
+    def take_line(self, exists: Callable[[str], bool]) -> None:
+        """Fill in what was typed in one line, if anything was."""
+        if not self.values["ask"]:
+            return
+        try:
+            found = one_line.read(self.values["ask"], exists)
+        except ValueError as error:
+            self.errors["ask"] = str(error)
+            return
+        if "like" in found and not exists(found["like"]):
+            self.errors["ask"] = f"there is no instance {found['like']!r} to be like"
+            return
+        self.values |= found
+        self.sized = {"vcpus", "memory_mb"} & found.keys()
+        self.asked = True
 
     @property
     def existing(self) -> str:

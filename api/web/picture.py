@@ -52,6 +52,7 @@ class IntervalRow:
     words: str
     complaint: str  # in words, when the level is bad
     loss: float  # of its ratio, by the placement; 0 for the newcomer
+    longer: float  # by how much the part of the time grows in which it is short of CPU; 0 for the newcomer
 
 
 def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> IntervalRow:
@@ -83,7 +84,13 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         words=words,
         complaint="below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}",
         loss=effect.before.expected - band.expected if effect.before else 0.0,
+        longer=_longer(effect),
     )
+
+
+def _longer(effect: Effect) -> float:
+    cpu = effect.cpu
+    return 0.0 if cpu is None or cpu.short_before is None else cpu.short - cpu.short_before
 
 
 def _short_before(effect: Effect) -> str:

@@ -13,8 +13,9 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.protocols import InventoryService, PlacementService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
-from api.web import picture
+from api.web import one_line, picture, strip
 from api.web.answer import RecommendationView, answer
+from api.web.cloud import worst_off
 from api.web.form import Form
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
@@ -23,8 +24,10 @@ _OFFERED = 500  # instances and workloads in the pick lists; any other name can 
 def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> HTMLResponse:
     """Where should this instance go? A form and the ranked answer."""
     form = Form.read(request.query_params)
+    form.take_line(lambda name: _exists(inventory, name))
     state = cloud.ready()
-    found = _ask(form, inventory, placements) if form.asked else None
+    found = _ask(form, inventory, placements) if form.asked and not form.errors else None
+    told = None if found else cloud.now()
     return page(
         request,
         "where.html",
@@ -37,7 +40,27 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVES,
         picture=picture,
+        cells=strip.cells(told.hosts) if told else (),
+        worst=worst_off(told.hosts) if told else (),
+        example=one_line.EXAMPLE,
+        named=strip.NAMED,
     )
+
+
+def _exists(inventory: InventoryService, name: str) -> bool:
+    try:
+        inventory.instance(name)
+    except (NotFound, InvalidInput):
+        return False
+    return True
+
+
+def _like(instance: Instance, other: Instance, sized: set[str]) -> Instance:
+    """The new instance with what is known of another one; its size, too, where the line says none."""
+    size = {name: getattr(other, name) for name in ("vcpus", "memory_mb") if name not in sized}
+    vcpus = int(size.get("vcpus", instance.vcpus))
+    demand = {resource: known.of_another(vcpus / other.vcpus) for resource, known in other.demand.items()}
+    return replace(instance, **size, workload=other.workload, demand=demand, service=other.service)
 
 
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
@@ -45,6 +68,11 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
         instance = _anew(inventory.instance(form.existing)) if form.existing else form.new_instance()
         if instance is None:
             return None
+        if form.values["like"] and not form.existing:
+            if not _exists(inventory, form.values["like"]):
+                form.errors["like"] = f"there is no instance {form.values['like'][:60]!r}"
+                return None
+            instance = _like(instance, inventory.instance(form.values["like"]), form.sized)
         told = placements.place(form.request(instance)).recommendation
         there: Recommendation | None = None
         if instance.host and all(candidate.host != instance.host for candidate in told.candidates):

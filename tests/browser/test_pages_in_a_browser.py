@@ -98,6 +98,8 @@ def test_nothing_scrolls_sideways_at_360_pixels(walked: Walked) -> None:
 def test_a_question_is_asked_the_answer_read_and_its_commands_copied(context: BrowserContext, page: Page) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto("/")
+    fields = page.locator("summary", has_text="Every field of the question")
+    fields.click()
     form = page.get_by_role("group", name="A new instance")
     form.get_by_label("Name").fill("shop-8")
     form.get_by_label("Workload").select_option("web-1k")
@@ -106,6 +108,7 @@ def test_a_question_is_asked_the_answer_read_and_its_commands_copied(context: Br
     form.get_by_label("Sensitive to").select_option("latency")
     form.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
+    fields.click()
     expect(form.get_by_label("Must keep at least")).to_have_value("0.9")  # the form keeps what was typed
     expect(page.get_by_role("article").first.get_by_role("row", name="shop-8 newcomer")).to_be_visible()
     commands = page.locator("article details", has=page.locator("summary", has_text="Commands")).first
@@ -152,12 +155,25 @@ def test_by_keyboard_alone_from_the_skip_link_to_an_answer(page: Page) -> None:
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
-    name = page.get_by_role("group", name="An instance of the inventory").get_by_label("Name")
-    expect(name).to_be_focused()
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    expect(line).to_be_focused()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     page.keyboard.type("render-1")
     page.keyboard.press("Enter")
     expect(page.locator("#answer h2").first).to_contain_text("render-1")
+
+
+def test_one_line_asks_about_a_new_instance_and_a_host_of_the_answer_is_opened(page: Page) -> None:
+    page.goto("/")
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    line.fill("1 vCPU, 2 GB, like render-1")
+    line.press("Enter")
+    expect(page.get_by_role("heading", name="Put new-instance on")).to_be_visible()
+    expect(page.get_by_role("table", name="The ranked hosts at a glance")).to_be_visible()
+    second = page.get_by_role("article").nth(1)
+    expect(second.get_by_role("row", name="new-instance newcomer")).to_be_hidden()
+    second.locator("summary").first.click()
+    expect(second.get_by_role("row", name="new-instance newcomer")).to_be_visible()
 
 
 def test_without_a_script_everything_but_copying_works(

@@ -1,0 +1,64 @@
+"""A question typed in one line: the name of an instance, or what a new one is, as "8 vCPUs, 16 GB, like db-142"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_NUMBER = r"(?P<number>\d{1,9}(?:[.]\d{1,6})?)"
+_MB = {"m": 1, "g": 1024, "t": 1024 * 1024}
+_BETWEEN = re.compile(r"[\s,;]+|and\b")
+_PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("vcpus", re.compile(rf"{_NUMBER}\s*(?:v?cpus?|cores?)\b", re.IGNORECASE)),
+    ("memory_mb", re.compile(rf"{_NUMBER}\s*(?P<unit>[mgt])(?:i?b)?\b", re.IGNORECASE)),
+    ("like", re.compile(r"(?:like|as)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
+    ("id", re.compile(r"(?:named?|called)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
+    ("min_throughput_ratio", re.compile(rf"(?:keeps?|at least)\s+{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE)),
+    ("max_time_short", re.compile(rf"short\s+(?:at most\s+)?{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE)),
+    ("service", re.compile(r"(?P<name>latency|throughput)\b", re.IGNORECASE)),
+    ("exclusive", re.compile(r"(?P<name>alone|exclusive)\b", re.IGNORECASE)),
+)
+EXAMPLE = "8 vCPUs, 16 GB, like db-142"
+
+
+def read(text: str, exists: Callable[[str], bool]) -> dict[str, str]:
+    """Fields of the form that the line fills; `exists` tells whether an instance is in the inventory.
+
+    ValueError says which part is not understood.
+    """
+    text = text.strip()
+    if exists(text):
+        return {"instance": text}
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if between := _BETWEEN.match(text, at):
+            at = between.end()
+            continue
+        name, match = next(
+            ((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), ("", None)
+        )
+        if match is None:
+            raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
+        found[name] = _value(name, match)
+        at = match.end()
+    return found
+
+
+def _value(name: str, match: re.Match[str]) -> str:
+    parts = match.groupdict()
+    if name == "memory_mb":
+        return f"{float(parts['number']) * _MB[parts['unit'].lower()]:.12g}"
+    if name in {"min_throughput_ratio", "max_time_short"} and parts["percent"]:
+        return f"{float(parts['number']) / 100:g}"
+    if name == "exclusive":
+        return "yes"
+    if name == "service":
+        return parts["name"].lower()
+    return parts.get("number") or parts["name"]
+
+
+def _complaint(text: str, rest: str) -> str:
+    if rest == text and " " not in text:
+        return f"there is no instance {rest!r}: for a new one say its size, as in {EXAMPLE!r}"
+    return f"cannot read {rest!r}: say it as in {EXAMPLE!r}"

@@ -1,0 +1,57 @@
+"""Hosts → a strip of columns: height is CPUs asked for at busy times, colour who is worst off; no HTML here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.domain import HostNow
+from api.web import picture
+
+HEIGHT = 48.0  # of a column, in its own units; a host whose CPUs are all asked for fills it
+NAMED = 24  # hosts of a strip that has names below its columns
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One host."""
+
+    name: str
+    level: str  # good, fair or bad: how the worst-off instance there fares; empty = nobody is there
+    height: float
+    over: bool  # more is asked of the CPUs at busy times than there is
+    figure: str
+    known: str  # of how many of its instances more than the size is known
+    badge: str  # all, some or none
+    words: str
+
+
+def cells(hosts: Sequence[HostNow]) -> tuple[Cell, ...]:
+    """All hosts by name."""
+    return tuple(_cell(one) for one in sorted(hosts, key=lambda one: one.host.id))
+
+
+def _cell(now: HostNow) -> Cell:
+    worst, count = now.worst, len(now.residents)
+    level = ""
+    if worst is not None:
+        limit = worst.instance.min_throughput_ratio
+        kept = picture.KEPT if limit is None else limit
+        level = "bad" if worst.expected < kept else "fair" if worst.expected < (1 + kept) / 2 else "good"
+    figure = f"{100 * now.cpu_peak:.0f} %"
+    words = f"{now.host.id}: {figure} of the CPUs at busy times"
+    if worst is None:
+        words += ", empty"
+    else:
+        words += f"; worst off is {worst.instance.id}, which keeps {worst.expected:.2f}"
+        words += f"; more than the size is known of {now.known} of {count}"
+    return Cell(
+        now.host.id,
+        level,
+        round(HEIGHT * min(now.cpu_peak, 1.0), 1),
+        now.cpu_peak > 1,
+        figure,
+        f"{now.known}/{count}",
+        "all" if now.known == count else "some" if now.known else "none",
+        words,
+    )

@@ -1,0 +1,179 @@
+"""Home: the cloud at a glance, and a question in one line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.domain import Headroom, Host, HostNow, Instance, Inventory, ResidentNow
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from api.web import bars, one_line, strip
+from api.web.form import DEFAULTS
+from profiler.demand import Demand
+from tests.api.api_client import Client
+from tests.api.page_reader import Page
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+NAMES = {"db-142", "web 1", "16 GB"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("db-142", {"instance": "db-142"}),
+        (" web 1 ", {"instance": "web 1"}),
+        ("16 GB", {"instance": "16 GB"}),  # a name before anything else
+        ("8 vCPUs, 16 GB, like db-142", {"vcpus": "8", "memory_mb": "16384", "like": "db-142"}),
+        ("8vcpu 512MB", {"vcpus": "8", "memory_mb": "512"}),
+        ("4 cores and 1.5 TiB", {"vcpus": "4", "memory_mb": "1572864"}),
+        ("2 cpus, latency, short at most 1 %", {"vcpus": "2", "service": "latency", "max_time_short": "0.01"}),
+        ("1 core; keep 0.9; alone; named shop-7",
+         {"vcpus": "1", "min_throughput_ratio": "0.9", "exclusive": "yes", "id": "shop-7"}),
+        ("LIKE db-142", {"like": "db-142"}),
+    ],
+)  # fmt: skip
+def test_a_line_is_read_as_people_say_it(text: str, fields: dict[str, str]) -> None:
+    assert one_line.read(text, NAMES.__contains__) == fields
+    assert fields.keys() <= DEFAULTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("db-1", "there is no instance 'db-1': for a new one say its size"),
+        ("fly to the moon", "cannot read 'fly to the moon'"),
+        ("8 vCPUs, 3 parsecs", "cannot read '3 parsecs'"),
+    ],
+)
+def test_what_is_not_understood_is_named(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        one_line.read(text, NAMES.__contains__)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        found = one_line.read(text, NAMES.__contains__)
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert found.keys() <= DEFAULTS.keys()
+
+
+def host_now(name: str, kept: float | None, peak: float, **known: Instance) -> HostNow:
+    residents = [] if kept is None else [ResidentNow(Instance("a", host=name), kept, False, 0.0)]
+    residents += [ResidentNow(one, 1.0, False, 0.0) for one in known.values()]
+    return HostNow(Host(name, "kvm", 4, 1024.0), tuple(residents), {}, NOW, 0.0, peak)
+
+
+def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None:
+    told = Instance("b", demand={"cpu": Demand(0.1)})
+    found = strip.cells(
+        [
+            host_now("h2", 0.99, 0.5, b=told),
+            host_now("h1", 0.92, 1.2),
+            host_now("h3", None, 0.0),
+            host_now("h4", 0.5, 1.0),
+        ]
+    )
+    assert [(one.name, one.level, one.height, one.over) for one in found] == [
+        ("h1", "fair", strip.HEIGHT, True), ("h2", "good", strip.HEIGHT / 2, False), ("h3", "", 0.0, False),
+        ("h4", "bad", strip.HEIGHT, False),
+    ]  # fmt: skip
+    assert [(one.known, one.badge) for one in found] == [
+        ("0/1", "none"),
+        ("1/2", "some"),
+        ("0/0", "all"),
+        ("0/1", "none"),
+    ]
+    assert found[1].words == (
+        "h2: 50 % of the CPUs at busy times; worst off is a, which keeps 0.99; more than the size is known of 1 of 2"
+    )
+
+
+def test_rooms_show_what_was_used_and_what_is_added() -> None:
+    cpu, memory, nic = bars.rooms(Headroom(0.4, -0.2, 1.0, True, 0.5, 0.1, None))
+    assert (cpu.before, cpu.added, cpu.figure) == (50.0, 10.0, "60 %")
+    assert (memory.before, memory.added, memory.level) == (90.0, 10.0, "bad")
+    assert memory.words == "Memory promised: 90 % before, 120 % with it"
+    assert (nic.before, nic.added) == (0.0, 0.0)
+    assert bars.rooms(None) == ()
+
+
+@pytest.fixture
+def client(advisor: Advisor, settings: Settings) -> Client:
+    hosts = tuple(Host(f"h{number}", "kvm", pcpus=8, memory_mb=65536) for number in range(1, 4))
+    residents = [
+        Instance(f"app-{number}", vcpus=1, memory_mb=512, host="h1", demand={"cpu": Demand(0.2, windows=50)})
+        for number in range(6)
+    ]
+    busy = Instance("db-1", vcpus=2, memory_mb=2048, host="h2", demand={"cpu": Demand(1.5, spread=0.2, windows=50)})
+    advisor.inventory.put(Inventory(hosts, (*residents, busy)), mode="replace", generation=None)
+    return Client(create_app(advisor, settings))
+
+
+def ask(client: Client, line: str) -> tuple[int, Page]:
+    answer = client.page(f"/?ask={quote_plus(line)}")
+    return answer.status_code, Page(answer.text)
+
+
+def test_home_shows_every_host_and_one_line_to_ask(client: Client) -> None:
+    page = Page(client.page("/").text)
+    labels = [one.get("aria-label") or "" for one in page.all("svg")]
+    assert [label.split(":")[0] for label in labels if "busy times" in label] == ["h1", "h2", "h3"]
+    assert next(one["name"] for one in page.all("input")) == "ask"
+
+
+def test_a_newcomer_like_another_is_expected_to_want_as_much_for_its_size(client: Client) -> None:
+    status, page = ask(client, "4 vCPUs, 4 GB, like db-1")
+    assert status == 200
+    assert "Put new-instance on h3" in page.text
+    _, small = ask(client, "like db-1")
+    assert "CPU at busy times: 0 % before, 35 % with it" in small.text
+    assert "CPU at busy times: 0 % before, 69 % with it" in page.text
+    fields = {one["name"]: one["value"] for one in page.all("input") if "name" in one}
+    assert (fields["vcpus"], fields["memory_mb"], fields["like"]) == ("4", "4096", "db-1")
+
+
+def test_in_the_form_the_size_that_is_said_counts(client: Client) -> None:
+    page = Page(client.page("/?id=new&vcpus=4&memory_mb=1024&like=db-1").text)
+    assert "CPU at busy times: 0 % before, 69 % with it" in page.text
+    assert "there is no instance 'ghost'" in Page(client.page("/?id=new&vcpus=4&memory_mb=1024&like=ghost").text).text
+
+
+def test_neighbours_of_whom_nothing_changes_are_folded(client: Client) -> None:
+    _, page = ask(client, "1 vCPU, 1 GB, like app-1")
+    assert "6 others unaffected" in page.text
+
+
+def test_what_is_wrong_with_the_line_stands_below_it_and_nothing_is_asked(client: Client) -> None:
+    status, page = ask(client, "8 vCPUs, like nobody")
+    assert status == 422
+    assert "there is no instance 'nobody' to be like" in page.text
+    status, page = ask(client, "make it so")
+    assert status == 422
+    assert "cannot read 'make it so': say it as in '8 vCPUs, 16 GB, like db-142'" in page.text
+
+
+def test_a_thousand_hosts_are_one_picture(advisor: Advisor, settings: Settings) -> None:
+    hosts = tuple(Host(f"h{number:04}", "kvm", pcpus=8, memory_mb=65536) for number in range(1000))
+    advisor.inventory.put(Inventory(hosts, ()), mode="replace", generation=None)
+    told = Client(create_app(advisor, settings)).page("/")
+    assert len(told.content) < 150_000
+    assert len(Page(told.text).all("rect")) == 1000
+
+
+def test_of_another_of_its_kind_less_is_known() -> None:
+    known = Demand(
+        1.0, spread=0.3, p50=0.9, p95=1.6, p99=2.0, windows=500, doubt=0.01, hours=(1.0,) * 24, origin="measured"
+    )
+    other = known.of_another(2.0)
+    assert (other.mean, other.spread, other.p95, other.hours) == (2.0, 0.6, 3.2, known.hours)
+    assert other.doubt > 2 * known.doubt
+    assert (other.windows, other.origin) == (0.0, "class")
