@@ -29,7 +29,8 @@ class HostNow:
 
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
-    is the 95th percentile of what all there ask of the CPUs, over what there is.
+    is the 95th percentile of what all there ask of the CPUs, over what there is. `lasting` = nothing tells of it again
+    and again, so that what is known does not go stale by itself.
     """
 
     host: Host
@@ -38,6 +39,7 @@ class HostNow:
     seen_at: datetime | None
     crowded: float | None = None
     cpu_peak: float = 0.0
+    lasting: bool = False
 
     @property
     def known(self) -> int:

@@ -31,7 +31,11 @@ TOP: Mapping[str, Row] = {
         "dataset directories, relative to this file",
         "their profiles are known workloads, too",
     ),
-    "observed_at": ("time", "ISO 8601; UTC where no zone is given", "when the hosts were seen; left out = now"),
+    "observed_at": (
+        "time",
+        "ISO 8601; UTC where no zone is given",
+        "when the hosts were seen; left out = now, and they do not go stale by themselves",
+    ),
 }
 HOST: Mapping[str, Row] = {
     "id": ("name", _NAME, "what other entries and commands call it"),

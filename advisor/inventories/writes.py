@@ -109,19 +109,19 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
     if generation is not None and generation != current - 1:
         message = f"the inventory is at generation {current - 1}, not {generation}: read it again and send your change"
         raise StaleGeneration(message, field="generation")
-    seen_at = _observed_at(inventory, now)
+    seen_at, dated = _observed_at(inventory, now), inventory.observed_at is not None
     if mode == "replace":
         changes.begin_anew(connection, current)
         instances.keep(connection, (instance.id for instance in inventory.instances))
         instances.unplace(connection)  # so that no host which is about to go is still referred to
-        hosts.replace_all(connection, inventory.hosts, seen_at)
+        hosts.replace_all(connection, inventory.hosts, seen_at, reported=dated)
         if inventory.workloads:
             workloads.replace_all(connection, inventory.workloads)
     else:
         changes.note(connection, current, "host", [host.id for host in inventory.hosts])
         changes.note(connection, current, "instance", [instance.id for instance in inventory.instances])
         changes.note(connection, current, "workload", {profile.name for profile in inventory.workloads})
-        hosts.put(connection, inventory.hosts, seen_at)
+        hosts.put(connection, inventory.hosts, seen_at, reported=dated)
         workloads.put(connection, inventory.workloads)
     _check_hosts(inventory, hosts.known(connection, (one.host for one in inventory.instances if one.host)))
     instances.put(connection, inventory.instances)

@@ -44,7 +44,8 @@ def imagine(
     ages |= {host.id: 0.0 for host in what_if.hosts}
     seen = {name: snapshot.taken_at - timedelta(seconds=age) for name, age in ages.items() if isfinite(age)}
     inventory = Inventory(tuple(hosts.values()), tuple(staying), snapshot.workloads)
-    cloud = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=snapshot.taken_at)
+    lasting = {host.id for host, stays in zip(snapshot.hosts, snapshot.names.lasting.tolist(), strict=True) if stays}
+    cloud = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=snapshot.taken_at, lasting=lasting)
     return cloud, homeless, (*notes, *_beyond(snapshot, cloud))
 
 

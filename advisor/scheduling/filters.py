@@ -208,7 +208,7 @@ def _driver_asked(inputs: FilterInput) -> Floats:
 
 
 def _fresh(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    age, allowed = inputs.snapshot.age_s, inputs.fresh_s
+    age, allowed = inputs.snapshot.silent_s, inputs.fresh_s
 
     def says(host: int) -> str:
         when = "the age of its data is unknown" if age[host] == np.inf else f"it was last seen {age[host]:.0f} s ago"

@@ -87,12 +87,13 @@ class _Advised:
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """What a look at the database told: the inventory now and what of it is new (`told`, None = all), the answers that
-    are held, and when hosts were last seen (`seen`, None = nothing to look up)."""
+    are held, when hosts were last seen (`seen`, None = nothing to look up), and which of them `lasting` are."""
 
     inventory: Inventory
     told: News | None
     held: tuple[Pending, ...]
     seen: Mapping[str, datetime | None] | None
+    lasting: frozenset[str] = frozenset()
 
 
 class SnapshotCache:
@@ -169,7 +170,9 @@ class SnapshotCache:
         coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
         expected = replace(advised.applied(inventory), workloads=known)
         if former is None or told is None:
-            snapshot = ClusterSnapshot.build(expected, seen=moved.seen or {}, pending=coming, taken_at=now)
+            snapshot = ClusterSnapshot.build(
+                expected, seen=moved.seen or {}, pending=coming, taken_at=now, lasting=moved.lasting
+            )
         else:
             were = _as_advised(former.inventory, former.pending)
             snapshot = former.snapshot.changed(
@@ -179,6 +182,7 @@ class SnapshotCache:
                 seen=moved.seen or {},
                 pending=coming,
                 taken_at=now,
+                lasting=moved.lasting,
             )
         # Samples move no counter while a host is fresh, so its age is looked up again after a tenth of what is allowed.
         look_again = now + timedelta(seconds=self._settings.fresh_s / 10)
@@ -264,10 +268,13 @@ def _read_moved(
         if told is not None and counts.demand != view.counts.demand:
             told = told.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or told is None:
-        return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection, now))
+        seen, lasting = hosts.sightings(connection, now), hosts.lasting(connection)
+        return _Moved(_load_inventory(connection), None, held, seen, lasting)
     looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
-    seen = hosts.sightings(connection, now) if looks else None
-    return _Moved(told.applied(view.inventory), told, held, seen)
+    if not looks:
+        return _Moved(told.applied(view.inventory), told, held, None)
+    seen, lasting = hosts.sightings(connection, now), hosts.lasting(connection)
+    return _Moved(told.applied(view.inventory), told, held, seen, lasting)
 
 
 def _load_inventory(connection: Connection) -> Inventory:

@@ -42,7 +42,7 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
     return Vitals(
         generation=view.counts.inventory,
         hosts=len(view.inventory.hosts),
-        hosts_without_data=int(np.count_nonzero(view.snapshot.age_s > fresh_s)),
+        hosts_without_data=int(np.count_nonzero(view.snapshot.silent_s > fresh_s)),
         snapshot_age_s=max((now - view.snapshot.taken_at).total_seconds(), 0.0),
         pending=len(view.pending),
         demand=_demand(view),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -16,7 +16,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HostArrays, with_replaced_rows
 from advisor.snapshot.layout import lay_out
-from models.arrays import Floats, Ints
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable
 
 T = TypeVar("T")
@@ -32,13 +32,15 @@ class _Names:
     """Where everything is, by name.
 
     `positions` are those of hosts; `placed` are instances with a host in the inventory; `coming` are pending
-    placements; `seen` (H,) is when each host was last seen, in microseconds.
+    placements; `seen` (H,) is when each host was last seen, in microseconds, and `lasting` (H,) whether nothing tells
+    of it again and again, as of a host that was written into a file.
     """
 
     positions: Mapping[str, int]
     placed: Mapping[str, Instance]
     coming: tuple[Instance, ...]
     seen: Ints
+    lasting: Bools
     table: bytes  # what the profile table says to every host
 
 
@@ -46,12 +48,14 @@ class _Names:
 class ClusterSnapshot(HostArrays):
     """Hosts ordered by id with their residents, including pending placements, also as arrays (see HostArrays).
 
-    `age_s` (H,) is the time since the host was last seen, inf = unknown.
+    `age_s` (H,) is the time since the host was last seen, inf = unknown. `silent_s` (H,) is the same where something
+    tells of it again and again, and 0 elsewhere: what is known there does not go stale by itself.
     """
 
     hosts: tuple[Host, ...]
     workloads: tuple[WorkloadProfile, ...]
     age_s: Floats
+    silent_s: Floats
     taken_at: datetime
     names: _Names
 
@@ -63,16 +67,19 @@ class ClusterSnapshot(HostArrays):
         seen: Mapping[str, datetime | None],
         pending: Sequence[Instance],
         taken_at: datetime,
+        lasting: Collection[str] = (),
     ) -> ClusterSnapshot:
         """Build the snapshot of a cloud.
 
-        `seen` is when each host was last reported, None = unknown; `pending` are answers that count as placed.
+        `seen` is when each host was last reported, None = unknown; `pending` are answers that count as placed;
+        `lasting` are hosts of which nothing tells again and again.
         ValueError when an instance is pinned beyond its host's pCPUs.
         """
         hosts = tuple(sorted(inventory.hosts, key=attrgetter("id")))
         placed = {instance.id: instance for instance in inventory.instances if instance.host}
         ticks = np.array([_ticks(seen.get(host.id)) for host in hosts], dtype=np.int64)
-        return cls._whole(hosts, placed, _coming(pending, placed), tuple(inventory.workloads), ticks, taken_at)
+        stays = np.array([host.id in lasting for host in hosts], dtype=bool)
+        return cls._whole(hosts, placed, _coming(pending, placed), tuple(inventory.workloads), ticks, stays, taken_at)
 
     def changed(
         self,
@@ -83,11 +90,13 @@ class ClusterSnapshot(HostArrays):
         hosts: Mapping[str, Host | None] = _NOTHING,
         instances: Mapping[str, Instance | None] = _NOTHING,
         workloads: Sequence[WorkloadProfile] | None = None,
+        lasting: Collection[str] = (),
     ) -> ClusterSnapshot:
         """The next snapshot, equal to one built anew; only changed hosts are laid out again.
 
         `hosts` and `instances` map ids to new values, None = deleted. `workloads` are all of them where any changed;
-        `seen` has at least the new sightings; `pending` are all of them.
+        `seen` has at least the new sightings, and `lasting` those of its hosts of which nothing tells again and again;
+        `pending` are all of them.
         """
         placed = _patched(self.names.placed, instances)
         known = self.workloads if workloads is None else tuple(workloads)
@@ -99,8 +108,10 @@ class ClusterSnapshot(HostArrays):
             else self.names.positions
         )
         ticks = np.append(self.names.seen, _NEVER)[source]
+        stays = np.append(self.names.lasting, False)[source]
         for name in seen.keys() & positions.keys():
             ticks[positions[name]] = _ticks(seen[name])
+            stays[positions[name]] = name in lasting
         table = self.scenes.table if known == self.workloads else ProfileTable.build(known)
         width = self.scenes.driver_cpus.shape[1]
         if (
@@ -108,7 +119,7 @@ class ClusterSnapshot(HostArrays):
             or max((host.pcpus for host in new_hosts), default=0) != width
             or (table is not self.scenes.table and fingerprints.of_table(table) != self.names.table)
         ):
-            return self._whole(new_hosts, placed, coming, known, ticks, taken_at)
+            return self._whole(new_hosts, placed, coming, known, ticks, stays, taken_at)
         touched = self._touched(hosts, instances, placed, coming, known)
         changed_positions = np.array(sorted(positions[name] for name in touched if name in positions), dtype=np.int64)
         changed_hosts = [new_hosts[position] for position in changed_positions.tolist()]
@@ -118,7 +129,7 @@ class ClusterSnapshot(HostArrays):
             new_hosts,
             known,
             taken_at,
-            _Names(positions, placed, coming, ticks, self.names.table),
+            _Names(positions, placed, coming, ticks, stays, self.names.table),
         )
 
     def index(self, host_id: str) -> int | None:
@@ -146,6 +157,7 @@ class ClusterSnapshot(HostArrays):
         coming: tuple[Instance, ...],
         workloads: tuple[WorkloadProfile, ...],
         seen: Ints,
+        lasting: Bools,
         taken_at: datetime,
     ) -> ClusterSnapshot:
         by_host: dict[str, list[Instance]] = {host.id: [] for host in hosts}
@@ -155,9 +167,8 @@ class ClusterSnapshot(HostArrays):
         table = ProfileTable.build(workloads)
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
-        return cls._of(
-            rows, hosts, workloads, taken_at, _Names(positions, placed, coming, seen, fingerprints.of_table(table))
-        )
+        names = _Names(positions, placed, coming, seen, lasting, fingerprints.of_table(table))
+        return cls._of(rows, hosts, workloads, taken_at, names)
 
     @classmethod
     def _of(
@@ -169,11 +180,13 @@ class ClusterSnapshot(HostArrays):
         names: _Names,
     ) -> ClusterSnapshot:
         age_s = np.maximum((_ticks(taken_at) - names.seen.astype(np.float64)) / 1e6, 0.0)
+        age_s = np.where(names.seen == _NEVER, np.inf, age_s)
         return cls(
             **{field.name: getattr(rows, field.name) for field in fields(HostArrays)},
             hosts=hosts,
             workloads=workloads,
-            age_s=np.where(names.seen == _NEVER, np.inf, age_s),
+            age_s=age_s,
+            silent_s=np.where(names.lasting, 0.0, age_s),
             taken_at=taken_at,
             names=names,
         )

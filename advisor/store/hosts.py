@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -40,12 +41,15 @@ hosts = sa.Table(
     sa.Column("disk_mb_s", sa.Double),
     sa.Column("mem_bw_mb_s", sa.Double),
     sa.Column("driver_weight", sa.Integer, nullable=False, server_default="256"),
+    # Whether something tells of it again and again: an agent, a sync, a dated inventory. Then silence means something.
+    sa.Column("reported", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 
-def put(connection: sa.Connection, items: Sequence[Host], seen_at: datetime) -> None:
-    """Insert or replace hosts that were just heard of."""
-    upsert(connection, hosts, [codec.encode(host) | {"seen_at": seen_at} for host in items])
+def put(connection: sa.Connection, items: Sequence[Host], seen_at: datetime, *, reported: bool = False) -> None:
+    """Insert or replace hosts that were just heard of; `reported` = and will be again. It is never taken back."""
+    more: dict[str, Any] = {"seen_at": seen_at, **({"reported": True} if reported else {})}
+    upsert(connection, hosts, [codec.encode(host) | more for host in items])
 
 
 def get(connection: sa.Connection, host_id: str) -> Host | None:
@@ -63,10 +67,10 @@ def delete(connection: sa.Connection, host_id: str) -> bool:
     return connection.execute(sa.delete(hosts).where(hosts.c.id == host_id)).rowcount > 0
 
 
-def replace_all(connection: sa.Connection, items: Sequence[Host], seen_at: datetime) -> None:
+def replace_all(connection: sa.Connection, items: Sequence[Host], seen_at: datetime, *, reported: bool = False) -> None:
     """Make these hosts the only ones."""
     keep_only(connection, hosts.c.id, (host.id for host in items))
-    put(connection, items, seen_at)
+    put(connection, items, seen_at, reported=reported)
 
 
 def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
@@ -116,6 +120,11 @@ def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime
     return {row.id: row.seen_at if row.seen_at <= now + CLOCK_SKEW else None for row in rows}
 
 
+def lasting(connection: sa.Connection) -> frozenset[str]:
+    """Hosts of which nothing tells again and again: what is known of them does not go stale by itself."""
+    return frozenset(connection.scalars(sa.select(hosts.c.id).where(~hosts.c.reported)))
+
+
 def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: datetime, fresh: timedelta) -> bool:
     """Note when hosts were heard of; True when one of them had no fresh data before and has some now.
 
@@ -124,9 +133,10 @@ def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: date
     replaced: list[str] = []
     renewed, latest = False, now + CLOCK_SKEW
     for some in chunks(sorted(times)):
-        for row in connection.execute(sa.select(hosts.c.id, hosts.c.seen_at).where(hosts.c.id.in_(some))):
+        columns = hosts.c.id, hosts.c.seen_at, hosts.c.reported
+        for row in connection.execute(sa.select(*columns).where(hosts.c.id.in_(some))):
             unknown = row.seen_at > latest
-            if unknown or times[row.id] - row.seen_at >= fresh / 10:
+            if unknown or not row.reported or times[row.id] - row.seen_at >= fresh / 10:
                 replaced.append(row.id)
                 renewed |= times[row.id] >= now - fresh and (unknown or row.seen_at < now - fresh)
     if replaced:
@@ -136,6 +146,8 @@ def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: date
         here = sa.and_(hosts.c.id == sa.bindparam("host"), earlier)
         rows = [{"host": host, "seen": times[host]} for host in replaced]
         connection.execute(sa.update(hosts).where(here).values(seen_at=seen), rows)
+        told = sa.and_(hosts.c.id == sa.bindparam("host"), ~hosts.c.reported)
+        connection.execute(sa.update(hosts).where(told).values(reported=True), [{"host": host} for host in replaced])
     return renewed
 
 

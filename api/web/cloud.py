@@ -159,7 +159,8 @@ def _line(host_now: HostNow, told: CloudNow, now: datetime) -> HostLine:
 
 
 def _is_stale(host_now: HostNow, told: CloudNow, now: datetime) -> bool:
-    return host_now.seen_at is None or (now - host_now.seen_at).total_seconds() > told.fresh_s
+    old = host_now.seen_at is None or (now - host_now.seen_at).total_seconds() > told.fresh_s
+    return old and not host_now.lasting
 
 
 def _newest(told: CloudNow, now: datetime) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.domain import Host, Instance, PlacementRequest
+from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.errors import Conflict, InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -72,7 +72,22 @@ def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: Met
         advisor.telemetry.ingest([sample] * 3)
 
 
-def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(advisor: Advisor, clock: Clock) -> None:
+def test_a_host_that_was_only_written_down_does_not_go_stale(advisor: Advisor, clock: Clock) -> None:
+    clock.turn(30 * 86_400)
+    assert [one.host for one in advisor.placements.place(REQUEST).recommendation.candidates] == ["h1"]
+
+
+def test_a_dated_inventory_goes_stale(advisor: Advisor, clock: Clock) -> None:
+    cloud = Inventory((Host("h1", "xen", 4, 8192),), observed_at=clock.now)
+    advisor.inventory.put(cloud, mode="merge", generation=None)
+    clock.turn(3601)
+    assert [one.code for one in advisor.placements.place(REQUEST).recommendation.rejected] == ["host.no_data"]
+
+
+def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(
+    advisor: Advisor, clock: Clock, sample: MetricSample
+) -> None:
+    advisor.telemetry.ingest([sample])
     clock.turn(3601)
     answer = advisor.placements.place(REQUEST).recommendation
     assert answer.candidates == ()
@@ -80,6 +95,7 @@ def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(advisor: 
 
 
 def test_a_sample_makes_a_stale_host_count_again_at_once(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
+    advisor.telemetry.ingest([sample])
     clock.turn(7200)
     assert advisor.placements.place(REQUEST).recommendation.candidates == ()
     advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])

@@ -238,11 +238,23 @@ def test_activation_retires_the_former_model(database: Database) -> None:
 
 def test_hosts_heard_of_again_soon_are_not_written_again(database: Database) -> None:
     with database.write() as connection:
-        hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
+        hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW, reported=True)
         later = NOW + timedelta(seconds=70)
         times = {"h1": NOW + timedelta(seconds=50), "h2": later}
         assert not hosts.heard(connection, times, now=later, fresh=10 * MINUTE)
         assert hosts.sightings(connection, later) == {"h1": NOW, "h2": later}
+
+
+def test_a_host_that_was_written_down_lasts_until_something_tells_of_it(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
+        assert hosts.lasting(connection) == {"h1", "h2"}
+        hosts.heard(connection, {"h1": NOW + timedelta(seconds=1)}, now=NOW + MINUTE, fresh=10 * MINUTE)
+        assert hosts.lasting(connection) == {"h2"}
+        hosts.put(connection, [HOST], NOW)  # the agent is still there
+        assert hosts.lasting(connection) == {"h2"}
+        hosts.put(connection, [Host("h2", "xen", 4, 1)], NOW, reported=True)
+        assert hosts.lasting(connection) == set()
 
 
 def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told(database: Database) -> None:
