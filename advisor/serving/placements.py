@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -43,7 +44,8 @@ class DatabasePlacements:
         self._monitor = monitor
         self._audit = audit
         self._settings = settings
-        self._read, self._write = transactions.read, transactions.write
+        # Who lost power asks again: an answer must not wait for the disk.
+        self._read, self._write = transactions.read, partial(transactions.write, synced=False)
         self._clock = clock
         self._stored = stored
         self._one_at_a_time = threading.Lock()

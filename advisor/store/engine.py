@@ -25,6 +25,7 @@ SERVER_POOL = 15  # connections to PostgreSQL, per process: it takes 100 in all 
 CONNECT_S = 5  # until a server that does not answer counts as away
 SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
 _WRITES = "cotenant_writes"  # marks connections that are going to write
+_UNSYNCED = "cotenant_unsynced"  # … and need not wait for the disk
 
 
 class Database:
@@ -55,6 +56,7 @@ class Database:
         else:  # a read of several tables sees one moment, as it does on SQLite
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._writer = self._engine.execution_options(**{_WRITES: True})
+        self._unsynced_writer = self._engine.execution_options(**{_WRITES: True, _UNSYNCED: True})
 
     @property
     def is_sqlite(self) -> bool:
@@ -74,11 +76,17 @@ class Database:
                 yield connection
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk."""
+    def write(self, *, synced: bool = True) -> Iterator[sa.Connection]:
+        """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk.
+
+        Without `synced` a power cut may undo it, and what else was written so since the last one that was synced. The
+        database stays whole, and a process that dies loses nothing.
+        """
         with self._speaking(), self._in_line():
             self._check_file()
-            with self._writer.begin() as connection:
+            with (self._writer if synced else self._unsynced_writer).begin() as connection:
+                if not synced and not self.is_sqlite:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
             self._check_file()  # nobody is told that something is stored which nobody will find
 
@@ -220,5 +228,8 @@ def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer takes its lock at once: one that read first would fail, not wait, when another commits in between.
-    writes = connection.get_execution_options().get(_WRITES)
+    options = connection.get_execution_options()
+    writes = options.get(_WRITES)
+    if writes:  # with a write-ahead log NORMAL syncs at checkpoints only, and keeps the order of transactions
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_UNSYNCED) else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -43,10 +43,10 @@ class Transactions:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that is committed at its end, or rolled back when it raises."""
+    def write(self, *, synced: bool = True) -> Iterator[Connection]:
+        """A transaction that is committed at its end, or rolled back when it raises; `synced` as in Database.write."""
         self.refuse()
-        with self._database.write() as connection:
+        with self._database.write(synced=synced) as connection:
             yield connection
 
     def refuse(self) -> None:

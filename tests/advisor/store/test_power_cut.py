@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor.store import hosts, samples
+from advisor.store import hosts, recommendations, samples
 from advisor.store.engine import Database
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.service import Service
@@ -53,3 +53,30 @@ def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) ->
         assert hosts.known(connection, ["h1"]) == {"h1"}
         assert connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) == POSTS * BATCH
     database.close()
+
+
+def test_a_power_cut_undoes_answers_since_the_last_synced_write_and_leaves_the_database_whole(
+    tmp_path: Path, left: Path
+) -> None:
+    url = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
+    shutil.copy(tmp_path / "cotenant.sqlite3", left)
+    service = Service(url, tmp_path).start()
+    try:
+        assert service.ask("PUT", "/v1/hosts/h1", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+        ids = []
+        for number in range(6):
+            question = {"instance": {"id": f"new-{number}"}, "dry_run": True}
+            ids.append(service.ask("POST", "/v1/placements", question).body["id"])
+            if number == 2:  # another kind of write, which is synced with all that came before it
+                assert service.ask("PUT", "/v1/hosts/h2", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+        assert all(service.ask("GET", f"/v1/placements/{one}").status == 200 for one in ids)
+    finally:
+        service.kill()
+    for folder, there in ((left, ids[:3]), (tmp_path, ids)):  # after a power cut, and after kill -9 alone
+        database = Database(f"sqlite:///{folder / 'cotenant.sqlite3'}")
+        with database.read() as connection:
+            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+            assert hosts.known(connection, ["h1", "h2"]) == {"h1", "h2"}
+            kept = [one for one in ids if recommendations.get(connection, one) is not None]
+        assert kept[: len(there)] == there
+        database.close()
