@@ -31,7 +31,8 @@ def uncertainty(arrays: CandidateArrays, at: int, losses: Sequence[ResourceLoss]
     elif arrays.prediction.outside[at, slot]:
         text = f"{name} is outside the training data here, so the queueing prior answers for it ({interval}){measure}."
     else:
-        text = f"{name} is inside the training data here: it keeps {interval} in 90 of 100 such cases."
+        told = f"{interval}, which nine in ten pairs left out of training kept to"
+        text = f"{name} is inside the training data here ({told})."
     by = None if antagonist is None else involved[antagonist].id
     return (Reason("unknown", 0.0, text, by, kind="uncertainty", ratio=arrays.ratio(at, slot)),)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -367,3 +368,16 @@ def test_the_same_question_on_the_same_snapshot_has_the_same_answer() -> None:
     snapshot = cloud([host(name) for name in "abc"], [vm("r", "web", on="a"), vm("s", on="b")])
     assert ask(snapshot) == ask(snapshot)
     assert ask(snapshot).created_at == NOW
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(limit=5))
+def test_a_figure_that_speaks_for_the_other_host_is_told_as_such(case: Case) -> None:
+    for candidate in case.answer().candidates:
+        for reason in candidate.reasons:
+            if reason.kind != "comparison" or "though" in reason.text:
+                continue
+            if waited := re.search(r"waits × ([\d.]+) there, and × ([\d.]+) on ", reason.text):
+                assert float(waited[1]) < float(waited[2])
+            if kept := re.search(r"has ([\d.]+) of its own speed, and nobody on \S+ less than ([\d.]+)", reason.text):
+                assert float(kept[1]) < float(kept[2].rstrip("."))
