@@ -7,11 +7,14 @@ read or written, and SchemaMismatch while its tables are of another version.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.domain import (
     Activation,
+    Announced,
+    Announcement,
     AnsweredAs,
     AuditEntry,
     CloudNow,
@@ -133,8 +136,15 @@ class InventoryService(Protocol):
         """
         ...
 
-    def follow(self, reading: Reading, *, dry_run: bool = False) -> SyncDiff:
-        """Bring the inventory to what another system reports; returns what that changed. A dry run writes nothing."""
+    def follow(self, reading: Reading, *, dry_run: bool = False, again: timedelta | None = None) -> SyncDiff:
+        """Bring the inventory to what another system reports; returns what that changed. A dry run writes nothing.
+
+        `again` is how long the next read may take before the silence of its hosts counts: zero = there is none.
+        """
+        ...
+
+    def announce(self, announcement: Announcement) -> Announced:
+        """Bring one host and who is on it to what its agent tells; Conflict where two machines go by its name."""
         ...
 
     def generation(self) -> int:
@@ -145,8 +155,11 @@ class InventoryService(Protocol):
 class TelemetryService(Protocol):
     """What was measured of hosts and instances: samples, histories and profiles."""
 
-    def ingest(self, samples: Sequence[MetricSample]) -> Mapping[str, Any]:
-        """Store samples: `accepted`, `duplicate`, and `dropped` as (position, reason) of each sample not taken."""
+    def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
+        """Store samples: `accepted`, `duplicate`, and `dropped` as (position, reason) of each sample not taken.
+
+        `only` is the one host that the sender may speak for, None = any.
+        """
         ...
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:

@@ -88,7 +88,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/workloads", workloads.listing, "inventory"),
     Route("PUT", "/v1/inventory", inventory.put, "inventory", fails=(409,)),
     Route("GET", "/v1/inventory", inventory.get, "inventory"),
-    Route("POST", "/v1/samples", observations.samples, "observations"),
+    Route("POST", "/v1/samples", observations.samples, "observations", scope="agent"),
+    Route("POST", "/v1/announcements", observations.announcements, "observations", fails=(409,), scope="agent"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
     Route("POST", "/v1/predictions", questions.predict, "questions", lane="question", scope="read"),
     Route(

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 Resource = Literal["cpu", "net_mbit", "disk_mb_s", "mem_bw_mb_s"]
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
-DemandOrigin = Literal["given", "class", "measured", "trace", "assumed"]
+DemandOrigin = Literal["given", "class", "measured", "history", "trace", "assumed"]
 ORIGINS: tuple[DemandOrigin, ...] = get_args(DemandOrigin)
 OF_A_KIND = 0.5  # of the mean: how unsure an instance is that is only said to be like another one
 HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of the week

@@ -25,6 +25,7 @@ Operation = Literal[
     "workload.delete",
     "inventory.put",
     "inventory.follow",
+    "inventory.announce",
     "samples.add",
     "colocation.add",
     "placement.answer",

@@ -20,6 +20,7 @@ from advisor.access.audit import Audit
 from advisor.domain import TOKEN_SCOPES, Caller, Token, TokenScope
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import tokens
+from profiler.observed import check_id
 
 CACHE_S = 1.0  # for so long a process goes by what it read of the database: a revoked token ends everywhere within it
 MAX_NAME = 255
@@ -64,16 +65,27 @@ class Tokens:
         self._known: _Known | None = None
         self._nobody = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
 
-    def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None) -> tuple[Token, str]:
-        """A new token and its text, which nobody can find out again; `lasts` None = until it is revoked."""
-        _check(name, scope, lasts)
+    def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None, host: str = "") -> tuple[Token, str]:
+        """A new token and its text, which nobody can find out again; `lasts` None = until it is revoked.
+
+        With a `host` it is for the agent there, and its scope is write.
+        """
+        _check(name, scope, lasts, host)
         now = self._clock()
-        token = Token(secrets.token_hex(8), name, scope, now, now + lasts if lasts else None)
+        token = Token(secrets.token_hex(8), name, scope, now, now + lasts if lasts else None, host=host)
         secret = secrets.token_urlsafe(32)
         expires = token.expires_at.isoformat() if token.expires_at else None
         with self._write() as connection:
             tokens.add(connection, token, _digest(secret))
-            self._audit.record(connection, "token.create", [token.id], name=name, scope=scope, expires_at=expires)
+            self._audit.record(
+                connection,
+                "token.create",
+                [token.id],
+                name=name,
+                scope=scope,
+                expires_at=expires,
+                **({"host": host} if host else {}),
+            )
         self._known = None
         return token, f"cot_{token.id}_{secret}"
 
@@ -159,14 +171,20 @@ class Tokens:
 
 
 def _caller(token: Token) -> Caller:
-    return Caller(f"token:{token.id}", token.scope, token.name)
+    return Caller(f"token:{token.id}", token.scope, token.name, token.host)
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _check(name: str, scope: str, lasts: timedelta | None) -> None:
+def _check(name: str, scope: str, lasts: timedelta | None, host: str) -> None:
+    if host and scope != "write":
+        raise InvalidInput("a token for the agent of one host has scope write", field="scope")
+    try:
+        check_id(host or "any", "host")
+    except ValueError as error:
+        raise InvalidInput(str(error), field="host") from error
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidInput(f"the name of a token is 1-{MAX_NAME} printable characters", field="name")
     if scope not in TOKEN_SCOPES:

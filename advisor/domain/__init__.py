@@ -9,6 +9,15 @@ from advisor.domain.access import (
     Token,
     TokenScope,
 )
+from advisor.domain.announcements import (
+    ANNOUNCED,
+    LEAST_PATIENCE,
+    MOST_ANNOUNCED,
+    PATIENCE,
+    UUID,
+    Announced,
+    Announcement,
+)
 from advisor.domain.answer_json import recommendation_as_json, waiting_told
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
@@ -32,6 +41,15 @@ from advisor.domain.answers import (
 from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.cloud import CloudNow, Histories, History, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
+from advisor.domain.evidence import (
+    EVIDENCE_LEVELS,
+    EVIDENCE_WORDS,
+    Evidence,
+    EvidenceLevel,
+    evidence_counts,
+    evidence_in_words,
+    evidence_level,
+)
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import (
     Page,
@@ -74,6 +92,7 @@ from advisor.domain.questions import (
     Objective,
     PlacementRequest,
     Scene,
+    like_another,
 )
 from advisor.domain.registered import (
     Activation,
@@ -100,8 +119,14 @@ from models.profiling.profiles import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
+    "ANNOUNCED",
+    "EVIDENCE_LEVELS",
+    "EVIDENCE_WORDS",
+    "LEAST_PATIENCE",
     "LONGEST_KNOWN_LATENCY",
+    "MOST_ANNOUNCED",
     "OBJECTIVES",
+    "PATIENCE",
     "PINNING_POLICIES",
     "PLAN_KINDS",
     "PROBE_PINNINGS",
@@ -109,7 +134,10 @@ __all__ = [
     "REPLAY_POLICIES",
     "TOKEN_SCOPES",
     "TRACE_FORMS",
+    "UUID",
     "Activation",
+    "Announced",
+    "Announcement",
     "AnswerSource",
     "AnsweredAs",
     "AuditEntry",
@@ -123,6 +151,8 @@ __all__ = [
     "Constraints",
     "CpuTime",
     "Effect",
+    "Evidence",
+    "EvidenceLevel",
     "Growth",
     "Headroom",
     "Histories",
@@ -190,7 +220,11 @@ __all__ = [
     "WhatIf",
     "WorkloadProfile",
     "calibration_in_words",
+    "evidence_counts",
+    "evidence_in_words",
+    "evidence_level",
     "latency_in_words",
+    "like_another",
     "recommendation_as_json",
     "settings_there",
     "short_of_cpu",

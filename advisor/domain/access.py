@@ -13,7 +13,10 @@ TOKEN_SCOPES: tuple[TokenScope, ...] = ("read", "write", "admin")  # each includ
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is listed: its secret is known only to who got it. `expires_at` None = never."""
+    """A token as it is listed: its secret is known only to who got it. `expires_at` None = never.
+
+    One with a `host` is an agent's: it may send what belongs to that host, and nothing else.
+    """
 
     id: str
     name: str
@@ -21,15 +24,20 @@ class Token:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what they may: `actor` is `local`, `token:ID` or `keystone:USER`; `name` is for people."""
+    """Who asks, and what they may: `actor` is `local`, `token:ID` or `keystone:USER`; `name` is for people.
+
+    With a `host` it is the agent of that one.
+    """
 
     actor: str
     scope: TokenScope
     name: str = field(default="", compare=False)
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

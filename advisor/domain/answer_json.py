@@ -19,6 +19,7 @@ from advisor.domain.answers import (
     Recommendation,
     Rejection,
 )
+from advisor.domain.evidence import Evidence
 from profiler.observed import IsolationSettings, Pinning
 
 Json = dict[str, Any]
@@ -48,6 +49,7 @@ def body_as_json(recommendation: Recommendation) -> Json:
         "candidates": [_candidate(candidate, commands=commands) for candidate in recommendation.candidates],
         "rejected": [_rejection(one) for one in recommendation.rejected],
         "notes": list(recommendation.notes),
+        "evidence": _evidence(recommendation.evidence),
     }
 
 
@@ -60,6 +62,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "headroom": _headroom(candidate.headroom),
         "crowded": None if candidate.crowded is None else _number(candidate.crowded),
         "calibration": candidate.calibration,
+        "evidence": dict(candidate.evidence),
         "combined_score": _number(candidate.combined_score),
         "pinning": _pinning(candidate.pinning),
         "isolation": _isolation(candidate.isolation),
@@ -73,6 +76,10 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
     if commands:
         answer["commands"] = [_command(command) for command in candidate.commands]
     return answer
+
+
+def _evidence(evidence: Evidence | None) -> Json | None:
+    return None if evidence is None else {"level": evidence.level, "advice": evidence.advice}
 
 
 def _headroom(headroom: Headroom | None) -> Json | None:

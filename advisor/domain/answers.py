@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from advisor.domain.calibration import Calibration
+from advisor.domain.evidence import Evidence, EvidenceLevel
 from advisor.domain.questions import PlacementRequest
 from profiler.observed import Instance, IsolationSettings, Pinning
 
@@ -151,7 +152,7 @@ class Candidate:
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
     `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
     `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
-    and `half_width` are of what `score` is a lower bound of.
+    and `half_width` are of what `score` is a lower bound of. `evidence` is how many residents are known how well.
     """
 
     rank: int
@@ -172,6 +173,7 @@ class Candidate:
     half_width: float = 0.0
     crowded: float | None = None
     calibration: Calibration = "none"
+    evidence: Mapping[EvidenceLevel, int] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -205,6 +207,7 @@ class Recommendation:
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...] = ()
     widened: Mapping[str, float] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

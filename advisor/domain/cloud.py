@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from advisor.domain.answers import Effect
+from advisor.domain.evidence import WEAK, evidence_level
 from profiler.observed import Host, Instance
 
 
@@ -29,8 +30,8 @@ class HostNow:
 
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
-    is the 95th percentile of what all there ask of the CPUs, over what there is. `lasting` = nothing tells of it again
-    and again, so that what is known does not go stale by itself.
+    is the 95th percentile of what all there ask of the CPUs, over what there is. `patience_s` is after how long its
+    silence counts, inf = never, for nothing tells of it again and again; None = as for the cloud.
     """
 
     host: Host
@@ -39,12 +40,14 @@ class HostNow:
     seen_at: datetime | None
     crowded: float | None = None
     cpu_peak: float = 0.0
-    lasting: bool = False
+    patience_s: float | None = None
 
     @property
     def known(self) -> int:
         """Of how many residents more than the size is known: a demand, or what they run."""
-        return sum("cpu" in one.instance.demand or one.instance.workload is not None for one in self.residents)
+        return sum(
+            one.instance.workload is not None or evidence_level(one.instance, ()) not in WEAK for one in self.residents
+        )
 
     @property
     def worst(self) -> ResidentNow | None:

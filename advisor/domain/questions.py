@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -54,6 +54,17 @@ class PlacementRequest:
     commands: bool = False
     dry_run: bool = False
     mend: bool = True
+
+
+def like_another(instance: Instance, other: Instance, sized: Collection[str]) -> Instance:
+    """A new instance with what is known of another one: its demand at its own size, workload and sensitivity.
+
+    Its size, too, but for the fields `sized`, which were said: `vcpus` or `memory_mb`.
+    """
+    size = {name: getattr(other, name) for name in ("vcpus", "memory_mb") if name not in sized}
+    vcpus = int(size.get("vcpus", instance.vcpus))
+    demand = {resource: known.of_another(vcpus / other.vcpus) for resource, known in other.demand.items()}
+    return replace(instance, **size, workload=other.workload, demand=demand, service=other.service)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,19 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     )
 
 
-def write(connection: Connection, news: SyncDiff, generation: int, *, now: datetime, fresh: timedelta) -> int:
-    """Carry it out and return the generation; StaleGeneration when the inventory is not at `generation` any more."""
+def write(
+    connection: Connection,
+    news: SyncDiff,
+    generation: int,
+    *,
+    now: datetime,
+    fresh: timedelta,
+    again: timedelta | None = None,
+) -> int:
+    """Carry it out and return the generation; StaleGeneration when the inventory is not at `generation` any more.
+
+    `again` is how long the next news of these hosts may take, see `hosts.heard`.
+    """
     if not news.is_nothing:
         inventory = Inventory(hosts=news.hosts, instances=news.instances)
         generation = cloud.put_all(connection, inventory, mode="merge", generation=generation, now=now)
@@ -92,7 +103,7 @@ def write(connection: Connection, news: SyncDiff, generation: int, *, now: datet
         for name in news.gone_hosts:
             hosts.delete(connection, name)
         pending.drop(connection, news.gone_instances)
-    if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh):
+    if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh, again=again):
         counters.bump(connection, "sightings")
     return generation
 

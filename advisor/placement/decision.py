@@ -19,6 +19,7 @@ from advisor.domain import (
 )
 from advisor.placement import metric_names
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
+from advisor.placement.evidence import class_note, evidence_of, with_class, with_counts
 from advisor.placement.headroom import headroom_of
 from advisor.placement.host_classes import (
     ClassPredictions,
@@ -54,6 +55,7 @@ def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: Plac
     The same question on the same snapshot has the same answer; without a feasible host the list is empty and the
     reasons say why.
     """
+    request = with_class(snapshot, request)
     metric_names.check(request, context.active.predictor)
     unknown = metric_names.notes(snapshot, request, context.active.predictor)
     return active.ask(
@@ -82,7 +84,9 @@ def _recommend(
     notes = (*answering.notes, *unknown_metrics)
     feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
-    if unknown and "cpu" in request.instance.demand:
+    if unknown and (like := class_note(snapshot, request)):
+        notes = (*notes, like)
+    elif unknown and "cpu" in request.instance.demand:
         known = f"Of {request.instance.id} only its demand for CPUs is known"
         notes = (*notes, f"{known}: it counts as using nothing else.")
     elif unknown:
@@ -95,6 +99,7 @@ def _recommend(
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
         answer_candidates, limit_rejections = _rank(question, np.array(feasible, dtype=np.int64), answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
+    answer_candidates = with_counts(snapshot, answer_candidates)
     return Recommendation(
         id=new_id(now),
         created_at=now,
@@ -106,6 +111,7 @@ def _recommend(
         candidates=answer_candidates,
         rejected=rejected,
         notes=notes,
+        evidence=evidence_of(snapshot, request, answer_candidates),
     )
 
 

@@ -221,8 +221,8 @@ def changes_of(assignment: Assignment, former: Mapping[str, Instance]) -> list[I
 def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequence[InstanceChange]) -> MigrationOrder:
     """Order changes in stages as the request demands."""
     request = context.request
-    ages = zip((host.id for host in snapshot.hosts), snapshot.silent_s.tolist(), strict=True)
-    usable = {name for name, age_s in ages if age_s <= context.fresh_s}
+    silent = snapshot.is_silent(context.fresh_s).tolist()
+    usable = {host.id for host, is_silent in zip(snapshot.hosts, silent, strict=True) if not is_silent}
     if request.hosts is not None:
         usable &= set(request.hosts)
     return schedule(

@@ -44,8 +44,8 @@ def imagine(
     ages |= {host.id: 0.0 for host in what_if.hosts}
     seen = {name: snapshot.taken_at - timedelta(seconds=age) for name, age in ages.items() if isfinite(age)}
     inventory = Inventory(tuple(hosts.values()), tuple(staying), snapshot.workloads)
-    lasting = {host.id for host, stays in zip(snapshot.hosts, snapshot.names.lasting.tolist(), strict=True) if stays}
-    cloud = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=snapshot.taken_at, lasting=lasting)
+    patience = dict(zip((host.id for host in snapshot.hosts), snapshot.names.patience.tolist(), strict=True))
+    cloud = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=snapshot.taken_at, patience=patience)
     return cloud, homeless, (*notes, *_beyond(snapshot, cloud))
 
 

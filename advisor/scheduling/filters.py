@@ -208,11 +208,11 @@ def _driver_asked(inputs: FilterInput) -> Floats:
 
 
 def _fresh(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    age, allowed = inputs.snapshot.silent_s, inputs.fresh_s
+    age, allowed = inputs.snapshot.age_s, inputs.snapshot.allowed_age_s(inputs.fresh_s)
 
     def says(host: int) -> str:
         when = "the age of its data is unknown" if age[host] == np.inf else f"it was last seen {age[host]:.0f} s ago"
-        return f"no fresh data: {when}, at most {allowed:.0f} s are allowed"
+        return f"no fresh data: {when}, at most {allowed[host]:.0f} s are allowed"
 
     return (age > allowed) & (not inputs.request.constraints.allow_stale), says
 

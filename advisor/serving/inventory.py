@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, Operation
-from advisor.domain import Host, Instance, Inventory, Page, WorkloadProfile
+from advisor.domain import ANNOUNCED, Announced, Announcement, Host, Instance, Inventory, Page, WorkloadProfile
 from advisor.errors import NotFound, StaleGeneration
-from advisor.inventories import sync, writes
+from advisor.inventories import announced, sync, writes
+from advisor.inventories.announced import Around
 from advisor.inventories.reading import Reading
 from advisor.inventories.sync import SyncDiff
 from advisor.inventories.writes import Only, anyway
+from advisor.settings import CLOCK_SKEW
 from advisor.store import counters, hosts, instances, workloads
 from advisor.store.transactions import Transactions
 
@@ -103,7 +105,7 @@ class DatabaseInventory:
         with self._change("inventory.put", mode=mode, **writes.sizes(inventory)) as connection:
             return writes.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 
-    def follow(self, reading: Reading, *, dry_run: bool = False) -> SyncDiff:
+    def follow(self, reading: Reading, *, dry_run: bool = False, again: timedelta | None = None) -> SyncDiff:
         # Comparing takes a second for 10,000 instances, so others may write meanwhile. Where they do so again and
         # again, it is compared once more while nobody else can.
         for _ in range(FOLLOW_TRIES):
@@ -114,7 +116,7 @@ class DatabaseInventory:
                 return difference
             try:
                 with self._write() as connection:
-                    self._follow(connection, reading, difference, generation)
+                    self._follow(connection, reading, difference, generation, again)
             except StaleGeneration:  # somebody wrote meanwhile
                 continue
             return difference
@@ -122,15 +124,56 @@ class DatabaseInventory:
             counters.hold(connection, "inventory")
             stored, generation = sync.stored(connection)
             difference = sync.compare(reading, stored)
-            self._follow(connection, reading, difference, generation)
+            self._follow(connection, reading, difference, generation, again)
         return difference
+
+    def announce(self, announcement: Announcement) -> Announced:
+        now = self._clock()
+        with self._read() as connection:
+            news, found = announced.compare(announcement, self._around(connection, announcement, now), now)
+            seen_at = hosts.sightings_of(connection, [announcement.host_id]).get(announcement.host_id)
+        if news.is_nothing and seen_at is not None and timedelta(0) <= now - seen_at < announcement.again / 10:
+            return found  # nothing is new, not even that it was heard of
+        with self._write() as connection:
+            counters.hold(connection, "inventory")
+            news, found = announced.compare(announcement, self._around(connection, announcement, now), now)
+            generation = counters.read(connection).inventory
+            generation = sync.write(connection, news, generation, now=now, fresh=self._fresh, again=announcement.again)
+            if not news.is_nothing:
+                counts = {kind: len(getattr(found, kind)) for kind in ANNOUNCED}
+                named = [announcement.host_id]
+                self._audit.record(connection, "inventory.announce", named, generation=generation, **counts)
+        return found
+
+    def _around(self, connection: Connection, announcement: Announcement, now: datetime) -> Around:
+        """What an announcement may touch: its host and who is there, and everybody it tells of with their hosts."""
+        host = hosts.get(connection, announcement.host_id)
+        there = instances.on_hosts(connection, [announcement.host_id])
+        known = {one.id: one for one in (*there, *instances.get_many(connection, announcement.names()))}
+        where = {one.host for one in known.values() if one.host} | {announcement.host_id}
+        seen, patience = hosts.sightings_of(connection, where), hosts.patience(connection, where)
+        fresh_s = self._fresh.total_seconds()
+        silent = {
+            name
+            for name, seen_at in seen.items()
+            if seen_at > now + CLOCK_SKEW or (now - seen_at).total_seconds() > patience.get(name, fresh_s)
+        }
+        several = {one.id: one for one in hosts.get_many(connection, where)}
+        return Around(host, known, several, frozenset(silent))
 
     def generation(self) -> int:
         with self._read() as connection:
             return counters.read(connection).inventory
 
-    def _follow(self, connection: Connection, reading: Reading, difference: SyncDiff, generation: int) -> None:
-        sync.write(connection, difference, generation, now=self._clock(), fresh=self._fresh)
+    def _follow(
+        self,
+        connection: Connection,
+        reading: Reading,
+        difference: SyncDiff,
+        generation: int,
+        again: timedelta | None,
+    ) -> None:
+        sync.write(connection, difference, generation, now=self._clock(), fresh=self._fresh, again=again)
         now = counters.read(connection).inventory
         self._audit.record(connection, "inventory.follow", generation=now, source=reading.source, **difference.sizes())
 

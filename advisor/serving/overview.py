@@ -127,12 +127,12 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     pending = coming - snapshot.names.placed.keys()
     found = []
     peaks = (p95(snapshot.demand_sums[:, 0]) / snapshot.scenes.pcpus).tolist()
-    for host, there, row, age_s, lasting, peak in zip(
+    for host, there, row, age_s, patience_s, peak in zip(
         snapshot.hosts,
         snapshot.residents,
         expected.tolist(),
         snapshot.age_s.tolist(),
-        snapshot.names.lasting.tolist(),
+        snapshot.names.patience.tolist(),
         peaks,
         strict=True,
     ):
@@ -143,7 +143,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
         crowded = _known(row[0][2]) if there else 0.0
         residents.sort(key=lambda one: (one.expected, one.instance.id))
         seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
-        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded, peak, lasting=lasting))
+        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded, peak, _known(patience_s)))
     return found
 
 

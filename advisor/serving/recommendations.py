@@ -15,6 +15,7 @@ from advisor.domain import AnswerSource, PlacementRequest, Recommendation
 from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import decision
+from advisor.placement.evidence import with_class
 from advisor.placement.request_checks import new_id
 from advisor.placement.request_normalization import NEWCOMER, with_name, without_name
 from advisor.prediction.context import QuestionContext
@@ -150,6 +151,7 @@ def answer(
     the questions of many are decided one after the other, and nobody shall wait for all of them.
     """
     active, now = context.active, context.now
+    request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without
     asked, widened = without_name(request, snapshot), factors(active.predictor.version)
     wider = sorted(item for item in widened.items() if item[1] > 1)
     question = codec.text((asked, wider, hash(frozenset(widened))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TypeVar
@@ -87,13 +87,13 @@ class _Advised:
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """What a look at the database told: the inventory now and what of it is new (`told`, None = all), the answers that
-    are held, when hosts were last seen (`seen`, None = nothing to look up), and which of them `lasting` are."""
+    are held, when hosts were last seen (`seen`, None = nothing to look up), and after how long their silence counts."""
 
     inventory: Inventory
     told: News | None
     held: tuple[Pending, ...]
     seen: Mapping[str, datetime | None] | None
-    lasting: frozenset[str] = frozenset()
+    patience: Mapping[str, float] = field(default_factory=dict)
 
 
 class SnapshotCache:
@@ -171,7 +171,7 @@ class SnapshotCache:
         expected = replace(advised.applied(inventory), workloads=known)
         if former is None or told is None:
             snapshot = ClusterSnapshot.build(
-                expected, seen=moved.seen or {}, pending=coming, taken_at=now, lasting=moved.lasting
+                expected, seen=moved.seen or {}, pending=coming, taken_at=now, patience=moved.patience
             )
         else:
             were = _as_advised(former.inventory, former.pending)
@@ -182,10 +182,11 @@ class SnapshotCache:
                 seen=moved.seen or {},
                 pending=coming,
                 taken_at=now,
-                lasting=moved.lasting,
+                patience=moved.patience,
             )
         # Samples move no counter while a host is fresh, so its age is looked up again after a tenth of what is allowed.
-        look_again = now + timedelta(seconds=self._settings.fresh_s / 10)
+        shortest = min([self._settings.fresh_s, *moved.patience.values()])
+        look_again = now + timedelta(seconds=shortest / 10)
         if former is not None and moved.seen is None:
             look_again = former.look_again
         until = min([look_again, *(one.expires_at for one in held)])
@@ -268,13 +269,13 @@ def _read_moved(
         if told is not None and counts.demand != view.counts.demand:
             told = told.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or told is None:
-        seen, lasting = hosts.sightings(connection, now), hosts.lasting(connection)
-        return _Moved(_load_inventory(connection), None, held, seen, lasting)
+        seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
+        return _Moved(_load_inventory(connection), None, held, seen, patience)
     looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
     if not looks:
         return _Moved(told.applied(view.inventory), told, held, None)
-    seen, lasting = hosts.sightings(connection, now), hosts.lasting(connection)
-    return _Moved(told.applied(view.inventory), told, held, seen, lasting)
+    seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
+    return _Moved(told.applied(view.inventory), told, held, seen, patience)
 
 
 def _load_inventory(connection: Connection) -> Inventory:

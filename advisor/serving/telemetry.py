@@ -34,12 +34,12 @@ class DatabaseTelemetry:
         self._clock = clock
         self._stored = stored
 
-    def ingest(self, samples: Sequence[MetricSample]) -> Mapping[str, Any]:
+    def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
         if len(samples) > self._settings.max_batch:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
         with self._write() as connection:
-            ingested = ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s)
+            ingested = ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s, only=only)
             counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
             self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
         if ingested.news:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
+from advisor.domain import EVIDENCE_LEVELS, evidence_counts
 from advisor.prediction.active import ActivePredictor
 from advisor.serving.snapshot_cache import CloudView
 
@@ -17,10 +17,9 @@ from advisor.serving.snapshot_cache import CloudView
 class Vitals:
     """The cloud and the model that answer now.
 
-    `hosts_without_data` were not seen for as long as `fresh_s` allows and are rejected for that; `pending` answers hold
-    their hosts; `demand` counts instances by where their demand for CPUs is known from: measured, given, profile of
-    their workload, unknown; `found` and `missed` count what the model was to be asked and was remembered or not, since
-    it answers.
+    `hosts_without_data` were not seen for as long as is allowed and are rejected for that; `pending` answers hold their
+    hosts; `demand` counts instances by what is known of their demand for CPUs (EVIDENCE_LEVELS); `found` and `missed`
+    count what the model was to be asked and was remembered or not, since it answers.
     """
 
     generation: int
@@ -42,7 +41,7 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
     return Vitals(
         generation=view.counts.inventory,
         hosts=len(view.inventory.hosts),
-        hosts_without_data=int(np.count_nonzero(view.snapshot.silent_s > fresh_s)),
+        hosts_without_data=int(np.count_nonzero(view.snapshot.is_silent(fresh_s))),
         snapshot_age_s=max((now - view.snapshot.taken_at).total_seconds(), 0.0),
         pending=len(view.pending),
         demand=_demand(view),
@@ -55,12 +54,5 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
 
 
 def _demand(view: CloudView) -> Mapping[str, int]:
-    profiled = {workload.name for workload in view.inventory.workloads}
-    found = Counter({"measured": 0, "given": 0, "profile": 0, "unknown": 0})
-    for one in view.inventory.instances:
-        cpu = one.demand.get("cpu")
-        if cpu is not None:
-            found["measured" if cpu.origin == "measured" else "given"] += 1
-        else:
-            found["profile" if one.workload in profiled else "unknown"] += 1
-    return found
+    counts = evidence_counts(map(view.snapshot.with_class, view.inventory.instances), view.snapshot.names.profiled)
+    return {level: counts.get(level, 0) for level in EVIDENCE_LEVELS}

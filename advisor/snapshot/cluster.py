@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -17,6 +17,7 @@ from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HostArrays, with_replaced_rows
 from advisor.snapshot.layout import lay_out
 from models.arrays import Bools, Floats, Ints
+from models.data.cloud_classes import CloudClasses, completed
 from models.data.scene import ProfileTable
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _NEVER = np.iinfo(np.int64).min
 _NOTHING: Mapping[str, None] = MappingProxyType({})
+_AS_SETTINGS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +34,30 @@ class _Names:
     """Where everything is, by name.
 
     `positions` are those of hosts; `placed` are instances with a host in the inventory; `coming` are pending
-    placements; `seen` (H,) is when each host was last seen, in microseconds, and `lasting` (H,) whether nothing tells
-    of it again and again, as of a host that was written into a file.
+    placements; `seen` (H,) is when each host was last seen, in microseconds, and `patience` (H,) after how many seconds
+    its silence counts: inf = never, as of a host that was written into a file, NaN = as the settings say.
     """
 
     positions: Mapping[str, int]
     placed: Mapping[str, Instance]
     coming: tuple[Instance, ...]
     seen: Ints
-    lasting: Bools
+    patience: Floats
     table: bytes  # what the profile table says to every host
+    classes: CloudClasses  # of all that are placed
+    profiled: frozenset[str]  # workloads of which the use of CPUs is known
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot(HostArrays):
     """Hosts ordered by id with their residents, including pending placements, also as arrays (see HostArrays).
 
-    `age_s` (H,) is the time since the host was last seen, inf = unknown. `silent_s` (H,) is the same where something
-    tells of it again and again, and 0 elsewhere: what is known there does not go stale by itself.
+    `age_s` (H,) is the time since the host was last seen, inf = unknown.
     """
 
     hosts: tuple[Host, ...]
     workloads: tuple[WorkloadProfile, ...]
     age_s: Floats
-    silent_s: Floats
     taken_at: datetime
     names: _Names
 
@@ -67,18 +69,18 @@ class ClusterSnapshot(HostArrays):
         seen: Mapping[str, datetime | None],
         pending: Sequence[Instance],
         taken_at: datetime,
-        lasting: Collection[str] = (),
+        patience: Mapping[str, float] = _AS_SETTINGS,
     ) -> ClusterSnapshot:
         """Build the snapshot of a cloud.
 
         `seen` is when each host was last reported, None = unknown; `pending` are answers that count as placed;
-        `lasting` are hosts of which nothing tells again and again.
+        `patience` is after how many seconds a host's silence counts, inf = never, left out = as the settings say.
         ValueError when an instance is pinned beyond its host's pCPUs.
         """
         hosts = tuple(sorted(inventory.hosts, key=attrgetter("id")))
         placed = {instance.id: instance for instance in inventory.instances if instance.host}
         ticks = np.array([_ticks(seen.get(host.id)) for host in hosts], dtype=np.int64)
-        stays = np.array([host.id in lasting for host in hosts], dtype=bool)
+        stays = np.array([patience.get(host.id, np.nan) for host in hosts], dtype=float)
         return cls._whole(hosts, placed, _coming(pending, placed), tuple(inventory.workloads), ticks, stays, taken_at)
 
     def changed(
@@ -90,12 +92,12 @@ class ClusterSnapshot(HostArrays):
         hosts: Mapping[str, Host | None] = _NOTHING,
         instances: Mapping[str, Instance | None] = _NOTHING,
         workloads: Sequence[WorkloadProfile] | None = None,
-        lasting: Collection[str] = (),
+        patience: Mapping[str, float] = _AS_SETTINGS,
     ) -> ClusterSnapshot:
         """The next snapshot, equal to one built anew; only changed hosts are laid out again.
 
         `hosts` and `instances` map ids to new values, None = deleted. `workloads` are all of them where any changed;
-        `seen` has at least the new sightings, and `lasting` those of its hosts of which nothing tells again and again;
+        `seen` has at least the new sightings, and `patience` is that of its hosts;
         `pending` are all of them.
         """
         placed = _patched(self.names.placed, instances)
@@ -108,10 +110,10 @@ class ClusterSnapshot(HostArrays):
             else self.names.positions
         )
         ticks = np.append(self.names.seen, _NEVER)[source]
-        stays = np.append(self.names.lasting, False)[source]
+        stays = np.append(self.names.patience, np.nan)[source]
         for name in seen.keys() & positions.keys():
             ticks[positions[name]] = _ticks(seen[name])
-            stays[positions[name]] = name in lasting
+            stays[positions[name]] = patience.get(name, np.nan)
         table = self.scenes.table if known == self.workloads else ProfileTable.build(known)
         width = self.scenes.driver_cpus.shape[1]
         if (
@@ -121,15 +123,20 @@ class ClusterSnapshot(HostArrays):
         ):
             return self._whole(new_hosts, placed, coming, known, ticks, stays, taken_at)
         touched = self._touched(hosts, instances, placed, coming, known)
+        profiled = _profiled(known) if known != self.workloads else self.names.profiled
+        classes = self.names.classes.changed({name: placed.get(name) for name in instances})
+        touched |= self._reclassed(placed, coming, classes, profiled)
         changed_positions = np.array(sorted(positions[name] for name in touched if name in positions), dtype=np.int64)
         changed_hosts = [new_hosts[position] for position in changed_positions.tolist()]
-        laid_out = lay_out(changed_hosts, list(self._residents(changed_hosts, instances, placed, coming)), table, width)
+        there = self._residents(changed_hosts, instances, placed, coming)
+        residents = [[completed(instance, classes, profiled) for instance in on_host] for on_host in there]
+        laid_out = lay_out(changed_hosts, residents, table, width)
         return self._of(
             with_replaced_rows(self._with_table(table), source, laid_out, changed_positions),
             new_hosts,
             known,
             taken_at,
-            _Names(positions, placed, coming, ticks, stays, self.names.table),
+            _Names(positions, placed, coming, ticks, stays, self.names.table, classes, profiled),
         )
 
     def index(self, host_id: str) -> int | None:
@@ -157,17 +164,18 @@ class ClusterSnapshot(HostArrays):
         coming: tuple[Instance, ...],
         workloads: tuple[WorkloadProfile, ...],
         seen: Ints,
-        lasting: Bools,
+        patience: Floats,
         taken_at: datetime,
     ) -> ClusterSnapshot:
+        classes, profiled = CloudClasses.of(placed.values()), _profiled(workloads)
         by_host: dict[str, list[Instance]] = {host.id: [] for host in hosts}
         for instance in chain(placed.values(), coming):
             if instance.host in by_host:
-                by_host[instance.host].append(instance)
+                by_host[instance.host].append(completed(instance, classes, profiled))
         table = ProfileTable.build(workloads)
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
-        names = _Names(positions, placed, coming, seen, lasting, fingerprints.of_table(table))
+        names = _Names(positions, placed, coming, seen, patience, fingerprints.of_table(table), classes, profiled)
         return cls._of(rows, hosts, workloads, taken_at, names)
 
     @classmethod
@@ -186,10 +194,21 @@ class ClusterSnapshot(HostArrays):
             hosts=hosts,
             workloads=workloads,
             age_s=age_s,
-            silent_s=np.where(names.lasting, 0.0, age_s),
             taken_at=taken_at,
             names=names,
         )
+
+    def with_class(self, instance: Instance) -> Instance:
+        """An instance with the demand of its class where nothing is known of its own."""
+        return completed(instance, self.names.classes, self.names.profiled)
+
+    def is_silent(self, fresh_s: float) -> Bools:
+        """(H,) whether news of a host are overdue; `fresh_s` is how long they may take where nothing else is known."""
+        return self.age_s > self.allowed_age_s(fresh_s)
+
+    def allowed_age_s(self, fresh_s: float) -> Floats:
+        """(H,) how long news of each host may take, inf = for ever: nothing tells of it again and again."""
+        return np.where(np.isnan(self.names.patience), fresh_s, self.names.patience)
 
     def _hosts_with(self, put: Mapping[str, Host | None]) -> tuple[tuple[Host, ...], Ints]:
         """The hosts after additions and deletions, ordered by id, and the former position of each, -1 = new."""
@@ -232,6 +251,24 @@ class ClusterSnapshot(HostArrays):
                     touched.add(host.id)
         return touched
 
+    def _reclassed(
+        self,
+        placed: Mapping[str, Instance],
+        coming: tuple[Instance, ...],
+        classes: CloudClasses,
+        profiled: frozenset[str],
+    ) -> set[str]:
+        """Names of hosts with residents of whose class something else is known now."""
+        former = self.names.classes, self.names.profiled
+        if classes is former[0] and profiled == former[1]:
+            return set()
+        guessed = [one for one in chain(placed.values(), coming) if "cpu" not in one.demand]
+        return {
+            one.host
+            for one in guessed
+            if one.host and completed(one, *former).demand != completed(one, classes, profiled).demand
+        }
+
     def _residents(
         self,
         hosts: Iterable[Host],
@@ -263,6 +300,10 @@ class ClusterSnapshot(HostArrays):
         for key, row in self.scenes.table.rows.items():
             number[row] = table.rows.get(key, 0)
         return replace(self, scenes=replace(self.scenes, table=table, profile=number[self.scenes.profile]))
+
+
+def _profiled(workloads: Iterable[WorkloadProfile]) -> frozenset[str]:
+    return frozenset(one.name for one in workloads if "cpu" in one.metrics)
 
 
 def _ticks(when: datetime | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -43,6 +44,8 @@ hosts = sa.Table(
     sa.Column("driver_weight", sa.Integer, nullable=False, server_default="256"),
     # Whether something tells of it again and again: an agent, a sync, a dated inventory. Then silence means something.
     sa.Column("reported", sa.Boolean, nullable=False, server_default=sa.false()),
+    # After how many seconds its silence counts, where who tells of it said so; else as the settings say.
+    sa.Column("patience_s", sa.Double),
 )
 
 
@@ -120,25 +123,56 @@ def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime
     return {row.id: row.seen_at if row.seen_at <= now + CLOCK_SKEW else None for row in rows}
 
 
-def lasting(connection: sa.Connection) -> frozenset[str]:
-    """Hosts of which nothing tells again and again: what is known of them does not go stale by itself."""
-    return frozenset(connection.scalars(sa.select(hosts.c.id).where(~hosts.c.reported)))
+def sightings_of(connection: sa.Connection, ids: Iterable[str]) -> Mapping[str, datetime]:
+    """When those of `ids` that are hosts were last heard of, as it was noted."""
+    found: dict[str, datetime] = {}
+    for some in chunks(sorted(set(ids))):
+        rows = connection.execute(sa.select(hosts.c.id, hosts.c.seen_at).where(hosts.c.id.in_(some)))
+        found |= {row.id: row.seen_at for row in rows}
+    return found
 
 
-def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: datetime, fresh: timedelta) -> bool:
+def patience(connection: sa.Connection, ids: Iterable[str] | None = None) -> Mapping[str, float]:
+    """After how many seconds a host's silence counts: inf = never, for nothing tells of it again and again.
+
+    One that is left out goes by the settings. `ids` None = of all hosts.
+    """
+    query = sa.select(hosts.c.id, hosts.c.reported, hosts.c.patience_s)
+    some = [query] if ids is None else [query.where(hosts.c.id.in_(part)) for part in chunks(sorted(set(ids)))]
+    rows = (row for one in some for row in connection.execute(one))
+    found = {row.id: row.patience_s if row.reported else math.inf for row in rows}
+    return {name: limit_s for name, limit_s in found.items() if limit_s is not None}
+
+
+def heard(
+    connection: sa.Connection,
+    times: Mapping[str, datetime],
+    *,
+    now: datetime,
+    fresh: timedelta,
+    again: timedelta | None = None,
+) -> bool:
     """Note when hosts were heard of; True when one of them had no fresh data before and has some now.
 
-    A note is replaced where it is older by a tenth of `fresh`, which saves writes, or lies in the future.
+    A note is replaced where it is older by a tenth of `fresh`, which saves writes, or lies in the future. `again` is
+    within which time the next news come at the latest, zero = none are expected, None = within `fresh`; of several who
+    tell of a host, the one who takes longest counts.
     """
+    expected_s = None if again is None else again.total_seconds()
+    reported = expected_s != 0
     replaced: list[str] = []
     renewed, latest = False, now + CLOCK_SKEW
     for some in chunks(sorted(times)):
-        columns = hosts.c.id, hosts.c.seen_at, hosts.c.reported
+        columns = hosts.c.id, hosts.c.seen_at, hosts.c.reported, hosts.c.patience_s
         for row in connection.execute(sa.select(*columns).where(hosts.c.id.in_(some))):
             unknown = row.seen_at > latest
-            if unknown or not row.reported or times[row.id] - row.seen_at >= fresh / 10:
+            allowed = fresh if row.patience_s is None else timedelta(seconds=row.patience_s)
+            slower = bool(expected_s) and (row.patience_s is None or row.patience_s < expected_s)
+            first = reported and not row.reported
+            if unknown or first or slower or times[row.id] - row.seen_at >= min(allowed, fresh) / 10:
                 replaced.append(row.id)
-                renewed |= times[row.id] >= now - fresh and (unknown or row.seen_at < now - fresh)
+                renewed |= slower
+                renewed |= times[row.id] >= now - allowed and (unknown or row.seen_at < now - allowed)
     if replaced:
         seen = sa.bindparam("seen", type_=UtcTime)
         # Somebody else may note a later time meanwhile; in one order, so that two never wait for each other.
@@ -146,8 +180,14 @@ def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: date
         here = sa.and_(hosts.c.id == sa.bindparam("host"), earlier)
         rows = [{"host": host, "seen": times[host]} for host in replaced]
         connection.execute(sa.update(hosts).where(here).values(seen_at=seen), rows)
-        told = sa.and_(hosts.c.id == sa.bindparam("host"), ~hosts.c.reported)
-        connection.execute(sa.update(hosts).where(told).values(reported=True), [{"host": host} for host in replaced])
+        if reported:
+            new = sa.and_(hosts.c.id == sa.bindparam("host"), ~hosts.c.reported)
+            connection.execute(sa.update(hosts).where(new).values(reported=True), [{"host": host} for host in replaced])
+        if expected_s:
+            less = sa.or_(hosts.c.patience_s.is_(None), hosts.c.patience_s < expected_s)
+            where = sa.and_(hosts.c.id == sa.bindparam("host"), less)
+            longer = sa.update(hosts).where(where).values(patience_s=expected_s)
+            connection.execute(longer, [{"host": host} for host in replaced])
     return renewed
 
 

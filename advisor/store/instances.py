@@ -82,6 +82,19 @@ def on_hosts(connection: sa.Connection, host_ids: Iterable[str]) -> tuple[Instan
     return tuple(sorted(map(_read, among(connection, instances.c.host, host_ids)), key=lambda one: one.id))
 
 
+def aliases(connection: sa.Connection, host_ids: Iterable[str]) -> Mapping[tuple[str, str], str]:
+    """Of these hosts: host and name on the hypervisor (label `domain`) → id, where that is another one."""
+    found: dict[tuple[str, str], str] = {}
+    for some in chunks(sorted(set(host_ids))):
+        rows = connection.execute(
+            sa.select(instances.c.id, instances.c.host, instances.c.labels).where(instances.c.host.in_(some))
+        )
+        found |= {
+            (row.host, row.labels["domain"]): row.id for row in rows if row.labels.get("domain", row.id) != row.id
+        }
+    return found
+
+
 def list_page(
     connection: sa.Connection, *, host: str | None, workload: str | None = None, cursor: str | None, limit: int
 ) -> Page[Instance]:

@@ -19,6 +19,7 @@ tokens = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime),  # NULL = never
     sa.Column("revoked_at", UtcTime),
+    sa.Column("host", ID, nullable=False, server_default=""),  # the only one that it speaks for
 )
 
 
@@ -33,6 +34,7 @@ def add(connection: sa.Connection, token: Token, digest: str) -> None:
             created_at=token.created_at,
             expires_at=token.expires_at,
             revoked_at=token.revoked_at,
+            host=token.host,
         )
     )
 
@@ -55,4 +57,4 @@ def revoke(connection: sa.Connection, token_id: str, at: datetime) -> None:
 
 
 def _read(row: sa.Row[tuple[object, ...]]) -> Token:
-    return Token(row.id, row.name, row.scope, row.created_at, row.expires_at, row.revoked_at)
+    return Token(row.id, row.name, row.scope, row.created_at, row.expires_at, row.revoked_at, row.host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
@@ -30,10 +30,16 @@ class Ingested:
     news: News
 
 
-def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float) -> Ingested:
-    """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times."""
+def ingest(
+    connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float, only: str | None = None
+) -> Ingested:
+    """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times.
+
+    `only` is the one host that the sender may speak for, None = any.
+    """
     known_hosts = hosts.known(connection, (sample.host for sample in batch))
     known_instances = instances.known(connection, (sample.instance for sample in batch if sample.instance))
+    batch = _by_id(connection, batch, known_hosts, known_instances)
     begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
     of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
     taken: list[MetricSample] = []
@@ -41,7 +47,9 @@ def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: dateti
     for position, sample in enumerate(batch):
         key = sample.host, sample.instance, sample.scope, sample.metric
         if key not in of_series:
-            of_series[key] = _misnamed(sample) or _stranger(sample, known_hosts, known_instances)
+            of_series[key] = (
+                _misnamed(sample) or _not_theirs(sample, only) or _stranger(sample, known_hosts, known_instances)
+            )
         reason = of_series[key]
         if reason is None and not (0 <= sample.value < math.inf and begin_s <= sample.time_s <= end_s):
             reason = _fault(sample, begin_s, now.timestamp())
@@ -87,6 +95,31 @@ def _fault(sample: MetricSample, begin_s: float, now_s: float) -> str:
         begin = datetime.fromtimestamp(begin_s, UTC).isoformat(timespec="seconds")
         return f"time is before {begin}, up to which samples are rolled up and no longer taken"
     return f"time is {sample.time_s - now_s:.0f} s in the future; check the clock of the host"
+
+
+def _by_id(
+    connection: Connection, batch: Sequence[MetricSample], known_hosts: set[str], known_instances: set[str]
+) -> Sequence[MetricSample]:
+    """With the ids of the inventory for instances that go by another name on their hypervisor.
+
+    The ids are added to those that are known.
+    """
+    unknown = {sample.host for sample in batch if sample.instance and sample.instance not in known_instances}
+    aliases = instances.aliases(connection, unknown & known_hosts) if unknown else {}
+    if not aliases:
+        return batch
+    known_instances.update(aliases.values())
+    return [
+        sample
+        if sample.instance is None or (sample.host, sample.instance) not in aliases
+        else replace(sample, instance=aliases[sample.host, sample.instance])
+        for sample in batch
+    ]
+
+
+def _not_theirs(sample: MetricSample, only: str | None) -> str | None:
+    """Whether the sender speaks for another host than its own."""
+    return None if only in {None, sample.host} else f"this token is for the agent of host {only}, not of {sample.host}"
 
 
 def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[str]) -> str | None:

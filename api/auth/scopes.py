@@ -10,12 +10,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 
-Needs = TokenScope | Literal["open"]  # what a route asks for; open = no token
+# What a route asks for; open = no token, agent = write, and here alone tokens for the agent of one host count, too.
+Needs = TokenScope | Literal["open", "agent"]
 
 
-def require(request: Request, scope: TokenScope) -> None:
+def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
     """Answer 403 unless the caller has this scope; nobody having come through the gate has none."""
     caller: Caller | None = getattr(request.state, "caller", None)
+    scope: TokenScope = "write" if needs == "agent" else needs
+    if caller is not None and caller.host and needs != "agent":
+        raise HTTPException(
+            403, f"this token is for the agent of host {caller.host}; it may only send samples and announcements"
+        )
     if caller is None or TOKEN_SCOPES.index(caller.scope) < TOKEN_SCOPES.index(scope):
         has = caller.scope if caller else "none"
         raise HTTPException(403, f"this needs a token of scope {scope}, and yours is of scope {has}")
@@ -24,7 +30,7 @@ def require(request: Request, scope: TokenScope) -> None:
 class Guarded:
     """A route behind its scope, which is looked at before a byte of the body is read."""
 
-    def __init__(self, app: ASGIApp, scope: TokenScope) -> None:
+    def __init__(self, app: ASGIApp, scope: TokenScope | Literal["agent"]) -> None:
         self.app = app
         self.scope = scope
 

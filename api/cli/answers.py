@@ -16,6 +16,7 @@ from advisor.domain import (
     Recommendation,
     Rejection,
     calibration_in_words,
+    evidence_in_words,
     time_part,
 )
 from api.cli.output import print_table, say
@@ -42,6 +43,9 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         )
         print_table(headers, rows, right=(0, 2, 5))
         say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
+        best = answer.candidates[0]
+        if best.evidence:
+            say(evidence_in_words(best.evidence, best.host))
     else:
         say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
     for candidate in answer.candidates:
@@ -61,6 +65,8 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
     say()
     for note in answer.notes:
         say(note)
+    if answer.evidence and answer.evidence.advice:
+        say(answer.evidence.advice)
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 

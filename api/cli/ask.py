@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Instance, Inventory, PlacementRequest, recommendation_as_json, time_part
+from advisor.domain import Instance, Inventory, PlacementRequest, like_another, recommendation_as_json, time_part
 from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
@@ -21,13 +21,21 @@ InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="H
 def where(
     inventory: InventoryFile,
     instance: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FILE_OR_NAME",
             help="YAML file with one instance, or the name of one in the inventory, which is then placed as if it "
             "had no host yet.",
         ),
-    ],
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Place a new instance that is like this one of the inventory: of its size, unless --instance FILE "
+            "says another, and with what is known of its demand.",
+        ),
+    ] = None,
     hosts: Annotated[
         str | None, typer.Option(metavar="A,B", help="Rank only these hosts.", show_default="all hosts")
     ] = None,
@@ -43,7 +51,7 @@ def where(
     Hosts are ranked by what would happen to everybody there. No server and no database are needed.
     """
     cloud = offline.load_inventory(inventory)
-    asked, now_on, others = _find(cloud, instance)
+    asked, now_on, others = _asked(cloud, instance, like)
     request = PlacementRequest(
         instance=asked,
         hosts=names_of("--hosts", hosts),
@@ -98,6 +106,23 @@ def predict(
         say(f"More vCPUs are ready to run than there are CPUs {time_part(answer.crowded)} of the time.")
     say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:
+    """The instance in question without a place, where it is now, and the cloud without it."""
+    if instance is None and like is None:
+        raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
+    if like is None:
+        return _find(cloud, str(instance))
+    other = next((one for one in cloud.instances if one.id == like), None)
+    if other is None:
+        raise InvalidInput(f"--like {like}: there is no instance of that name")
+    if instance is None:
+        return like_another(Instance("new-instance"), other, ()), None, cloud
+    asked, now_on, others = _find(cloud, instance)
+    if asked.workload is not None or asked.demand:
+        raise InvalidInput(f"{instance} says what {asked.id} runs or wants; leave out --like", field="like")
+    return like_another(asked, other, ("vcpus", "memory_mb")), now_on, others
 
 
 def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from advisor import offline, service
+from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff
 from api.cli.options import AsJson, Database, settings
@@ -90,13 +91,14 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
 def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:
     """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
     stop = threading.Event()
+    again = timedelta(0) if pause_s is None else max(PATIENCE * timedelta(seconds=pause_s), LEAST_PATIENCE)
     if pause_s is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
     while True:
         reading = source.read()
         try:
-            news = advisor.inventory.follow(reading, dry_run=dry_run)
+            news = advisor.inventory.follow(reading, dry_run=dry_run, again=again)
         except AdvisorError as error:
             if pause_s is None:
                 raise

@@ -32,6 +32,14 @@ def create(
             help="read: questions that keep nothing; write: also inventory, samples, placements; admin: also models."
         ),
     ] = "read",
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ID",
+            help="Make a token for the agent of this host: it may send what belongs to that host, and nothing else.",
+            show_default=False,
+        ),
+    ] = "",
     expires: Annotated[
         str, typer.Option(metavar="TIME", help="How long the token is valid, such as 12h or 90d, or never.")
     ] = "365d",
@@ -45,11 +53,13 @@ def create(
     """
     lasts = _lasts(expires)
     with Advisor(settings(database=database)) as advisor:
-        token, text = advisor.access.tokens.create(name, scope, lasts=lasts)
+        allowed: TokenScope = "write" if host else scope
+        token, text = advisor.access.tokens.create(name, allowed, lasts=lasts, host=host)
     if as_json:
         print_json({**_as_json(token), "token": text})
         return
-    typer.echo(f"Token {token.id} of scope {token.scope} {_until(token)}. It is shown this once:", err=True)
+    what = f"for the agent of host {token.host}" if token.host else f"of scope {token.scope}"
+    typer.echo(f"Token {token.id} {what} {_until(token)}. It is shown this once:", err=True)
     say(text)
 
 
@@ -61,7 +71,9 @@ def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json([_as_json(one) for one in found])
         return
-    rows = [(one.id, one.name, one.scope, _state(one), _shown(one.created_at), _shown(one.expires_at)) for one in found]
+    rows = [
+        (one.id, one.name, _scope(one), _state(one), _shown(one.created_at), _shown(one.expires_at)) for one in found
+    ]
     print_table(("id", "name", "scope", "state", "created (UTC)", "expires (UTC)"), rows)
 
 
@@ -129,11 +141,16 @@ def _as_json(token: Token) -> dict[str, Any]:
         "id": token.id,
         "name": token.name,
         "scope": token.scope,
+        "host": token.host or None,
         "state": _state(token),
         "created_at": created,
         "expires_at": expires,
         "revoked_at": revoked,
     }
+
+
+def _scope(token: Token) -> str:
+    return f"agent of {token.host}" if token.host else token.scope
 
 
 def _state(token: Token) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast, get_origin
 from fastapi import Depends, Path, Query, Request
 from starlette.exceptions import HTTPException
 
+from advisor.domain import Caller
 from advisor.errors import InvalidInput
 from advisor.protocols import (
     AccessService,
@@ -73,6 +74,11 @@ def only_known_parameters(read: Collection[str]) -> Callable[[Request], Awaitabl
     return check
 
 
+async def get_caller(request: Request) -> Caller:
+    """Who asks; the gate has let them in."""
+    return cast(Caller, request.state.caller)
+
+
 AccessDep = Annotated[AccessService, _service("access")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]
@@ -81,6 +87,7 @@ OutcomeDep = Annotated[OutcomeService, _service("outcomes")]
 PlacementDep = Annotated[PlacementService, _service("placements")]
 PlanDep = Annotated[PlanService, _service("plans")]
 TelemetryDep = Annotated[TelemetryService, _service("telemetry")]
+CallerDep = Annotated[Caller, Depends(get_caller)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 CountersDep = Annotated[Telemetry, Depends(get_counters)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255)]

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from datetime import UTC, datetime
 
-from api.routes.common import CountersDep, OutcomeDep, SettingsDep, TelemetryDep, check_batch
+from fastapi import Response
+from starlette.exceptions import HTTPException
+
+from api.routes.common import CallerDep, CountersDep, InventoryDep, OutcomeDep, SettingsDep, TelemetryDep, check_batch
+from api.schemas.announcements import AnnouncementAnswer, AnnouncementBody
 from api.schemas.observations import ColocationBody, Dropped, Recorded, SamplesAnswer, SamplesBody
 
 
-def samples(body: SamplesBody, telemetry: TelemetryDep, settings: SettingsDep, counters: CountersDep) -> SamplesAnswer:
+def announcements(body: AnnouncementBody, inventory: InventoryDep, caller: CallerDep) -> AnnouncementAnswer:
+    """Take what the agent of a host tells of it and of all instances that run there; the inventory follows.
+
+    An instance that is not told any more counts as stopped, and an hour later as gone. Sent again it does no harm.
+    """
+    if caller.host not in {"", body.host.id}:
+        raise HTTPException(403, f"this token is for the agent of host {caller.host}, not of {body.host.id}")
+    told = body.to_domain()
+    found = inventory.announce(told)
+    return AnnouncementAnswer.of(told, found, offset_s=(told.time - datetime.now(UTC)).total_seconds())
+
+
+def samples(
+    body: SamplesBody, telemetry: TelemetryDep, settings: SettingsDep, counters: CountersDep, caller: CallerDep
+) -> SamplesAnswer:
     """Take metric samples; answers how many were accepted, duplicate and dropped, and why."""
     check_batch(body.samples, settings, "samples")
-    counts = telemetry.ingest([sample.to_domain() for sample in body.samples])
+    only = caller.host or None
+    counts = telemetry.ingest([sample.to_domain() for sample in body.samples], only=only)
     reasons = [Dropped(index=index, reason=reason) for index, reason in counts["dropped"]]
     answer = SamplesAnswer(
         accepted=counts["accepted"], duplicate=counts["duplicate"], dropped=len(reasons), reasons=reasons

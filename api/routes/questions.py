@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from advisor.domain import Recommendation, recommendation_as_json
 from api.auth import require
-from api.routes.common import CountersDep, OutcomeDep, PathId, PlacementDep
+from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
 from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import OutcomeBody, PlacementBody
 
@@ -19,14 +19,20 @@ def predict(body: SceneBody, placements: PlacementDep, counters: CountersDep) ->
     return SceneAnswer.of(answer)
 
 
-def place(body: PlacementBody, placements: PlacementDep, counters: CountersDep, request: Request) -> Response:
+def place(
+    body: PlacementBody,
+    placements: PlacementDep,
+    inventory: InventoryDep,
+    counters: CountersDep,
+    request: Request,
+) -> Response:
     """Where should this instance go, so that nobody on that host suffers?
 
     A dry run needs a token of scope read, an answer that is held on its host one of scope write.
     """
     if not body.dry_run:
         require(request, "write")
-    answer = placements.place(body.to_domain())
+    answer = placements.place(body.to_domain(inventory.instance))
     counters.placed(answer.head, answer.source)
     headers = {"Location": f"/v1/placements/{answer.head.id}"}
     return Response(answer.as_json(), headers=headers, media_type="application/json")

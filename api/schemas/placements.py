@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -9,6 +11,7 @@ from pydantic import ConfigDict, Field
 from advisor.domain import (
     Calibration,
     Constraints,
+    EvidenceLevel,
     Instance,
     MitigationAction,
     Objective,
@@ -16,9 +19,10 @@ from advisor.domain import (
     ReasonKind,
     Recommendation,
     WorkloadProfile,
+    like_another,
     recommendation_as_json,
 )
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NotFound
 from api.schemas.base import (
     WHOLE,
     Amount,
@@ -64,6 +68,11 @@ class NewInstance(Schema):
     vcpus: Cpus = Field(default=1, description="virtual CPUs")
     memory_mb: Amount = Field(default=0.0, description="memory in MB")
     disk_gb: Amount = Field(default=0.0, description="disk in GB")
+    like: Id | None = Field(
+        default=None,
+        description="an instance of the inventory that it is like: its demand, workload and sensitivity are taken, "
+        "and its size where none is given",
+    )
     workload: Name | None = Field(default=None, description="name of a known workload")
     profile: Metrics | None = Field(default=None, description="its solo metrics at load 1.0, instead of a workload")
     load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
@@ -110,6 +119,24 @@ class NewInstance(Schema):
         )
         profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile
+
+    def like_another(self, instance: Instance, find: Callable[[str], Instance]) -> Instance:
+        """The instance with what is known of the one that it is like; `find` gives an instance of the inventory."""
+        if self.like is None:
+            return instance
+        for name in ("workload", "profile", "demand"):
+            if name in self.model_fields_set:
+                raise InvalidInput(f"give like or {name}, not both", field=f"instance.{name}")
+        try:
+            other = find(self.like)
+        except NotFound as error:
+            raise InvalidInput(f"{error.message} to be like", field="instance.like") from error
+        kept = {name: getattr(instance, name) for name in ("service",) if name in self.model_fields_set}
+        return replace(like_another(instance, other, self.model_fields_set), **kept)
+
+
+def _nobody(name: str) -> Instance:
+    raise NotFound(f"there is no instance {name}")
 
 
 class ConstraintsBody(Schema):
@@ -171,9 +198,10 @@ class PlacementBody(Schema):
         description="try other settings on hosts where a limit would break; false: such hosts are rejected",
     )
 
-    def to_domain(self) -> PlacementRequest:
-        """The domain's request."""
+    def to_domain(self, find: Callable[[str], Instance] = _nobody) -> PlacementRequest:
+        """The domain's request; `find` gives an instance of the inventory."""
         instance, profile = self.instance.to_domain()
+        instance = self.instance.like_another(instance, find)
         return PlacementRequest(
             instance=instance,
             profile=profile,
@@ -265,6 +293,9 @@ class CandidateOut(AnswerBody):
         description="what has shown how often the ranges hold: outcomes on hosts like this one, pairs that the model's "
         "training left out, or nothing; only the first makes them 90 % intervals",
     )
+    evidence: dict[EvidenceLevel, int] = Field(
+        default={}, description="how many residents are known by their size, class, a description, history, and so on"
+    )
     combined_score: Figure = Field(description="sum of the expected throughput ratios there")
     pinning: dict[str, list[int]] | None = Field(description="the pinning that suits it best there; null = none")
     isolation: Isolation = Field(description="the settings that suit it best there")
@@ -288,6 +319,16 @@ class RejectionOut(AnswerBody):
     mitigation: list[MitigationStepOut] = Field(default=[], description="steps that were tried in vain")
 
 
+class EvidenceOut(AnswerBody):
+    """What the answer rests on."""
+
+    level: EvidenceLevel = Field(
+        description="what is known of the newcomer: size, class (others of this cloud), given, history, measured, "
+        "profile"
+    )
+    advice: str = Field(description="what to do to know more; empty = nothing comes to mind")
+
+
 class PlacementAnswer(AnswerBody):
     """The ranked answer; an empty list of candidates with reasons is an answer too."""
 
@@ -298,6 +339,7 @@ class PlacementAnswer(AnswerBody):
     snapshot_age_s: float = Field(description="age of the cloud that the answer is about")
     dry_run: bool = Field(description="it holds no host")
     notes: list[str] = Field(description="what else to know")
+    evidence: EvidenceOut | None = Field(default=None, description="what the answer rests on; null = not known")
     candidates: list[CandidateOut] = Field(description="hosts that can take it, best first")
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
 

@@ -57,7 +57,7 @@ class StateCollector(Collector):
             vitals.hosts_without_data,
         )
         known = GaugeMetricFamily(
-            "cotenant_instances", "Instances by where their demand for CPUs is known from", labels=("demand",)
+            "cotenant_instances", "Instances by what is known of their demand for CPUs", labels=("demand",)
         )
         for source, number in vitals.demand.items():
             known.add_metric((source,), number)

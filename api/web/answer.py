@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.domain import Band, Candidate, Instance, Reason, Recommendation, calibration_in_words, time_part
+from advisor.domain import (
+    Band,
+    Candidate,
+    Instance,
+    Reason,
+    Recommendation,
+    calibration_in_words,
+    evidence_in_words,
+    time_part,
+)
 from api.web import bars, picture
 
 # In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
@@ -115,6 +124,16 @@ class RecommendationView:
     def age(self) -> str:
         """How old the data behind the answer is."""
         return picture.age_in_words(self.recommendation.snapshot_age_s)
+
+    @property
+    def evidence(self) -> str:
+        """How well the residents of the host that the headline speaks of are known."""
+        return "" if self.told is None else evidence_in_words(self.told.candidate.evidence, self.told.candidate.host)
+
+    @property
+    def advice(self) -> str:
+        """What to do to know more."""
+        return self.recommendation.evidence.advice if self.recommendation.evidence else ""
 
     @property
     def sure(self) -> str:

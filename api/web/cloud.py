@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -159,8 +160,9 @@ def _line(host_now: HostNow, told: CloudNow, now: datetime) -> HostLine:
 
 
 def _is_stale(host_now: HostNow, told: CloudNow, now: datetime) -> bool:
-    old = host_now.seen_at is None or (now - host_now.seen_at).total_seconds() > told.fresh_s
-    return old and not host_now.lasting
+    allowed_s = told.fresh_s if host_now.patience_s is None else host_now.patience_s
+    age_s = math.inf if host_now.seen_at is None else (now - host_now.seen_at).total_seconds()
+    return age_s > allowed_s
 
 
 def _newest(told: CloudNow, now: datetime) -> str:

@@ -126,6 +126,8 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         found.append(("NIC", f"{it.nic_mbit:,.0f} Mbit/s"))
     if it.platform:
         found.append(("Platform", it.platform))
+    if "disagreement" in it.labels:
+        found.append(("Sources disagree", it.labels["disagreement"]))
     if it.labels:
         found.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(it.labels.items()))))
     return found

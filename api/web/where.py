@@ -8,7 +8,7 @@ from dataclasses import replace
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import OBJECTIVES, Instance, Recommendation
+from advisor.domain import OBJECTIVES, Instance, Recommendation, like_another
 from advisor.errors import InvalidInput, NotFound
 from advisor.protocols import InventoryService, PlacementService
 from api.html.render import page
@@ -55,14 +55,6 @@ def _exists(inventory: InventoryService, name: str) -> bool:
     return True
 
 
-def _like(instance: Instance, other: Instance, sized: set[str]) -> Instance:
-    """The new instance with what is known of another one; its size, too, where the line says none."""
-    size = {name: getattr(other, name) for name in ("vcpus", "memory_mb") if name not in sized}
-    vcpus = int(size.get("vcpus", instance.vcpus))
-    demand = {resource: known.of_another(vcpus / other.vcpus) for resource, known in other.demand.items()}
-    return replace(instance, **size, workload=other.workload, demand=demand, service=other.service)
-
-
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
         instance = _anew(inventory.instance(form.existing)) if form.existing else form.new_instance()
@@ -72,7 +64,7 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
             if not _exists(inventory, form.values["like"]):
                 form.errors["like"] = f"there is no instance {form.values['like'][:60]!r}"
                 return None
-            instance = _like(instance, inventory.instance(form.values["like"]), form.sized)
+            instance = like_another(instance, inventory.instance(form.values["like"]), form.sized)
         told = placements.place(form.request(instance)).recommendation
         there: Recommendation | None = None
         if instance.host and all(candidate.host != instance.host for candidate in told.candidates):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist
 
 from profiler.demand import Demand, Resource
@@ -14,6 +15,16 @@ from profiler.observed import Instance
 _STEM = re.compile(r"[-_.]?[0-9]+$")  # what numbers the copies of one service: `web-12`
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
+LOG_UNIT = 1e-6
+STEP = 0.05  # of a logarithm: five per cent
+Trait = tuple[str, str]
+_LABELS = (
+    ("project", "project"),
+    ("flavor", "flavor_name"),
+    ("flavor", "flavor"),
+    ("image", "image"),
+    ("class", "class"),
+)
 LEAST = 1e-3  # of a CPU per vCPU: below it an instance sleeps, and a logarithm says nothing more
 
 
@@ -102,42 +113,59 @@ def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
     return from_class(vcpus, (), of)
 
 
-def from_class(vcpus: int, levels: Sequence[Sequence[tuple[float, float]]], of: MachineClass = DAY_ONE) -> Demand:
+@dataclass(frozen=True, slots=True)
+class LogSums:
+    """Sums over instances of the logarithm of their mean demand per vCPU, exact in units of LOG_UNIT.
+
+    Whole numbers, so that sums do not depend on the order in which instances came.
+    """
+
+    n: int = 0
+    first: int = 0
+    second: int = 0
+
+    def plus(self, log: int, times: int = 1) -> LogSums:
+        """With one more instance, or with `times` -1 one less."""
+        return LogSums(self.n + times, self.first + times * log, self.second + times * log * log)
+
+
+def log_of(mean: float, vcpus: float) -> int:
+    """The logarithm of a mean demand per vCPU in units of LOG_UNIT."""
+    return round(math.log(max(mean / vcpus, LEAST)) / LOG_UNIT)
+
+
+def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
     """CPU demand of a newcomer from instances that are alike, by empirical Bayes.
 
-    `levels` are from wide to narrow, each of (mean in CPUs, vCPUs) per instance. The logarithm of the mean per vCPU is
-    taken as normal; a level's centre and variance are shrunk towards the next wider one's, which counts as WORTH
-    instances, and the widest towards the class. What the centre itself is unsure of adds to the doubt.
+    `levels` are from wide to narrow. The logarithm of the mean per vCPU is taken as normal; a level's centre and
+    variance are shrunk towards the next wider one's, which counts as WORTH instances, and the widest towards the class.
+    What the centre itself is unsure of adds to the doubt. Centre and deviation are rounded to STEP, so that one more
+    instance seldom changes what is said of all others.
     """
+    centre, deviation = centre_of(levels, of)
+    taught = any(level.n for level in levels)
+    if taught:
+        centre, deviation = round(centre / STEP) * STEP, max(math.ceil(deviation / STEP), 1) * STEP
+    return _from_centre(vcpus, centre, deviation, taught, of)
+
+
+def centre_of(levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> tuple[float, float]:
+    """Centre and deviation of the logarithm of what is expected of a newcomer, see `from_class`."""
     centre, variance, known = math.log(of.mean) - of.log_deviation**2 / 2, of.log_deviation**2, WORTH
     for level in levels:
-        logs = [math.log(max(mean / size, LEAST)) for mean, size in level]
-        if not logs:
+        if not level.n:
             continue
-        n = len(logs)
-        average = sum(logs) / n
-        within = sum((one - average) ** 2 for one in logs)
-        variance = (WORTH * variance + within) / (WORTH + n)
-        centre = (WORTH * centre + n * average) / (WORTH + n)
-        known = WORTH + n
-    deviation = math.sqrt(variance * (1 + 1 / known))
-    taught = any(levels)
+        average = level.first * LOG_UNIT / level.n
+        within = max(level.second * LOG_UNIT**2 - level.n * average**2, 0.0)
+        variance = (WORTH * variance + within) / (WORTH + level.n)
+        centre = (WORTH * centre + level.n * average) / (WORTH + level.n)
+        known = WORTH + level.n
+    return centre, math.sqrt(variance * (1 + 1 / known))
+
+
+@lru_cache(maxsize=1 << 12)
+def _from_centre(vcpus: int, centre: float, deviation: float, taught: bool, of: MachineClass) -> Demand:
     return replace(_newcomer(vcpus, centre, deviation, of), origin="class" if taught else "assumed")
-
-
-def alike(newcomer: Instance, known: Iterable[Instance]) -> tuple[tuple[tuple[float, float], ...], ...]:
-    """Levels for `from_class`: all instances whose CPU demand was measured, then those like the newcomer by ever more.
-
-    By the labels project, image and flavor, then name stem and workload; a trait that nobody shares with the newcomer
-    adds no level. Each level is within the one before.
-    """
-    others = [one for one in known if one.id != newcomer.id and "cpu" in one.demand and one.demand["cpu"].windows > 0]
-    levels = [others]
-    for trait in _traits(newcomer):
-        narrower = [one for one in levels[-1] if trait in _traits(one)]
-        if narrower:
-            levels.append(narrower)
-    return tuple(tuple((one.demand["cpu"].mean, float(one.vcpus)) for one in level) for level in levels)
 
 
 def doubt(windows: float, spread: float, mean: float, lag: float, days: float, of: MachineClass = DAY_ONE) -> float:
@@ -151,11 +179,15 @@ def doubt(windows: float, spread: float, mean: float, lag: float, days: float, o
     return math.sqrt(spread**2 / independent + (of.days * mean) ** 2 / (1 + days))
 
 
-def _traits(instance: Instance) -> tuple[tuple[str, str], ...]:
-    """What an instance may share with others, from the widest trait to the narrowest."""
-    named = [(name, instance.labels.get(name, "")) for name in ("project", "image", "flavor")]
-    stem = _STEM.sub("", instance.id)
-    found = [*named, ("stem", stem if stem != instance.id else ""), ("workload", instance.workload or "")]
+def traits(instance: Instance) -> tuple[Trait, ...]:
+    """What an instance may share with others, from the widest trait to the narrowest: a name and a value each.
+
+    Labels say project, flavor, image and class; the stem is its name without the number at its end.
+    """
+    named = [(name, instance.labels.get(label, "")) for name, label in _LABELS]
+    full = instance.labels.get("name") or instance.id
+    stem = _STEM.sub("", full)
+    found = [*named, ("name", stem if stem != full else ""), ("workload", instance.workload or "")]
     return tuple((name, value) for name, value in found if value)
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+from profiler.agent.announcement import Announcer
 from profiler.agent.batch import batch_of
 from profiler.agent.http_client import HttpClient, ServerUrl, check_token, may_carry_token
 from profiler.agent.log import Log
@@ -41,10 +42,10 @@ class PushToken:
 class Delivery:
     """Takes windows from the agent at once and ships them in its own time."""
 
-    def __init__(self, spool: Spool, wire: HttpClient, log: Log) -> None:
+    def __init__(self, spool: Spool, wire: HttpClient, log: Log, announcer: Announcer | None = None) -> None:
         self._spool = spool
         self._log = log
-        self._pusher = Pusher(spool, wire, log)
+        self._pusher = Pusher(spool, wire, log, announcer=announcer)
         self._new = threading.Event()
         self._ending = False
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 PATH = "/v1/samples"
+ANNOUNCE = "/v1/announcements"
 _SILENCE_S = 10.0  # without a byte
 _DEADLINE_S = 30.0  # for all of it: a server that sends one byte every nine seconds is no server
 _LARGEST_ANSWER = 1 << 23  # ten thousand reasons are under 2 MB
@@ -101,8 +102,8 @@ class HttpClient:
         self._ended = False
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes) -> HttpAnswer:
-        """Send a JSON body; raises HttpError when there is no whole answer in time."""
+    def post(self, body: bytes, to: str = PATH) -> HttpAnswer:
+        """Send a JSON body to one of the two paths; raises HttpError when there is no whole answer in time."""
         headers = {"Content-Type": "application/json", "User-Agent": self._agent}
         try:
             token = self._token()
@@ -110,9 +111,10 @@ class HttpClient:
             raise HttpError("token", str(error)) from None
         if token:
             headers["Authorization"] = f"Bearer {token}"
+        path = self._server.path.removesuffix(PATH) + to
         reused = self._connection is not None
         try:
-            return self._exchange(body, headers)
+            return self._exchange(path, body, headers)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
             if not reused or self._ended:
@@ -121,7 +123,7 @@ class HttpClient:
             self.close()
             raise _explain(error) from None
         try:  # the server had closed an idle connection: that says nothing about it
-            return self._exchange(body, headers)
+            return self._exchange(path, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise _explain(error) from None
@@ -139,13 +141,13 @@ class HttpClient:
         if connection is not None:
             _cut(connection)
 
-    def _exchange(self, body: bytes, headers: dict[str, str]) -> HttpAnswer:
+    def _exchange(self, path: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
         deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            connection.request("POST", self._server.path, body, headers)
+            connection.request("POST", path, body, headers)
             response = connection.getresponse()
             content = response.read(_LARGEST_ANSWER + 1)
         finally:

@@ -73,12 +73,15 @@ class Agent:
         deliver: Callable[[MetricWindow], None],
         log: Log,
         asleep: Callable[[], float] = suspended_s,
+        after: Callable[[Backend], None] | None = None,
     ) -> None:
+        """`after` gets the backend after each reading, in the thread that reads."""
         self._backend = backend
         self._pace = pace
         self._deliver = deliver
         self._log = log
         self._asleep = asleep
+        self._after = after
         self._slept_s = asleep()
         self._inbox: SimpleQueue[ReaderResult | None] = SimpleQueue()  # None = stop
         self._lock = threading.Lock()  # over everything that view() shows
@@ -97,7 +100,7 @@ class Agent:
 
     def run(self) -> None:
         """Measure until `stop` is called or the time is up; then the window in progress is delivered, too."""
-        reader = ReaderThread(self._backend, self._inbox.put)
+        reader = ReaderThread(self._backend, self._inbox.put, self._after)
         begin, interval = time.monotonic(), self._pace.interval_s
         last = None if self._pace.duration_s is None else int(self._pace.duration_s / interval + 1e-9)
         tick = 0

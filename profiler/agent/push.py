@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from profiler.agent.announcement import Announcer
 from profiler.agent.batch import Sample
-from profiler.agent.http_client import KINDS, HttpAnswer, HttpClient, HttpError
+from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpClient, HttpError
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolEntry
 
@@ -47,7 +48,15 @@ class _GarbageError(Exception):
 class Pusher:
     """Empties a spool over a wire. `step` makes one attempt; `start` makes a thread that goes on doing so."""
 
-    def __init__(self, spool: Spool, wire: HttpClient, log: Log, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        wire: HttpClient,
+        log: Log,
+        chance: Callable[[], float] = random.random,
+        announcer: Announcer | None = None,
+    ) -> None:
+        self._announcer = announcer
         self._spool = spool
         self._wire = wire
         self._log = log
@@ -85,7 +94,12 @@ class Pusher:
         )  # fmt: skip
 
     def step(self) -> float | None:
-        """Send once. Seconds to wait before the next attempt: 0 = go on, None = there is nothing to send."""
+        """Send once. Seconds to wait before the next attempt: 0 = go on, None = there is nothing to send.
+
+        Who is there is told before what was measured of them: samples of strangers are dropped.
+        """
+        if self._announcer is not None and (announcement := self._announcer.due()) is not None:
+            return self._announce(self._announcer, announcement)
         entries = self._spool.oldest(0 if self._alone else self._most)
         if not entries:
             self._alone = 0
@@ -100,6 +114,25 @@ class Pusher:
         if not present:
             return 0.0
         return self._send(present, samples)
+
+    def _announce(self, announcer: Announcer, body: bytes) -> float:
+        try:
+            answer = self._wire.post(body, ANNOUNCE)
+        except HttpError as error:
+            return self._back_off(error.kind, str(error))
+        status = answer.status
+        if status in (401, 429) or 300 <= status < 400 or status >= 500:
+            return self._on_status(answer, [], 0)
+        announcer.done()
+        if 200 <= status < 300:
+            self._failed = 0
+            for note in _notes(answer):
+                self._log.warn("announced", same=note, note=note)
+            return 0.0
+        detail = "this server is older than its agents" if status in (404, 405) else _problem(answer)[0]
+        hint = "samples are sent as before; --no-announce ends this message"
+        self._log.warn("not_announced", same=detail, status=status, error=detail, hint=hint)
+        return 0.0
 
     def _send(self, entries: list[SpoolEntry], samples: list[Sample]) -> float:
         for begin in range(0, len(samples), self._most):
@@ -222,6 +255,14 @@ def _problem(answer: HttpAnswer) -> tuple[str, str]:
         return str(document["detail"])[:500], str(document.get("field") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return answer.body[:100].decode("utf-8", "replace"), ""
+
+
+def _notes(answer: HttpAnswer) -> list[str]:
+    """What the server has to say of an announcement: some sentences."""
+    try:
+        return [str(note)[:500] for note in json.loads(answer.body)["notes"]][:_EXAMPLES]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
 
 
 def _seconds(retry_after: str | None) -> float:

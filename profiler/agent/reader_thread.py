@@ -24,9 +24,13 @@ class ReaderResult:
 class ReaderThread:
     """Gives each reading to `done`, in its own thread. At most one reading is under way."""
 
-    def __init__(self, backend: Backend, done: Callable[[ReaderResult], None]) -> None:
+    def __init__(
+        self, backend: Backend, done: Callable[[ReaderResult], None], after: Callable[[Backend], None] | None = None
+    ) -> None:
+        """`after` gets the backend after each reading; it must not raise."""
         self._backend = backend
         self._done = done
+        self._after = after
         self._requests: SimpleQueue[bool] = SimpleQueue()  # False = end
         # A daemon: a thread that hangs in a tool must not keep the agent from ending.
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
@@ -45,6 +49,8 @@ class ReaderThread:
     def _run(self) -> None:
         while self._requests.get():
             self._done(self._read())
+            if self._after is not None:
+                self._after(self._backend)
         with contextlib.suppress(Exception):  # it ends anyway, and what was measured is kept
             self._backend.close()
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, AgentView, Pace, StartError
+from profiler.backends import Backend
 from profiler.backends.detection import passed_over
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 from profiler.cli.shared_options import add_choice, between, chosen_backend
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
+    from profiler.agent.announcement import Announcer
     from profiler.agent.delivery import Delivery
     from profiler.agent.http_client import ServerUrl
 
@@ -64,6 +66,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="MB",
         help="largest size of the spool; when full, the oldest windows are dropped (256)",
     )
+    run.add_argument(
+        "--no-announce", action="store_true", help="with --push, do not tell what this host is and who is on it"
+    )
     run.add_argument("--seconds", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")
     run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
@@ -98,8 +103,10 @@ def _run(options: argparse.Namespace) -> int:
         log.warn("passed_over", error=reason[:1000])
     with contextlib.ExitStack() as parts:
         try:
-            shipping = _shipping(options, log, parts)
-            agent = Agent(backend, pace, shipping.deliver if shipping else lambda _window: None, log)
+            announcer = _announcer(options, backend, log)
+            shipping = _shipping(options, log, parts, announcer)
+            deliver = shipping.deliver if shipping else lambda _window: None
+            agent = Agent(backend, pace, deliver, log, after=announcer.look if announcer else None)
             address = None if options.no_exporter else _export(options, agent, shipping, parts)
         except StartError as error:
             backend.close()
@@ -119,7 +126,19 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Delivery | None:
+def _announcer(options: argparse.Namespace, backend: Backend, log: Log) -> Announcer | None:
+    if options.push is None or options.no_announce:
+        return None
+    from profiler.agent.announcement import Announcer
+    from profiler.backends.host_description import describe_host
+    from profiler.backends.source import LiveSource
+
+    return Announcer(lambda: describe_host(backend.name, LiveSource()), log, version=_version())
+
+
+def _shipping(
+    options: argparse.Namespace, log: Log, parts: contextlib.ExitStack, announcer: Announcer | None
+) -> Delivery | None:
     if options.push is None:
         return None
     from profiler.agent.delivery import Delivery, PushToken
@@ -131,7 +150,7 @@ def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack
     except ValueError as error:
         raise StartError(str(error)) from None
     spool = Spool(options.spool, int(options.spool_max_mb * 1e6), log)
-    shipping = Delivery(spool, HttpClient(options.push, token, f"cotenant-profiler/{_version()}"), log)
+    shipping = Delivery(spool, HttpClient(options.push, token, f"cotenant-profiler/{_version()}"), log, announcer)
     parts.callback(shipping.close, _GRACE_S)
     return shipping
 

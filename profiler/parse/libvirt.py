@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -15,6 +15,8 @@ ALIVE = {1: "running", 2: "blocked", 3: "paused", 4: "being shut down", 7: "susp
 _LARGEST_XML = 1 << 20  # a domain with a hundred disks has under 100 KB
 _MOST_DEVICES = 1024
 _TOP = 1 << 64
+_NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
+_LONGEST_LABEL = 255
 _IN_KB = {"b": 1 / 1024, "bytes": 1 / 1024, "KB": 1000 / 1024, "k": 1, "KiB": 1, "M": 1024, "MiB": 1024, "GiB": 1 << 20}
 
 
@@ -55,7 +57,8 @@ class DomainDescription:
 
     `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel counts for
-    the QEMU process what the guest reads and writes.
+    the QEMU process what the guest reads and writes. `labels` name the image that its first disk was made of and, where
+    Nova made it, the server's name, flavor and project.
     """
 
     vcpus: int
@@ -64,6 +67,7 @@ class DomainDescription:
     bandwidths: tuple[Bandwidth | None, ...]
     disk_limits: tuple[int, ...]
     direct_disks: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_records(answer: object, where: str = "libvirt domstats") -> list[DomainRecord]:
@@ -171,7 +175,29 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
         tuple(_bandwidth(interface, where) for interface in root.iterfind("devices/interface")),
         tuple(limit for limit in (*disks, *devices) if limit is not None),
         all(_direct(disk) for disk in root.iterfind("devices/disk")),
+        _labels(root),
     )
+
+
+def _labels(root: ET.Element) -> dict[str, str]:
+    """What tells what it may be for. Nova's words stand under its own name space (nova: virt/libvirt/config.py)."""
+    found = {"title": root.findtext("title") or ""}
+    backing = root.find("devices/disk[@device='disk']/backingStore/source")
+    if backing is not None:
+        found["image"] = (backing.get("file") or backing.get("name") or "").rpartition("/")[2]
+    nova = root.find(f"metadata/{_NOVA}instance")
+    if nova is not None:
+        flavor = nova.find(f"{_NOVA}flavor")
+        project = nova.find(f"{_NOVA}owner/{_NOVA}project")
+        image = nova.find(f"{_NOVA}root[@type='image']")
+        found |= {
+            "name": nova.findtext(f"{_NOVA}name") or "",
+            "flavor_name": (flavor.get("name") if flavor is not None else None) or "",
+            "project": (project.get("uuid") if project is not None else None) or "",
+            "image": (image.get("uuid") if image is not None else None) or found.get("image", ""),
+        }
+    printable = {name: "".join(char if char.isprintable() else " " for char in text) for name, text in found.items()}
+    return {name: text.strip()[:_LONGEST_LABEL] for name, text in printable.items() if text.strip()}
 
 
 def _root(text: str, where: str) -> ET.Element:

@@ -67,7 +67,7 @@ def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Cli
     assert listed[0]["demand"]["cpu"]["origin"] == "measured"
     gauge = [line for line in client.get("/metrics").text.splitlines() if line.startswith("cotenant_instances{")]
     assert 'cotenant_instances{demand="measured"} 1.0' in gauge
-    assert 'cotenant_instances{demand="unknown"} 0.0' in gauge
+    assert 'cotenant_instances{demand="size"} 0.0' in gauge
 
 
 def test_what_was_measured_counts_in_the_next_answer(client: Client) -> None:

@@ -146,6 +146,40 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
     assert run("where", CLOUD, "--instance", "mystery").stdout.startswith("mystery should go to h1.")
 
 
+def test_a_new_instance_may_be_like_another_one() -> None:
+    shown = json.loads(run("where", CLOUD, "--like", "files-1", "--json").stdout)
+    assert shown["evidence"] == {"level": "profile", "advice": ""}
+    assert shown["candidates"][0]["newcomer"]["instance"] == "new-instance"
+    Path("large.yaml").write_text("{id: large, vcpus: 4, memory_mb: 1}", encoding="utf-8")
+    assert "large should go to h" in run("where", CLOUD, "--instance", "large.yaml", "--like", "files-1").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name the instance with --instance, or one that it is like with --like"),
+        (("--like", "nobody"), "--like nobody: there is no instance of that name"),
+        (
+            ("--like", "files-1", "--instance", "shop.yaml"),
+            "shop.yaml says what shop-7 runs or wants; leave out --like",
+        ),
+    ],
+)
+def test_whom_it_is_like_must_be_there_and_must_not_contradict_what_is_said(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    assert told(run("where", CLOUD, *arguments)) == f"cotenant: {words}"
+
+
+def test_what_is_known_of_residents_and_what_would_tell_more_is_said() -> None:
+    shown = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h4").stdout
+    assert "The only resident of h4 is known by its size only." in shown
+    assert (
+        "run the agent on h4 (cotenant-profiler run --host h4 --push URL): its only resident was never measured."
+        in shown
+    )
+
+
 def test_only_named_hosts_answer() -> None:
     found = json.loads(run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3, h5,nope", "--json").stdout)
     assert [one["host"] for one in found["candidates"]] == ["h3"]
@@ -222,7 +256,6 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...],
     "arguments",
     [
         ("where",),
-        ("where", CLOUD),
         ("where", CLOUD, "--instance", "x", "--limit", "0"),
         ("where", CLOUD, "--instance", "x", "--limit", "many"),
         ("where", CLOUD, "--instance", "x", "--objective", "best"),

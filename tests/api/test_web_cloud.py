@@ -87,14 +87,14 @@ def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: 
 
 def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, settings: Settings) -> None:
     told = measured.cloud.now()
-    told = replace(told, hosts=tuple(replace(host, lasting=False) for host in told.hosts))
+    told = replace(told, hosts=tuple(replace(host, patience_s=None) for host in told.hosts))
     unseen = (replace(told.hosts[0], seen_at=None), *told.hosts[1:])
     for cloud, marked in ((replace(told, fresh_s=0.0), 6), (replace(told, hosts=unseen), 1)):
         bent: Any = Bent(measured, cloud={"now": lambda cloud=cloud: cloud})
         page = Page(Client(create_app(bent, settings)).page("/cloud").text)
         assert f"Hosts without fresh data {marked}" in page.text
     assert "never seen" in page.text
-    lasting = replace(told, fresh_s=0.0, hosts=tuple(replace(host, lasting=True) for host in told.hosts))
+    lasting = replace(told, fresh_s=0.0, hosts=tuple(replace(host, patience_s=math.inf) for host in told.hosts))
     bent = Bent(measured, cloud={"now": lambda: lasting})
     assert "Hosts without fresh data 0" in Page(Client(create_app(bent, settings)).page("/cloud").text).text
 

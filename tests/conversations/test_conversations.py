@@ -9,7 +9,8 @@ A file is a list of steps that share one service, in order. A step:
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
       model: [m-1, 0.02]                # an artifact laid below models/ first, off by so much on held-out rows
-      token: {reader: read}             # tokens made first, kept under these names; before them nobody needs one
+      token: {reader: read}             # tokens made first, kept under these names; before them nobody needs one.
+                                        # `agent of h1` is one for the agent of that host
       revoke: reader                    # a token revoked first
       status: 201
       has: {...}                        # a part of the answer: mappings may have more, lists must match item by item;
@@ -122,7 +123,9 @@ async def _play(
             if "model" in step:
                 made_models.make(trained(), state / "models", *step["model"])
             for name, scope in step.get("token", {}).items():
-                kept[name] = advisor.access.tokens.create(name, scope, lasts=None)[1]
+                host = scope.removeprefix("agent of ") if scope.startswith("agent of ") else ""
+                allowed: Any = "write" if host else scope
+                kept[name] = advisor.access.tokens.create(name, allowed, lasts=None, host=host)[1]
             if "revoke" in step:
                 advisor.access.tokens.revoke(kept[step["revoke"]].split("_")[1])
             method, path_template = question_of(step)

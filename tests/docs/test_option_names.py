@@ -27,6 +27,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--dry-run": ("say what would be done", {"sync", "lab run"}),
     "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe"}),
     "--force": ("although it is advised against", {"profile", "models activate"}),
+    "--host": ("the id of one host", {"token create", "once", "run"}),
     "--hosts": ("only these hosts", {"where", "plan"}),
     "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
     "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay"}),

@@ -14,12 +14,13 @@ from models.arrays import Floats
 from models.data.demand_classes import (
     BITBRAINS,
     PLANETLAB,
-    alike,
+    LogSums,
     completed,
     day_one,
     doubt,
     from_class,
     from_mean,
+    log_of,
     of_instance,
 )
 from models.profiling import demand_estimation
@@ -216,9 +217,17 @@ def test_without_windows_there_is_no_demand() -> None:
         from_trace([])
 
 
+def _sums(*pairs: tuple[float, float]) -> LogSums:
+    """Sums of instances, each of (mean in CPUs, vCPUs)."""
+    total = LogSums()
+    for mean, vcpus in pairs:
+        total = total.plus(log_of(mean, vcpus))
+    return total
+
+
 def test_a_newcomer_is_drawn_towards_those_that_are_like_it_the_more_there_are() -> None:
     busy = [(3.0, 4.0)] * 20
-    few, many = from_class(4, [busy[:1]]), from_class(4, [busy])
+    few, many = from_class(4, [_sums(busy[0])]), from_class(4, [_sums(*busy)])
     assert day_one(4).mean < few.mean < many.mean < 3.5
     assert many.doubt / many.mean < few.doubt / few.mean
     assert (many.origin, day_one(4).origin, many.windows) == ("class", "assumed", 0)
@@ -230,18 +239,6 @@ def test_an_instance_has_a_demand_in_full_whatever_is_known_of_it() -> None:
     assert given_one.mean == 0.4 and given_one.spread > 0 and given_one.doubt > 0
     measured = from_trace(_bursty(300), vcpus=64)
     assert of_instance(Instance("seen", vcpus=64, demand={"cpu": measured})).doubt == measured.doubt
-
-
-def test_levels_narrow_from_everybody_to_the_same_service() -> None:
-    def measured(name: str, mean: float, project: str) -> Instance:
-        demand = {"cpu": Demand(mean, windows=100, origin="measured")}
-        return Instance(name, vcpus=2, labels={"project": project}, demand=demand)  # type: ignore[arg-type]
-
-    known = [measured("web-1", 1.0, "shop"), measured("web-2", 1.2, "shop"), measured("db-1", 0.1, "shop")]
-    known += [measured("ci-1", 0.3, "build"), Instance("web-9", labels={"project": "shop"})]
-    levels = alike(Instance("web-3", labels={"project": "shop"}), known)
-    assert [len(level) for level in levels] == [4, 3, 2]
-    assert levels[-1] == ((1.0, 2.0), (1.2, 2.0))
 
 
 @given(st.lists(st.tuples(st.floats(0, 64), st.floats(0, 4)), min_size=30, max_size=80))

@@ -32,6 +32,8 @@ class Double:
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.connections = 0
+        self.announced: list[dict[str, Any]] = []
+        self.welcome = Reply(body=b'{"notes": []}')  # to announcements
         self.kept: dict[tuple[Any, ...], float] = {}
         self.lock = threading.Lock()
         self.url = ""
@@ -64,7 +66,13 @@ def serving() -> Iterator[Double]:
             super().setup()
 
         def do_POST(self) -> None:
-            samples = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["samples"]
+            sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if "samples" not in sent:
+                double.paths.append(self.path)
+                double.announced.append(sent)
+                self._reply(double.welcome, double.welcome.body or b"{}")
+                return
+            samples = sent["samples"]
             double.headers.append(dict(self.headers))
             double.paths.append(self.path)
             reply = double.decide(samples)
@@ -73,7 +81,10 @@ def serving() -> Iterator[Double]:
             if reply.status is None:
                 self.close_connection = True
                 return
-            self.send_response(reply.status)
+            self._reply(reply, body)
+
+        def _reply(self, reply: Reply, body: bytes) -> None:
+            self.send_response(reply.status or 500)
             for name, value in {"Content-Length": str(len(body)), **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()

@@ -232,7 +232,8 @@ def test_xml_is_read_once_for_each_start_of_a_guest(host: LibvirtHost) -> None:
     backend.read_counters()
     del host.values[f"libvirt xml {UUID.format(1)}"]
     backend.read_counters()
-    assert backend.list_instances() == [Instance("shop", vcpus=2, memory_mb=1024.0, host="h1")]
+    labels = {"uuid": UUID.format(1)}
+    assert backend.list_instances() == [Instance("shop", vcpus=2, memory_mb=1024.0, host="h1", labels=labels)]
 
 
 def _io(host: LibvirtHost, read: int, written: int) -> None:

@@ -77,7 +77,9 @@ class LibvirtBackend:
         for record in _alive(self._listed()):
             described = self._described(record)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
-            found.append(Instance(instance_id(record.name), vcpus=vcpus, memory_mb=memory_mb, host=self.host))
+            labels = {"uuid": record.uuid, **(described.labels if described else {})}
+            name = instance_id(record.name)
+            found.append(Instance(name, vcpus=vcpus, memory_mb=memory_mb, host=self.host, labels=labels))
         return sorted(found, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:

@@ -39,7 +39,7 @@ class LxcBackend:
         except (GroupsMissingError, ParseError, OSError) as error:
             raise BackendError(f"containers cannot be read: {error}") from None
         self.host = host or instance_id(socket.gethostname() or "localhost")
-        self._listing = ContainerListing(self._groups, self.host, known)
+        self._listing = ContainerListing(self._source, self._groups, self.host, known)
         self._interfaces = dict(interfaces or {})
         self._host_interfaces = HostInterfaces(self._source)
         self._readers: dict[str, ContainerReader] = {}

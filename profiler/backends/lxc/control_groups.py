@@ -30,6 +30,7 @@ from profiler.parse.text import count
 
 V1_DEFAULT_SHARES = 1024
 V2_DEFAULT_WEIGHT = 100
+_V1_NO_LIMIT = 1 << 62  # the kernel writes the largest number of whole pages where there is none
 _V2_TIMES = {"system_ns": "system_usec", "throttled_ns": "throttled_usec"}
 _FEW_IDS = 1000  # characters; longer lists change with every reading, and would only fill the memory
 _DEPTH = 6  # deepest known nesting of a container's group: kubepods.slice/…/…/cri-….scope is 4
@@ -62,6 +63,9 @@ class Groups(Protocol):
     def quota(self, path: str) -> Quota: ...
     def weight(self, path: str) -> int:
         """CPU weight on Xen's scale (256 = default)."""
+
+    def memory_limit_bytes(self, path: str) -> int | None:
+        """None = it may use all there is."""
 
     def disk_limit_bytes(self, path: str) -> int | None: ...
     def pressure(self, path: str, resource: str) -> Pressure: ...
@@ -137,6 +141,10 @@ class GroupsV1:
         shares = parse_counter(*self._read("cpu", path, "cpu.shares"))
         return _xen_weight(shares, V1_DEFAULT_SHARES)
 
+    def memory_limit_bytes(self, path: str) -> int | None:
+        limit = parse_counter(*self._read("memory", path, "memory.limit_in_bytes"))
+        return limit if limit < _V1_NO_LIMIT else None
+
     def disk_limit_bytes(self, path: str) -> int | None:
         limits: list[int] = []
         for operation in ("read", "write"):
@@ -197,6 +205,10 @@ class GroupsV2:
     def weight(self, path: str) -> int:
         return _xen_weight(parse_counter(*self._read(path, "cpu.weight")), V2_DEFAULT_WEIGHT)
 
+    def memory_limit_bytes(self, path: str) -> int | None:
+        text, where = self._read(path, "memory.max")
+        return None if text.strip() == "max" else parse_counter(text, where)
+
     def disk_limit_bytes(self, path: str) -> int | None:
         return min(parse_io_max(*self._read(path, "io.max")).values(), default=None)
 
@@ -233,7 +245,7 @@ def find_mounts(source: HostSource) -> dict[str, str]:
             found.setdefault("unified", mount.target)
         elif mount.kind == "cgroup":
             for option in mount.options:
-                if option in ("cpu", "cpuacct", "cpuset", "blkio"):
+                if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory"):
                     found.setdefault(option, mount.target)
     return found
 

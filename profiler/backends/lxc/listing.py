@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
 
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt
 from profiler.backends.lxc.control_groups import Groups, walk
+from profiler.backends.lxc.manager_names import names_of
+from profiler.backends.source import HostSource
 from profiler.observed import Instance
 
 # Groups of the container programs in use; `name` becomes the instance's id.
@@ -40,13 +42,16 @@ class ListedContainer:
 class ContainerListing:
     """The containers on this host, ordered by id; `known` maps group paths to instances and replaces the search."""
 
-    def __init__(self, groups: Groups, host: str, known: Mapping[str, Instance] | None = None) -> None:
+    def __init__(
+        self, source: HostSource, groups: Groups, host: str, known: Mapping[str, Instance] | None = None
+    ) -> None:
+        self._source = source
         self._groups = groups
         self._host = host
         self._known = dict(known) if known is not None else None
         self._containers: list[ListedContainer] = []
         self._listed_s: float | None = None
-        self._vcpus: dict[str, tuple[float, int]] = {}  # when it was read, and what, by group
+        self._sizes: dict[str, tuple[float, int, float]] = {}  # by group: when it was read, CPUs, MB
 
     def at(self, now_s: float) -> list[ListedContainer]:
         """Who runs at this time of the monotonic clock, as far as it is known without looking too often.
@@ -56,7 +61,7 @@ class ContainerListing:
         if self._listed_s is None or not 0 <= now_s - self._listed_s < _KEEP_LIST_S:
             found = self._search(now_s) if self._known is None else self._look_up(self._known)
             self._containers = sorted(found, key=lambda container: container.instance.id)
-            self._vcpus = {c.path: self._vcpus[c.path] for c in found if c.path in self._vcpus}
+            self._sizes = {c.path: self._sizes[c.path] for c in found if c.path in self._sizes}
             self._listed_s = now_s
         return self._containers
 
@@ -75,19 +80,25 @@ class ContainerListing:
             identifier = _identifier(path)
             if identifier is None or identifier in found:
                 continue
-            vcpus, below = self._vcpus_of(path, now_s), _below(paths, position)
+            (vcpus, memory_mb), below = self._size_of(path, now_s), _below(paths, position)
             container = before.get(path)
-            if container is None or container.below != below or container.instance.vcpus != vcpus:
-                container = ListedContainer(path, Instance(identifier, vcpus=vcpus, host=self._host), below)
+            if container is None:
+                labels = {"cgroup": path, **names_of(self._source, path)}
+                instance = Instance(identifier, vcpus, memory_mb, host=self._host, labels=labels)
+                container = ListedContainer(path, instance, below)
+            elif (container.below, container.instance.vcpus, container.instance.memory_mb) != (below, vcpus, memory_mb):
+                instance = replace(container.instance, vcpus=vcpus, memory_mb=memory_mb)
+                container = ListedContainer(path, instance, below)
             found[identifier] = container
         return list(found.values())
 
-    def _vcpus_of(self, path: str, now_s: float) -> int:
-        read_s, vcpus = self._vcpus.get(path, (None, 0))
+    def _size_of(self, path: str, now_s: float) -> tuple[int, float]:
+        read_s, vcpus, memory_mb = self._sizes.get(path, (None, 0, 0.0))
         if read_s is None or not 0 <= now_s - read_s < _KEEP_CPUS_S:
             vcpus = self._read_vcpus(path)
-            self._vcpus[path] = (now_s, vcpus)
-        return vcpus
+            memory_mb = (attempt({}, "memory", self._groups.memory_limit_bytes, path) or 0) / (1 << 20)
+            self._sizes[path] = (now_s, vcpus, memory_mb)
+        return vcpus, memory_mb
 
     def _read_vcpus(self, path: str) -> int:
         """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota."""

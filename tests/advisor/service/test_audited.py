@@ -16,8 +16,16 @@ from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
-# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync.
-ELSEWHERE = {"token.create", "token.revoke", "inventory.follow", "session.begin", "session.end", "session.refuse"}
+# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an agent.
+ELSEWHERE = {
+    "token.create",
+    "token.revoke",
+    "inventory.announce",
+    "inventory.follow",
+    "session.begin",
+    "session.end",
+    "session.refuse",
+}
 
 
 def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -248,13 +249,32 @@ def test_hosts_heard_of_again_soon_are_not_written_again(database: Database) -> 
 def test_a_host_that_was_written_down_lasts_until_something_tells_of_it(database: Database) -> None:
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
-        assert hosts.lasting(connection) == {"h1", "h2"}
+        assert hosts.patience(connection) == {"h1": math.inf, "h2": math.inf}
         hosts.heard(connection, {"h1": NOW + timedelta(seconds=1)}, now=NOW + MINUTE, fresh=10 * MINUTE)
-        assert hosts.lasting(connection) == {"h2"}
+        assert hosts.patience(connection) == {"h2": math.inf}
         hosts.put(connection, [HOST], NOW)  # the agent is still there
-        assert hosts.lasting(connection) == {"h2"}
+        assert hosts.patience(connection) == {"h2": math.inf}
         hosts.put(connection, [Host("h2", "xen", 4, 1)], NOW, reported=True)
-        assert hosts.lasting(connection) == set()
+        assert hosts.patience(connection) == {}
+
+
+def test_who_tells_of_a_host_says_after_how_long_its_silence_counts(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+
+        def heard(minutes: int, again: timedelta | None) -> bool:
+            at = NOW + minutes * MINUTE
+            return hosts.heard(connection, {"h1": at}, now=at, fresh=60 * MINUTE, again=again)
+
+        assert not heard(1, timedelta(0))  # a single read of another system
+        assert hosts.patience(connection) == {"h1": math.inf}
+        assert heard(2, 5 * MINUTE)
+        assert hosts.patience(connection) == {"h1": 300.0}
+        assert not heard(3, None)  # samples, which do not say
+        assert heard(10, 5 * MINUTE)  # it was silent for too long
+        assert heard(11, 20 * MINUTE)
+        assert not heard(12, 5 * MINUTE)
+        assert hosts.patience(connection) == {"h1": 1200.0}  # of several, the one who takes longest
 
 
 def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told(database: Database) -> None:

@@ -1,0 +1,73 @@
+"""What is known of instances, from their size alone to a profile: the level of evidence that an answer rests on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from profiler.demand import DemandOrigin
+from profiler.observed import Instance
+
+EvidenceLevel = Literal["size", "class", "given", "history", "measured", "profile"]
+EVIDENCE_LEVELS: tuple[EvidenceLevel, ...] = get_args(EvidenceLevel)  # the weakest first
+EVIDENCE_WORDS: Mapping[EvidenceLevel, str] = {
+    "size": "known by their size only",
+    "class": "taken to be like others of this cloud",
+    "given": "described by somebody",
+    "history": "known from another system's history",
+    "measured": "measured by the agent",
+    "profile": "known by the profile of their workload",
+}
+WEAK: frozenset[EvidenceLevel] = frozenset({"size", "class"})
+_OF_ORIGIN: Mapping[DemandOrigin, EvidenceLevel] = {
+    "assumed": "size",
+    "class": "class",
+    "given": "given",
+    "trace": "given",
+    "history": "history",
+    "measured": "measured",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an answer rests on: the level of the newcomer, and what to do to know more (empty = nothing)."""
+
+    level: EvidenceLevel
+    advice: str
+
+
+def evidence_level(instance: Instance, profiled: Collection[str]) -> EvidenceLevel:
+    """What is known of one instance; `profiled` are the workloads that have a profile."""
+    if instance.workload in profiled:
+        return "profile"
+    known = instance.demand.get("cpu")
+    if known is not None:
+        return _OF_ORIGIN[known.origin]
+    return "size" if instance.load == 1.0 else "given"
+
+
+def evidence_counts(instances: Iterable[Instance], profiled: Collection[str]) -> Mapping[EvidenceLevel, int]:
+    """How many instances there are of each level, the weakest first; levels that nobody has are left out."""
+    counts = Counter(evidence_level(one, profiled) for one in instances)
+    return {level: counts[level] for level in EVIDENCE_LEVELS if counts[level]}
+
+
+def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
+    """One sentence on who is on a host; empty where nobody is."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    if len(counts) == 1:
+        (level,) = counts
+        who = f"The only resident of {host} is" if total == 1 else f"All {total} residents of {host} are"
+        return f"{who} {_words(level, total)}."
+    told = [f"{count} {'is' if count == 1 else 'are'} {_words(level, count)}" for level, count in counts.items()]
+    return f"Of the {total} residents of {host} {', '.join(told)}."
+
+
+def _words(level: EvidenceLevel, count: int) -> str:
+    words = EVIDENCE_WORDS[level]
+    return words.replace("their", "its") if count == 1 else words

@@ -1,0 +1,71 @@
+"""What an answer rests on: how the newcomer is told, how many residents are known how well, what would tell more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from advisor.domain import Candidate, Evidence, PlacementRequest, evidence_counts, evidence_level
+from advisor.domain.evidence import WEAK
+from advisor.snapshot import ClusterSnapshot
+from models.data.cloud_classes import EVERYBODY
+
+_FEW = 0.1  # of the residents: so few that are hardly known are no reason to do something
+
+
+def with_class(snapshot: ClusterSnapshot, request: PlacementRequest) -> PlacementRequest:
+    """The request with the demand of the newcomer's class where nothing is known of its own."""
+    if request.profile is not None:
+        return request
+    instance = snapshot.with_class(request.instance)
+    return request if instance is request.instance else replace(request, instance=instance)
+
+
+def class_note(snapshot: ClusterSnapshot, request: PlacementRequest) -> str:
+    """A sentence on whom the newcomer is taken to be like, and how well that tells others; empty = on nobody."""
+    instance = request.instance
+    known = instance.demand.get("cpu")
+    if known is None or known.origin != "class":
+        return ""
+    low, high = max(known.mean - known.doubt, 0.0), min(known.mean + known.doubt, float(instance.vcpus))
+    about = f"about {known.mean:.2g} CPUs on average (between {low:.2g} and {high:.2g})"
+    classes = snapshot.names.classes
+    bare = replace(instance, demand={name: one for name, one in instance.demand.items() if name != "cpu"})
+    if snapshot.with_class(bare).demand.get("cpu") != known:
+        return f"{instance.id} is taken to be like another instance of its kind: {about}."
+    (name, value), count = classes.basis(instance)[-1]
+    share = "of this cloud" if (name, value) == EVERYBODY else f"with the same {name} ({value[:60]})"
+    kind = "1 known instance" if count == 1 else f"{count} known instances"
+    accuracy = classes.accuracy
+    off = f" Known instances are told by the others within a factor of {accuracy.factor:.1f}." if accuracy else ""
+    return f"{instance.id} is taken to be like {kind} {share}: {about}.{off}"
+
+
+def evidence_of(snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]) -> Evidence:
+    """The newcomer's level, and the one thing that would tell most."""
+    level = "profile" if request.profile is not None else evidence_level(request.instance, snapshot.names.profiled)
+    return Evidence(level, _advice(level, candidates))
+
+
+def with_counts(snapshot: ClusterSnapshot, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Candidates with how many residents of each are known how well."""
+    found = []
+    for candidate in candidates:
+        position = snapshot.index(candidate.host)
+        there = () if position is None else snapshot.residents[position]
+        found.append(replace(candidate, evidence=evidence_counts(there, snapshot.names.profiled)))
+    return tuple(found)
+
+
+def _advice(level: str, candidates: tuple[Candidate, ...]) -> str:
+    if level == "size":
+        return "To know more, name an instance that it is like (like: NAME), or say what it uses (demand: {cpu: 0.5})."
+    if not candidates:
+        return ""
+    best = candidates[0]
+    total, weak = sum(best.evidence.values()), sum(best.evidence.get(one, 0) for one in WEAK)
+    if weak <= _FEW * total:
+        return ""
+    who = "its only resident was" if total == 1 else f"{weak} of its {total} residents {'was' if weak == 1 else 'were'}"
+    return f"To know more, run the agent on {best.host} (cotenant-profiler run --host {best.host} --push URL): " + (
+        f"{who} never measured."
+    )

@@ -1,0 +1,136 @@
+"""Schemas of what an agent tells of its host and of who is on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from advisor.domain import MOST_ANNOUNCED, Announced, Announcement
+from api.schemas.base import (
+    WHOLE,
+    Amount,
+    AnswerBody,
+    Cpus,
+    Id,
+    Labels,
+    Positive,
+    Schema,
+    Text,
+    Time,
+    as_input,
+    examples,
+)
+from api.schemas.inventory import CpuList
+from api.schemas.settings import Isolation, PinningMap, to_settings
+from profiler.host_kinds import HostKind
+from profiler.observed import MAX_CPUS, DiskKind
+
+_SKEW_S = 30.0  # a clock that is off by more is told
+Seconds = Annotated[float, Field(strict=True, ge=1, le=86_400)]
+
+
+class AnnouncedHost(Schema):
+    """A host as its agent sees it; what it could not read is left out."""
+
+    id: Id = Field(description="its name in the inventory")
+    kind: HostKind | None = Field(default=None, description="the hypervisor; lxc stands for containers of any kind")
+    pcpus: Cpus | None = Field(default=None, description="logical CPUs, hyper-threads counted")
+    memory_mb: Positive | None = Field(default=None, description="memory in MB")
+    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64), WHOLE] | None = Field(
+        default=None, description="hyper-threads that share a core"
+    )
+    cpu_mhz: Positive | None = Field(default=None, description="nominal clock rate in MHz")
+    l2_mb: Positive | None = Field(default=None, description="one second-level cache in MB")
+    l3_mb: Positive | None = Field(default=None, description="last-level caches of the whole host in MB")
+    nic_mbit: Positive | None = Field(default=None, description="rate of the fastest link that is up, in Mbit/s")
+    disk_kind: DiskKind = Field(default="", description="what the largest disk is")
+    numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
+    labels: Labels = Field(default={}, description="kernel, cpu_model, sockets, links, disks, agent")
+
+
+class AnnouncedInstance(Schema):
+    """An instance that runs on the host; what could not be read is left out."""
+
+    id: Id = Field(description="its name on the hypervisor, or the id that the inventory has")
+    vcpus: Cpus | None = Field(default=None, description="virtual CPUs")
+    memory_mb: Amount | None = Field(default=None, description="memory in MB")
+    pinning: PinningMap | None = Field(default=None, description="which pCPUs each vCPU may use; null = any")
+    isolation: Isolation | None = Field(default=None, description="what holds it back; null = not read yet")
+    labels: Labels = Field(default={}, description="uuid, name, image, project, cgroup and what else is known")
+
+
+class AnnouncementBody(Schema):
+    """What this host is, and who is on it: all of them, for who is not named is not there."""
+
+    model_config = examples(
+        {
+            "host": {"id": "h3", "kind": "kvm", "pcpus": 8, "memory_mb": 65536},
+            "instances": [{"id": "shop-3", "vcpus": 2, "memory_mb": 4096, "isolation": {"cap_percent": 150}}],
+            "machine": "7d3bbd9b2ab7d0f3",
+            "every_s": 60,
+            "time": "2026-01-31T12:00:00Z",
+        }
+    )
+
+    host: AnnouncedHost = Field(description="the host")
+    instances: Annotated[list[AnnouncedInstance], Field(max_length=MOST_ANNOUNCED)] = Field(
+        description="everything that runs there; an empty list = nothing does"
+    )
+    machine: Text = Field(default="", description="tells two machines of one name apart; empty = unknown")
+    every_s: Seconds = Field(default=60.0, description="seconds until the next announcement")
+    time: Time = Field(description="the clock of the host")
+
+    @as_input
+    def to_domain(self) -> Announcement:
+        """As facts: what is left out is not known."""
+        host = {name: value for name, value in self.host if value not in (None, "", [])}
+        if "numa" in host:
+            host["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.host.numa)
+        return Announcement(
+            host=host,
+            instances=[_facts(one) for one in self.instances],
+            machine=self.machine,
+            every_s=self.every_s,
+            time=self.time,
+        )
+
+
+def _facts(one: AnnouncedInstance) -> dict[str, Any]:
+    facts: dict[str, Any] = {"id": one.id, "labels": one.labels}
+    facts |= {name: getattr(one, name) for name in ("vcpus", "memory_mb") if getattr(one, name) is not None}
+    if one.isolation is not None:
+        settings = to_settings(one.isolation, one.pinning)
+        facts["settings"] = {
+            name: getattr(settings, name) for name in ("pinning", "cap_percent", "weight", "network", "disk_limit_mb_s")
+        }
+    return facts
+
+
+class AnnouncementAnswer(AnswerBody):
+    """What became of an announcement, by ids of instances."""
+
+    host: str = Field(description="the host")
+    new: list[str] = Field(description="instances that were not known")
+    changed: list[str] = Field(description="instances of another size, with other settings, or that run again")
+    moved: list[str] = Field(description="instances that were on another host")
+    stopped: list[str] = Field(description="instances that are not there any more; their place is kept for an hour")
+    gone: list[str] = Field(description="instances that were stopped for an hour, and are deleted")
+    notes: list[str] = Field(description="what was not taken, and where this and another source disagree")
+
+    @classmethod
+    def of(cls, told: Announcement, found: Announced, *, offset_s: float) -> AnnouncementAnswer:
+        """From the domain; `offset_s` is how far the clock of the host is ahead."""
+        notes = list(found.notes)
+        if abs(offset_s) > _SKEW_S:
+            where = "ahead" if offset_s > 0 else "behind"
+            notes.append(f"the clock of {told.host_id} is {abs(offset_s):.0f} s {where}")
+        return cls(
+            host=told.host_id,
+            new=list(found.new),
+            changed=list(found.changed),
+            moved=list(found.moved),
+            stopped=list(found.stopped),
+            gone=list(found.gone),
+            notes=notes,
+        )

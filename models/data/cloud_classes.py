@@ -1,0 +1,133 @@
+"""What the instances of this cloud whose demand is known teach about the others: classes, kept as instances change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from models.data.demand_classes import (
+    LOG_UNIT,
+    LogSums,
+    Trait,
+    centre_of,
+    from_class,
+    log_of,
+    traits,
+)
+from profiler.demand import Demand, DemandOrigin
+from profiler.observed import Instance
+
+KNOWN: frozenset[DemandOrigin] = frozenset({"given", "history", "measured", "trace"})  # says something of itself
+LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
+FULL_LOAD = 1.0
+MOST_TRIED = 2_000  # instances: 20 ms
+EVERYBODY: Trait = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAccuracy:
+    """How well classes tell the demand of instances that are known, each by all others (leave-one-out).
+
+    `factor` is by how much they are off, up or down: exp of the root mean square of the logarithm; `without` the same
+    for one figure for all machines of public traces. `n` is the number of instances.
+    """
+
+    n: int
+    factor: float
+    without: float
+
+
+@dataclass(frozen=True)
+class CloudClasses:
+    """Sums of those whose CPU demand is known, of all together and by each trait; values never change."""
+
+    sums: Mapping[Trait, LogSums]
+    known: Mapping[str, tuple[int, tuple[Trait, ...]]]  # by id: logarithm and traits
+
+    @classmethod
+    def of(cls, instances: Iterable[Instance]) -> CloudClasses:
+        """The classes of these instances."""
+        return cls({}, {}).changed({one.id: one for one in instances})
+
+    def changed(self, instances: Mapping[str, Instance | None]) -> CloudClasses:
+        """The classes after these were put, None = deleted; itself where nothing that counts has changed."""
+        news = {name: _taught_by(one) for name, one in instances.items()}
+        news = {name: row for name, row in news.items() if self.known.get(name) != row}
+        if not news:
+            return self
+        sums, known = dict(self.sums), dict(self.known)
+        for name, row in news.items():
+            former = known.pop(name, None)
+            if former is not None:
+                _count(sums, former, -1)
+            if row is not None:
+                _count(sums, row, 1)
+                known[name] = row
+        return CloudClasses(sums, known)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether enough is known for a word about the others."""
+        return len(self.known) >= LEAST_KNOWN
+
+    def demand_of(self, instance: Instance) -> Demand | None:
+        """CPU demand of an instance of which nothing is known; None where too little is known of all."""
+        if not self.speaks:
+            return None
+        return from_class(instance.vcpus, self._levels(instance))
+
+    def basis(self, instance: Instance) -> tuple[tuple[Trait, int], ...]:
+        """Whom `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
+        shared = [(trait, self.sums[trait].n) for trait in traits(instance) if trait in self.sums]
+        return ((EVERYBODY, len(self.known)), *shared)
+
+    @cached_property
+    def accuracy(self) -> ClassAccuracy | None:
+        """How well they tell those who are known, or MOST_TRIED of them; None where too few are."""
+        if not self.speaks:
+            return None
+        plain = centre_of(())[0]
+        squares = [0.0, 0.0]
+        tried = sorted(self.known)[:: -(-len(self.known) // MOST_TRIED)]
+        for log, shared in (self.known[name] for name in tried):
+            own = log * LOG_UNIT
+            levels = [self.sums[trait].plus(log, -1) for trait in (EVERYBODY, *shared)]
+            squares[0] += (centre_of(levels)[0] - own) ** 2
+            squares[1] += (plain - own) ** 2
+        factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
+        return ClassAccuracy(len(tried), factor, without)
+
+    def _levels(self, instance: Instance) -> list[LogSums]:
+        nobody = LogSums()
+        return [self.sums.get(trait, nobody) for trait in (EVERYBODY, *traits(instance))]
+
+
+def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:
+    """The instance with the demand of its class where nothing is known of its own, else as it is.
+
+    A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
+    """
+    if not classes.speaks or "cpu" in instance.demand or instance.load != FULL_LOAD or instance.workload in profiled:
+        return instance
+    demand = classes.demand_of(instance)
+    return instance if demand is None else replace(instance, demand={**instance.demand, "cpu": demand})
+
+
+def _taught_by(instance: Instance | None) -> tuple[int, tuple[Trait, ...]] | None:
+    """What an instance teaches, None = nothing."""
+    demand = instance.demand.get("cpu") if instance is not None else None
+    if instance is None or demand is None or demand.origin not in KNOWN:
+        return None
+    return log_of(demand.mean, instance.vcpus), traits(instance)
+
+
+def _count(sums: dict[Trait, LogSums], row: tuple[int, tuple[Trait, ...]], times: int) -> None:
+    log, shared = row
+    for trait in (EVERYBODY, *shared):
+        total = sums.get(trait, LogSums()).plus(log, times)
+        if total.n:
+            sums[trait] = total
+        else:
+            sums.pop(trait, None)

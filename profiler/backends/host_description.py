@@ -1,0 +1,220 @@
+"""What a host is: CPUs, sockets, NUMA nodes, caches, memory, links, disks and kernel, from /proc, /sys and xl."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from profiler.backends.commands import run_tool
+from profiler.backends.linux import read_interfaces
+from profiler.backends.source import HostSource
+from profiler.host_kinds import HostKind
+from profiler.observed import DiskKind, parse_cpus
+from profiler.parse import ParseError
+from profiler.parse.xl_host import parse_xl_info
+
+KINDS: Mapping[str, HostKind] = {"xen": "xen", "libvirt": "kvm", "lxc": "lxc"}  # by backend
+_CPUS = "/sys/devices/system/cpu"
+_MOST = 64  # NICs, disks, NUMA nodes and caches of one CPU that are looked at
+_TEXT = 255  # characters of a label
+_SECTOR = 512  # bytes, whatever the disk's own are (kernel: Documentation/block/stat)
+_GHZ = re.compile(r"@ ?(\d+(?:\.\d+)?) ?GHz")
+_PARTITION = re.compile(r"((nvme|mmcblk)\d+.*p\d+|(sd|hd|vd|xvd)[a-z]+\d+|(loop|ram|zram|dm-|md|sr|fd).*)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class HostDescription:
+    """What is known of a host; None or empty = it does not show. Fields are those of `profiler.observed.Host`.
+
+    `labels` are texts: kernel, CPU model, sockets, links and disks.
+    """
+
+    kind: HostKind
+    pcpus: int | None = None
+    memory_mb: float | None = None
+    threads_per_core: int | None = None
+    cpu_mhz: float | None = None
+    l2_mb: float | None = None
+    l3_mb: float | None = None
+    nic_mbit: float | None = None
+    disk_kind: DiskKind = ""
+    numa: tuple[tuple[int, ...], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def describe_host(backend: str, source: HostSource) -> HostDescription:
+    """Read this host; what cannot be read is left out. A Dom0 sees its own CPUs only, so Xen itself is asked."""
+    look = _Look(source)
+    cpus = look.cpus()
+    model = look.model()
+    links, disks = look.links(), look.disks()
+    largest = max(disks.values(), key=lambda one: one[0], default=(0.0, ""))
+    labels = {
+        "kernel": look.text("/proc/sys/kernel/osrelease"),
+        "cpu_model": model,
+        "sockets": look.sockets(cpus),
+        "links": " ".join(f"{name}:{mbit:g}" for name, mbit in sorted(links.items())),
+        "disks": " ".join(f"{name}:{kind or 'unknown'}:{gb:.0f}" for name, (gb, kind) in sorted(disks.items())),
+    }
+    l2, l3 = look.caches(cpus)
+    described = HostDescription(
+        kind=KINDS[backend],
+        pcpus=len(cpus) or None,
+        memory_mb=look.memory_mb(),
+        threads_per_core=look.threads(),
+        cpu_mhz=look.mhz(model),
+        l2_mb=l2,
+        l3_mb=l3,
+        nic_mbit=max(links.values(), default=0.0) or None,
+        disk_kind=_kind(largest[1]),
+        numa=look.numa(),
+        labels={name: _printable(text) for name, text in labels.items() if text},
+    )
+    return _as_xen_says(described, source) if backend == "xen" else described
+
+
+def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
+    """Dom0 has CPUs and memory of its own; those of the host are in `xl info`."""
+    try:
+        info = parse_xl_info(str(source.value("xl info", lambda: run_tool(("xl", "info")))), "xl info")
+    except (OSError, ParseError):
+        return HostDescription(seen.kind, nic_mbit=seen.nic_mbit, disk_kind=seen.disk_kind, labels=seen.labels)
+    return HostDescription(
+        seen.kind,
+        pcpus=info.pcpus,
+        memory_mb=float(info.memory_mb),
+        threads_per_core=info.threads_per_core,
+        cpu_mhz=info.cpu_mhz,
+        l2_mb=seen.l2_mb,
+        nic_mbit=seen.nic_mbit,
+        disk_kind=seen.disk_kind,
+        labels={**seen.labels, "xen": info.version, "scheduler": info.scheduler},
+    )
+
+
+class _Look:
+    """One look at the files of a host; everything that fails is left out."""
+
+    def __init__(self, source: HostSource) -> None:
+        self._source = source
+
+    def text(self, path: str) -> str:
+        """The file without blanks around it; empty where it cannot be read."""
+        try:
+            return self._source.read(path).strip()
+        except OSError:
+            return ""
+
+    def number(self, path: str) -> float:
+        """The number in a file; 0 where there is none."""
+        text = self.text(path)
+        return float(text) if re.fullmatch(r"\d{1,15}", text) else 0.0
+
+    def cpus(self) -> tuple[int, ...]:
+        return self._list(f"{_CPUS}/online")
+
+    def threads(self) -> int | None:
+        return len(self._list(f"{_CPUS}/cpu0/topology/thread_siblings_list")) or None
+
+    def sockets(self, cpus: tuple[int, ...]) -> str:
+        packages = {self.text(f"{_CPUS}/cpu{cpu}/topology/physical_package_id") for cpu in cpus} - {""}
+        return str(len(packages)) if packages else ""
+
+    def memory_mb(self) -> float | None:
+        match = re.search(r"^MemTotal: +(\d{1,15}) kB$", self.text("/proc/meminfo"), re.MULTILINE)
+        return round(int(match[1]) / 1024, 1) if match else None
+
+    def model(self) -> str:
+        return self._cpuinfo("model name")
+
+    def mhz(self, model: str) -> float | None:
+        """The nominal rate: what the CPU does at a moment changes, and would be news each time."""
+        frequency = f"{_CPUS}/cpu0/cpufreq"
+        khz = self.number(f"{frequency}/base_frequency") or self.number(f"{frequency}/cpuinfo_max_freq")
+        match = _GHZ.search(model)
+        if khz or match:
+            return khz / 1000 if khz else float(match[1]) * 1000 if match else None
+        now = self._cpuinfo("cpu MHz")
+        return round(float(now), -2) or None if re.fullmatch(r"\d{1,6}(\.\d+)?", now) else None
+
+    def caches(self, cpus: tuple[int, ...]) -> tuple[float | None, float | None]:
+        """MB of one second-level cache, and of all last-level ones together."""
+        shared: dict[str, dict[str, float]] = {"2": {}, "3": {}}
+        for cpu in cpus:
+            for index in range(_MOST):
+                cache = f"{_CPUS}/cpu{cpu}/cache/index{index}"
+                level = self.text(f"{cache}/level")
+                if not level:
+                    break
+                if level in shared and (match := re.fullmatch(r"(\d{1,9})K", self.text(f"{cache}/size"))):
+                    shared[level][self.text(f"{cache}/shared_cpu_list")] = int(match[1]) / 1024
+        second, last = shared["2"], shared["3"]
+        return (max(second.values()) or None) if second else None, (sum(last.values()) or None) if last else None
+
+    def numa(self) -> tuple[tuple[int, ...], ...]:
+        found = [self._list(f"/sys/devices/system/node/node{node}/cpulist") for node in range(_MOST)]
+        return tuple(cpus for cpus in found if cpus) if sum(map(bool, found)) > 1 else ()
+
+    def links(self) -> dict[str, float]:
+        """Mbit/s of each physical interface and bond that is up and says how fast it is."""
+        found = {}
+        for name in list(self._interfaces())[: 8 * _MOST]:
+            files = f"/sys/class/net/{name}"
+            mbit = self.number(f"{files}/speed")
+            if mbit > 0 and self.text(f"{files}/operstate") == "up" and self._is_physical(files):
+                found[name] = mbit
+        return dict(list(found.items())[:_MOST])
+
+    def disks(self) -> dict[str, tuple[float, str]]:
+        """GB and kind of each whole disk."""
+        found: dict[str, tuple[float, str]] = {}
+        for line in self.text("/proc/diskstats").splitlines():
+            name = line.split()[2] if len(line.split()) > 2 else ""
+            gb = self.number(f"/sys/block/{name}/size") * _SECTOR / 1e9 if _is_disk(name) else 0.0
+            if gb > 0 and len(found) < _MOST:
+                # A disk of a hypervisor counts as rotating whatever it is.
+                spins = self.text(f"/sys/block/{name}/queue/rotational") if name.startswith("sd") else ""
+                kind = "nvme" if name.startswith("nvme") else {"1": "hdd", "0": "ssd"}.get(spins, "")
+                found[name] = gb, kind
+        return found
+
+    def _interfaces(self) -> Iterator[str]:
+        try:
+            yield from read_interfaces(self._source)
+        except (OSError, ParseError):
+            return
+
+    def _is_physical(self, files: str) -> bool:
+        if self.text(f"{files}/bonding/mode"):
+            return True
+        try:
+            return bool(self._source.link(f"{files}/device"))
+        except OSError:
+            return False
+
+    def _list(self, path: str) -> tuple[int, ...]:
+        try:
+            return parse_cpus(self.text(path))
+        except ValueError:
+            return ()
+
+    def _cpuinfo(self, name: str) -> str:
+        match = re.search(rf"^{re.escape(name)}\s*: (.*)$", self._first_cpu(), re.MULTILINE)
+        return match[1].strip() if match else ""
+
+    def _first_cpu(self) -> str:
+        return self.text("/proc/cpuinfo").partition("\n\n")[0]
+
+
+def _is_disk(name: str) -> bool:
+    return bool(name) and not _PARTITION.match(name)
+
+
+def _kind(text: str) -> DiskKind:
+    kinds: Mapping[str, DiskKind] = {"hdd": "hdd", "ssd": "ssd", "nvme": "nvme"}
+    return kinds.get(text, "")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)[:_TEXT]

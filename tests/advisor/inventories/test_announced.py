@@ -1,0 +1,220 @@
+"""What agents tell of their hosts: the inventory follows, other sources keep their word, and lies change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.domain import Announced, Announcement, Host, Instance, IsolationSettings
+from advisor.errors import Conflict, InvalidInput
+from advisor.inventories.announced import Around, compare
+from advisor.inventories.reading import STOPPED_LOAD
+from profiler.demand import Demand
+from profiler.observed import Pinning
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def announcement(host: str, *instances: Mapping[str, Any], machine: str = "", **facts: Any) -> Announcement:
+    """What the agent of a host of 64 CPUs tells."""
+    told = {"id": host, "kind": "kvm", "pcpus": 64, "memory_mb": 1000.0, **facts}
+    return Announcement(told, instances, machine or f"m-{host}", 60.0, NOW)
+
+
+def vm(name: str, **facts: Any) -> Mapping[str, Any]:
+    """A guest of four vCPUs as an agent tells of it."""
+    return {"id": name, "vcpus": 4, "memory_mb": 100.0, "labels": {"uuid": f"u-{name}"}, **facts}
+
+
+class World:
+    """An inventory in memory that announcements are carried out on; `silent` hosts have not been heard of for long."""
+
+    def __init__(self, *stored: Host | Instance) -> None:
+        self.hosts = {one.id: one for one in stored if isinstance(one, Host)}
+        self.instances = {one.id: one for one in stored if isinstance(one, Instance)}
+        self.silent: set[str] = set()
+        self.now = NOW
+
+    def hear(self, told: Announcement) -> Announced:
+        names = told.names() | {one.id for one in self.instances.values() if one.host == told.host_id}
+        there = {name: self.instances[name] for name in names & self.instances.keys()}
+        around = Around(self.hosts.get(told.host_id), there, dict(self.hosts), frozenset(self.silent))
+        news, found = compare(told, around, self.now)
+        self.hosts |= {host.id: host for host in news.hosts}
+        self.instances |= {one.id: one for one in news.instances}
+        for name in news.gone_instances:
+            del self.instances[name]
+        return found
+
+    def where(self) -> dict[str, str | None]:
+        return {one.id: one.host for one in self.instances.values() if "stopped_at" not in one.labels}
+
+
+def test_an_unknown_host_and_its_instances_appear() -> None:
+    world = World()
+    found = world.hear(announcement("kvm01", vm("web-1"), vm("db-1", vcpus=8), nic_mbit=10_000.0))
+    assert (found.new, found.notes) == (("db-1", "web-1"), ())
+    assert world.hosts["kvm01"].nic_mbit == 10_000.0
+    assert world.instances["db-1"].vcpus == 8
+    assert world.hosts["kvm01"].labels["source"] == world.instances["db-1"].labels["source"] == "agent"
+
+
+def test_the_same_announcement_again_is_no_news() -> None:
+    world = World(Host("kvm02", "kvm", 64, 1000.0), Instance("old", 4, host="kvm02", labels={"source": "openstack"}))
+    for told in (announcement("kvm01", vm("web-1")), announcement("kvm02", vm("old"))):
+        world.hear(told)
+        before = dict(world.instances), dict(world.hosts)
+        again = world.hear(told)
+        assert again == Announced(notes=again.notes)
+        assert (world.instances, world.hosts) == before
+
+
+def test_a_new_size_and_new_settings_are_taken() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1")))
+    capped: dict[str, Any] = {"cap_percent": 150.0, "pinning": Pinning.all_on((0, 1), 2)}
+    found = world.hear(announcement("kvm01", vm("web-1", vcpus=2, memory_mb=50.0, settings=capped)))
+    assert found.changed == ("web-1",)
+    assert world.instances["web-1"].settings == IsolationSettings(**capped)
+    assert (world.instances["web-1"].vcpus, world.instances["web-1"].memory_mb) == (2, 50.0)
+
+
+def test_an_instance_that_is_not_told_any_more_is_stopped_and_after_an_hour_gone() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
+    assert world.hear(announcement("kvm01", vm("web-1"))).stopped == ("web-2",)
+    assert (world.instances["web-2"].load, world.instances["web-2"].host) == (STOPPED_LOAD, "kvm01")
+    world.now += 59 * MINUTE
+    assert world.hear(announcement("kvm01", vm("web-1"))).stopped == ()
+    world.now += MINUTE
+    assert world.hear(announcement("kvm01", vm("web-1"))).gone == ("web-2",)
+    assert set(world.instances) == {"web-1"}
+
+
+def test_an_instance_that_runs_again_runs_as_before() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1")))
+    before = world.instances["web-1"]
+    world.hear(announcement("kvm01"))
+    assert world.hear(announcement("kvm01", vm("web-1"))).changed == ("web-1",)
+    assert world.instances["web-1"] == before
+
+
+def test_a_migration_is_no_new_instance_and_keeps_what_is_known_of_it() -> None:
+    world = World()
+    world.hear(announcement("kvm02"))
+    world.hear(announcement("kvm01", vm("web-1", settings={"pinning": Pinning.all_on((3,), 4)})))
+    known = replace(world.instances["web-1"], demand={"cpu": Demand(1.5, "cpu")}, workload="shop")
+    world.instances["web-1"] = known
+    both = world.hear(announcement("kvm02", vm("web-1")))  # while it is copied both have it
+    assert both.moved == ()
+    assert "also told by kvm01" in both.notes[0]
+    assert world.where() == {"web-1": "kvm01"}
+    world.hear(announcement("kvm01"))
+    assert world.hear(announcement("kvm02", vm("web-1"))).moved == ("web-1",)
+    assert world.instances["web-1"] == replace(known, host="kvm02", settings=IsolationSettings())
+
+
+def test_an_instance_moves_at_once_where_its_former_host_is_silent() -> None:
+    world = World()
+    world.hear(announcement("kvm02"))
+    world.hear(announcement("kvm01", vm("web-1")))
+    world.silent = {"kvm01"}
+    assert world.hear(announcement("kvm02", vm("web-1"))).moved == ("web-1",)
+
+
+def test_two_vms_of_one_name_stay_two_and_it_is_said() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1")))
+    found = world.hear(announcement("kvm02", vm("web-1", labels={"uuid": "another"})))
+    assert found.new == ()
+    assert "rename one of them" in found.notes[0]
+    assert world.where() == {"web-1": "kvm01"}
+
+
+def test_another_machine_of_the_same_name_is_refused_until_the_first_one_is_silent() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1"), machine="a"))
+    with pytest.raises(Conflict, match="another machine already announces itself as kvm01"):
+        world.hear(announcement("kvm01", machine="b"))
+    world.silent = {"kvm01"}
+    assert world.hear(announcement("kvm01", vm("web-1"), machine="b")).notes == ()
+
+
+def test_what_a_file_says_is_filled_in_and_never_changed() -> None:
+    world = World(
+        Host("kvm01", "kvm", 32, 500.0, labels={"zone": "a"}, cpu_overcommit=2.0),
+        Instance("web-1", 8, memory_mb=100.0, host="kvm01", workload="shop"),
+    )
+    found = world.hear(announcement("kvm01", vm("web-1"), l3_mb=32.0, labels={"kernel": "6.1.0"}))
+    host, instance = world.hosts["kvm01"], world.instances["web-1"]
+    assert (host.pcpus, host.memory_mb, host.cpu_overcommit, host.l3_mb) == (32, 500.0, 2.0, 32.0)
+    assert (instance.vcpus, instance.workload) == (8, "shop")
+    assert host.labels["source.l3_mb"] == "agent"
+    assert "source" not in host.labels
+    assert sorted(found.notes) == [
+        "memory_mb of kvm01 is 500 in the inventory, 1000 here",
+        "pcpus of kvm01 is 32 in the inventory, 64 here",
+        "vcpus of web-1 is 8 in the inventory, 4 here",
+    ]
+    assert host.labels["disagreement"] == "memory_mb of kvm01 is 500 in the inventory, 1000 here (and 2 more)"
+
+
+def test_where_an_instance_runs_the_agent_knows_better_than_a_file() -> None:
+    world = World(Host("kvm01", "kvm", 64, 1000.0), Instance("web-1", 4, host="kvm01"))
+    assert world.hear(announcement("kvm02", vm("web-1"))).moved == ("web-1",)
+    assert world.instances["web-1"].labels["source.host"] == "agent"
+
+
+def test_where_an_instance_runs_the_system_that_is_synced_knows_better_than_an_agent() -> None:
+    world = World(Host("kvm01", "kvm", 64, 1000.0), Instance("web-1", 4, host="kvm01", labels={"source": "openstack"}))
+    found = world.hear(announcement("kvm02", vm("web-1")))
+    assert found.notes == ("web-1 runs here, but openstack says that it is on kvm01",)
+    assert world.where() == {"web-1": "kvm01"}
+    assert "openstack" in world.hosts["kvm02"].labels["disagreement"]
+
+
+def test_a_vm_of_nova_is_known_by_the_uuid_of_its_domain() -> None:
+    world = World(Host("kvm01", "kvm", 64, 1000.0), Instance("u-1", 4, host="kvm01", labels={"source": "openstack"}))
+    found = world.hear(announcement("kvm01", vm("instance-0000001a", labels={"uuid": "u-1"})))
+    assert (found.new, set(world.instances)) == ((), {"u-1"})
+    assert world.instances["u-1"].labels["domain"] == "instance-0000001a"
+
+
+def test_an_instance_that_cannot_be_is_left_out_with_a_sentence_and_the_others_are_taken() -> None:
+    world = World()
+    found = world.hear(announcement("kvm01", vm("web-1"), vm("web-1"), vm("web-2", vcpus=10**9), vm("web-3")))
+    assert found.new == ("web-1", "web-3")
+    assert [note[:20] for note in found.notes] == ["web-1 is told twice", "instance web-2: vcpu"]
+
+
+def test_a_million_instances_are_refused() -> None:
+    many = [vm(f"i{number}") for number in range(5_001)]
+    with pytest.raises(InvalidInput, match="at most 5000"):
+        World().hear(announcement("kvm01", *many))
+
+
+def test_a_new_host_of_which_the_size_is_not_known_is_refused() -> None:
+    told = Announcement({"id": "kvm01", "kind": "kvm"}, (), "m", 60.0, NOW)
+    with pytest.raises(InvalidInput, match="its pcpus could not be read"):
+        World().hear(told)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["h1", "h2", "h3"])), min_size=1, max_size=6))
+def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent_has_told_twice(
+    days: list[dict[str, str]],
+) -> None:
+    world = World()
+    for truth in days:
+        for _ in range(2):  # the first round of a swap finds the other host still in possession
+            for host in ("h1", "h2", "h3"):
+                world.hear(announcement(host, *(vm(name) for name in sorted(truth) if truth[name] == host)))
+        assert world.where() == truth

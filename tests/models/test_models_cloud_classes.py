@@ -1,0 +1,99 @@
+"""What instances whose demand is known teach about the others of their cloud."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.cloud_classes import LEAST_KNOWN, CloudClasses, completed
+from models.data.demand_classes import day_one
+from profiler.demand import Demand
+from profiler.observed import Instance
+
+
+def seen(name: str, mean: float, *, vcpus: int = 2, **labels: str) -> Instance:
+    """An instance whose demand was measured."""
+    return Instance(name, vcpus, labels=labels, demand={"cpu": Demand(mean, windows=100, origin="measured")})
+
+
+SHOP = [seen(f"web-{number}", 1.2 + number / 20, project="shop", image="debian") for number in range(8)]
+BATCH = [seen(f"idle-{number}", 0.02 + number / 1000, project="batch", image="alpine") for number in range(8)]
+
+
+def test_an_instance_is_taken_to_be_like_those_that_share_most_with_it() -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+    told = {name: classes.demand_of(Instance(name, 2)) for name in ("web-99", "other", "idle-99")}
+    means = [one.mean for one in told.values() if one is not None]
+    assert means == sorted(means, reverse=True)
+    web = told["web-99"]
+    assert web is not None
+    assert 0.8 < web.mean < 1.8
+    assert web.origin == "class"
+    assert web.doubt / web.mean < day_one(2).doubt / day_one(2).mean
+
+
+@pytest.mark.parametrize("labels", [{"project": "shop"}, {"image": "debian"}, {"name": "web-1000"}])
+def test_labels_tell_what_an_instance_is_like(labels: dict[str, str]) -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+    like, other = (classes.demand_of(Instance("x", 2, labels=one)) for one in (labels, {}))
+    assert like is not None
+    assert other is not None
+    assert like.mean > other.mean
+
+
+def test_too_few_say_nothing_of_the_others() -> None:
+    classes = CloudClasses.of(SHOP[: LEAST_KNOWN - 1])
+    assert classes.demand_of(Instance("web-99", 2)) is None
+    assert completed(Instance("web-99", 2), classes, ()) == Instance("web-99", 2)
+
+
+def test_what_is_known_of_an_instance_beats_its_class() -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+    for one in (SHOP[0], Instance("web-99", 2, load=0.5), Instance("web-99", 2, workload="shop")):
+        assert completed(one, classes, {"shop"}) is one
+    assert "cpu" in completed(Instance("web-99", 2, workload="never measured"), classes, {"shop"}).demand
+
+
+def test_a_class_does_not_teach_itself() -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+    guessed = completed(Instance("web-99", 2), classes, ())
+    assert classes.changed({"web-99": guessed}) is classes
+
+
+def test_who_is_asked_about_is_told_by_whom_it_goes() -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+    basis = classes.basis(Instance("web-99", 2, labels={"project": "shop", "image": "unseen"}))
+    assert basis == ((("", ""), 16), (("project", "shop"), 8), (("name", "web"), 8))
+
+
+def test_classes_are_right_where_those_that_are_alike_are_alike() -> None:
+    accuracy = CloudClasses.of([*SHOP, *BATCH]).accuracy
+    assert accuracy is not None
+    assert accuracy.n == 16
+    assert 1.0 < accuracy.factor < 2.0 < accuracy.without
+    shuffled = [1.5, 0.02] * 8
+    random.Random(1).shuffle(shuffled)
+    noise = CloudClasses.of([seen(f"vm-{at}", mean) for at, mean in enumerate(shuffled)]).accuracy
+    assert noise is not None
+    assert noise.factor > 4.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([f"{stem}-{n}" for stem in ("web", "db") for n in range(4)]), st.floats(0, 2)),
+        max_size=30,
+    )
+)
+def test_classes_that_followed_every_change_are_those_that_are_made_anew(changes: list[tuple[str, float]]) -> None:
+    followed, there = CloudClasses.of(()), dict[str, Instance]()
+    for name, mean in changes:
+        now = None if mean < 0.2 else seen(name, mean, project=name[:1])
+        followed = followed.changed({name: now})
+        if now is None:
+            there.pop(name, None)
+        else:
+            there[name] = now
+    assert followed == CloudClasses.of(there.values())

@@ -1,0 +1,281 @@
+"""What the agent tells of its host and of who is on it: all that is known, when it changes, and before any sample."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.agent.announcement import EVERY_S, Announcer, machine_digest
+from profiler.agent.http_client import HttpClient, parse_url
+from profiler.agent.log import Log
+from profiler.agent.push import Pusher
+from profiler.agent.spool import Spool
+from profiler.backends.host_description import HostDescription, describe_host
+from profiler.backends.lxc.manager_names import names_of
+from profiler.observed import Instance, IsolationSettings, Pinning
+from tests.profiler.api_double import Double, Reply, serving
+from tests.profiler.fake_host import FakeHost
+from tests.profiler.steady_backend import SteadyBackend
+from tests.profiler.test_push import batch
+
+DOCKER_ID = "ab12" * 16
+
+
+class Pinned(SteadyBackend):
+    """Its instances may use CPU 1 only, or all of the host's four."""
+
+    cpus: tuple[int, ...] = (1,)
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        return IsolationSettings(pinning=Pinning.all_on(self.cpus, instance.vcpus), cap_percent=50.0)
+
+
+class Bench:
+    """An announcer whose clock stands still unless it is moved."""
+
+    def __init__(self, backend: SteadyBackend | None = None) -> None:
+        self.now = 0.0
+        self.backend = backend or SteadyBackend()
+        self.said = io.StringIO()
+        self.log = Log(self.said)
+        described = HostDescription("kvm", 4, 1000.0, numa=((0, 1), (2, 3)), labels={"kernel": "6.1"})
+        self.announcer = Announcer(lambda: described, self.log, version="1", clock=lambda: self.now, machine="m")
+
+    def tell(self, seconds: float = 0.0) -> dict[str, Any] | None:
+        """What is told after so long; it arrives."""
+        self.now += seconds
+        self.announcer.look(self.backend)
+        body = self.announcer.due()
+        if body is None:
+            return None
+        self.announcer.done()
+        return dict(json.loads(body))
+
+
+def test_the_host_and_everybody_on_it_are_told() -> None:
+    told = Bench().tell()
+    assert told is not None
+    assert told["host"] == {
+        "id": "h1", "kind": "kvm", "pcpus": 4, "memory_mb": 1000.0, "numa": [[0, 1], [2, 3]],
+        "labels": {"kernel": "6.1", "agent": "1"},
+    }  # fmt: skip
+    assert [one["id"] for one in told["instances"]] == ["a"]
+    assert (told["machine"], told["every_s"]) == ("m", EVERY_S)
+
+
+def test_without_news_it_is_told_once_a_minute() -> None:
+    bench = Bench()
+    assert bench.tell() is not None
+    assert [bench.tell(10.0) is not None for _ in range(12)] == [number in (5, 11) for number in range(12)]
+
+
+def test_who_comes_and_goes_is_told_within_one_listing() -> None:
+    bench = Bench()
+    bench.tell()
+    bench.backend.names = ("a", "b")
+    assert bench.tell(5.0) is None
+    told = bench.tell(5.0)
+    assert told is not None
+    assert [one["id"] for one in told["instances"]] == ["a", "b"]
+    bench.backend.names = ()
+    told = bench.tell(10.0)
+    assert told is not None
+    assert told["instances"] == []
+
+
+def test_settings_are_read_one_instance_at_a_time_and_told_with_the_next_minute() -> None:
+    bench = Bench(Pinned())
+    bench.backend.names = ("a", "b")
+    first = bench.tell()
+    assert first is not None
+    assert ["isolation" in one for one in first["instances"]] == [True, False]
+    assert bench.tell(10.0) is None
+    told = bench.tell(50.0)
+    assert told is not None
+    assert [(one["pinning"], one["isolation"]) for one in told["instances"]] == [
+        ({"0": [1]}, {"cap_percent": 50.0})
+    ] * 2
+
+
+def test_a_pinning_to_every_cpu_is_none() -> None:
+    backend = Pinned()
+    backend.cpus = (0, 1, 2, 3)
+    told = Bench(backend).tell()
+    assert told is not None
+    assert told["instances"][0]["pinning"] is None
+
+
+def test_a_backend_that_fails_is_asked_again_and_nothing_is_told_of_what_is_not_known() -> None:
+    class Broken(SteadyBackend):
+        def list_instances(self) -> list[Instance]:
+            raise OSError("libvirtd is away")
+
+    bench = Bench(Broken())
+    assert bench.tell() is None
+    assert "libvirtd is away" in bench.said.getvalue()
+    bench.backend = SteadyBackend()
+    assert bench.tell(10.0) is not None
+
+
+@pytest.fixture
+def pushing(tmp_path: Path) -> Any:
+    with serving() as double:
+        bench = Bench()
+        spool = Spool(tmp_path / "spool", 10**9, bench.log)
+        wire = HttpClient(parse_url(f"{double.url}/cotenant/"), lambda: None, "test/1")
+        yield double, bench, spool, Pusher(spool, wire, bench.log, lambda: 1.0, bench.announcer)
+        wire.close()
+        spool.close()
+
+
+def test_who_is_there_is_told_before_what_was_measured_of_them(
+    pushing: tuple[Double, Bench, Spool, Pusher],
+) -> None:
+    double, bench, spool, pusher = pushing
+    bench.announcer.look(bench.backend)
+    spool.put(batch(1))
+    assert spool.store()
+    assert [pusher.step(), pusher.step(), pusher.step()] == [0.0, 0.0, None]
+    assert double.paths == ["/cotenant/v1/announcements", "/cotenant/v1/samples"]
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "older than its agents"), (409, "another machine"), (422, "mend")])
+def test_a_server_that_takes_no_announcement_still_gets_samples(
+    pushing: tuple[Double, Bench, Spool, Pusher], status: int, words: str
+) -> None:
+    double, bench, spool, pusher = pushing
+    double.welcome = Reply(status, body=json.dumps({"detail": f"{words}, it says"}).encode())
+    bench.announcer.look(bench.backend)
+    spool.put(batch(1))
+    assert spool.store()
+    assert [pusher.step(), pusher.step(), pusher.step()] == [0.0, 0.0, None]
+    assert double.kept
+    assert words in bench.said.getvalue()
+    bench.now += EVERY_S
+    assert pusher.step() == 0.0  # it tries again
+
+
+def test_an_announcement_that_does_not_arrive_is_sent_again(pushing: tuple[Double, Bench, Spool, Pusher]) -> None:
+    double, bench, _, pusher = pushing
+    double.welcome = Reply(503, body=b"{}")
+    bench.announcer.look(bench.backend)
+    assert pusher.step() == 1.0
+    double.welcome = Reply(body=b'{"notes": ["vcpus of a is 8 in the inventory, 4 here"]}')
+    assert [pusher.step(), pusher.step()] == [0.0, None]
+    assert len(double.announced) == 2
+    assert "vcpus of a is 8 in the inventory" in bench.said.getvalue()
+
+
+def _server() -> FakeHost:
+    """Two sockets of two cores with two hyper-threads, two NUMA nodes, a bond of two links, an NVMe and a disk."""
+    host = FakeHost()
+    cpus = "/sys/devices/system/cpu"
+    host.files |= {
+        f"{cpus}/online": "0-7\n",
+        f"{cpus}/cpu0/topology/thread_siblings_list": "0,4\n",
+        f"{cpus}/cpu0/cpufreq/base_frequency": "2600000\n",
+        "/proc/meminfo": "MemTotal:       1048576 kB\nMemFree: 1 kB\n",
+        "/proc/cpuinfo": "processor\t: 0\nmodel name\t: Xeon @ 2.50GHz\ncpu MHz\t\t: 1234.567\n\nprocessor\t: 1\n",
+        "/proc/sys/kernel/osrelease": "6.1.0-21-amd64\n",
+        "/sys/devices/system/node/node0/cpulist": "0-1,4-5\n",
+        "/sys/devices/system/node/node1/cpulist": "2-3,6-7\n",
+        "/proc/net/dev": "".join(
+            f"{name}: {' '.join(['0'] * 16)}\n" for name in ("lo", "eno1", "eno2", "bond0", "tap1")
+        ),
+        "/sys/class/net/eno1/speed": "10000\n",
+        "/sys/class/net/eno1/operstate": "up\n",
+        "/sys/class/net/eno2/speed": "10000\n",
+        "/sys/class/net/eno2/operstate": "down\n",
+        "/sys/class/net/bond0/speed": "20000\n",
+        "/sys/class/net/bond0/operstate": "up\n",
+        "/sys/class/net/bond0/bonding/mode": "802.3ad 4\n",
+        "/sys/class/net/tap1/speed": "10\n",
+        "/sys/class/net/tap1/operstate": "up\n",
+        "/proc/diskstats": "".join(f" 8 0 {name} 1 2 3\n" for name in ("sda", "sda1", "nvme0n1", "nvme0n1p1", "loop0")),
+        "/sys/block/sda/size": "1953125000\n",
+        "/sys/block/sda/queue/rotational": "1\n",
+        "/sys/block/nvme0n1/size": "3906250000\n",
+    }
+    for cpu in range(8):
+        host.files |= {
+            f"{cpus}/cpu{cpu}/topology/physical_package_id": f"{cpu // 2 % 2}\n",
+            f"{cpus}/cpu{cpu}/cache/index0/level": "2\n",
+            f"{cpus}/cpu{cpu}/cache/index0/size": "1024K\n",
+            f"{cpus}/cpu{cpu}/cache/index0/shared_cpu_list": f"{cpu % 4},{cpu % 4 + 4}\n",
+            f"{cpus}/cpu{cpu}/cache/index1/level": "3\n",
+            f"{cpus}/cpu{cpu}/cache/index1/size": "16384K\n",
+            f"{cpus}/cpu{cpu}/cache/index1/shared_cpu_list": "0-1,4-5\n" if cpu % 4 < 2 else "2-3,6-7\n",
+        }
+    host.links |= {f"/sys/class/net/eno{number}/device": "../pci" for number in (1, 2)}
+    return host
+
+
+def test_a_host_is_described_by_its_files() -> None:
+    assert describe_host("libvirt", _server()) == HostDescription(
+        "kvm",
+        pcpus=8,
+        memory_mb=1024.0,
+        threads_per_core=2,
+        cpu_mhz=2600.0,
+        l2_mb=1.0,
+        l3_mb=32.0,
+        nic_mbit=20_000.0,
+        disk_kind="nvme",
+        numa=((0, 1, 4, 5), (2, 3, 6, 7)),
+        labels={
+            "kernel": "6.1.0-21-amd64",
+            "cpu_model": "Xeon @ 2.50GHz",
+            "sockets": "2",
+            "links": "bond0:20000 eno1:10000",
+            "disks": "nvme0n1:nvme:2000 sda:hdd:1000",
+        },
+    )
+
+
+def test_dom0_asks_xen_what_the_host_is() -> None:
+    host = _server()
+    host.values["xl info"] = (
+        "nr_cpus                : 64\nthreads_per_core       : 2\ncpu_mhz                : 2394.454\n"
+        "total_memory           : 262143\nxen_version            : 4.17.3\nxen_scheduler          : credit2\n"
+    )
+    described = describe_host("xen", host)
+    assert (described.kind, described.pcpus, described.memory_mb) == ("xen", 64, 262143.0)
+    assert described.numa == ()  # Dom0 sees its own
+    assert described.labels["xen"] == "4.17.3"
+
+
+def test_a_host_that_shows_nothing_is_described_as_far_as_it_goes() -> None:
+    assert describe_host("lxc", FakeHost()) == HostDescription("lxc")
+
+
+def test_docker_and_podman_say_what_a_container_is() -> None:
+    host = FakeHost()
+    host.files[f"/var/lib/docker/containers/{DOCKER_ID}/config.v2.json"] = json.dumps(
+        {"Name": "/shop", "Config": {"Image": "nginx:1.27"}}
+    )
+    assert names_of(host, f"docker/{DOCKER_ID}") == {"name": "shop", "image": "nginx:1.27"}
+    del host.files[f"/var/lib/docker/containers/{DOCKER_ID}/config.v2.json"]
+    told = json.dumps({"name": "db", "image-name": "postgres:17"})
+    listed = json.dumps([{"id": "cd" * 32}, {"id": DOCKER_ID, "metadata": told}])
+    host.files["/var/lib/containers/storage/overlay-containers/containers.json"] = listed
+    assert names_of(host, f"machine.slice/libpod-{DOCKER_ID}.scope") == {"name": "db", "image": "postgres:17"}
+    assert names_of(host, "lxc/shop") == {}
+
+
+@pytest.mark.parametrize("garbage", ["", "[]", "{", '[{"id": "' + DOCKER_ID + '", "metadata": 7}]', "[" * 100_000])
+def test_garbage_in_the_files_of_container_programs_names_nobody(garbage: str) -> None:
+    host = FakeHost()
+    host.files["/var/lib/containers/storage/overlay-containers/containers.json"] = garbage
+    assert names_of(host, f"libpod-{DOCKER_ID}.scope") == {}
+
+
+def test_the_machine_is_told_apart_without_its_id(tmp_path: Path) -> None:
+    file = tmp_path / "machine-id"
+    file.write_text("8e3f6a7c11d24a5a9d1b6b3f0c2e4d5f\n")
+    assert re.fullmatch(r"[0-9a-f]{16}", machine_digest(file))
+    assert machine_digest(tmp_path / "none") == ""
