@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # who asks a service need not import what stands behind it
     from advisor.reports.folders import Reported
     from advisor.serving.recommendations import EncodedRecommendation
     from advisor.serving.vitals import Vitals
+    from advisor.telemetry.monitoring_history import MonitoringHistory
 
 
 class InventoryService(Protocol):
@@ -159,6 +160,20 @@ class TelemetryService(Protocol):
         """Store samples: `accepted`, `duplicate`, and `dropped` as (position, reason) of each sample not taken.
 
         `only` is the one host that the sender may speak for, None = any.
+        """
+        ...
+
+    def take_history(
+        self,
+        preset: str,
+        *,
+        since: str,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] = ...,
+    ) -> tuple[MonitoringHistory, tuple[str, ...]]:
+        """Learn demands from the store that `prometheus_url` names; what was found, and whose demand that changes.
+
+        `preset` is a name or a file. `progress` is called with the parts that were read, and of how many.
         """
         ...
 

@@ -27,6 +27,7 @@ Operation = Literal[
     "inventory.follow",
     "inventory.announce",
     "samples.add",
+    "history.take",
     "colocation.add",
     "placement.answer",
     "placement.look",

@@ -11,9 +11,11 @@ from advisor.domain import Histories, InstanceProfile, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.inventories import writes
 from advisor.settings import Settings
-from advisor.store import hosts
+from advisor.store import counters, hosts, instances
 from advisor.store.transactions import Transactions
-from advisor.telemetry import demands, histories, ingest, profiles, promql
+from advisor.telemetry import demands, histories, ingest, monitoring_history, profiles, promql
+from advisor.telemetry.monitoring_history import MonitoringHistory
+from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
 
@@ -47,6 +49,32 @@ class DatabaseTelemetry:
                 demands.tell(connection, ingested.news)
         self._stored()
         return counts
+
+    def take_history(
+        self,
+        preset: str,
+        *,
+        since: str,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] = lambda _done, _of: None,
+    ) -> tuple[MonitoringHistory, tuple[str, ...]]:
+        chosen, store, now = monitoring_history.load_preset(preset), SeriesStore.of(self._settings), self._clock()
+        with self._read() as connection:
+            there = instances.load_all(connection)
+        found = monitoring_history.read(
+            store, chosen, there, since_s=profiles.parse_since(since), now=now, progress=progress
+        )
+        if dry_run:
+            with self._read() as connection:
+                return found, tuple(sorted(demands.news_of_history(connection, found.demands)))
+        with self._write() as connection:
+            counters.hold(connection, "inventory")
+            news = demands.news_of_history(connection, found.demands)
+            if news:
+                demands.tell(connection, news)
+            counts = {"instances": len(found.demands), "changed": len(news), "unknown": len(found.unknown)}
+            self._audit.record(connection, "history.take", preset=chosen.name, **counts)
+        return found, tuple(sorted(news))
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
         now, elsewhere = self._clock(), None

@@ -87,6 +87,17 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
     return _news(there, {key: tallies[key].tally for _, key, _ in found})
 
 
+def news_of_history(connection: Connection, found: News) -> News:
+    """What another system's history says differently from what is told, and nobody has measured."""
+    news: dict[str, Measured] = {}
+    for name, (_, told) in instances.measured(connection, found).items():
+        own = {resource: one for resource, one in told.items() if one.origin == "measured"}
+        now = {**found[name], **own}
+        if now.keys() != told.keys() or any(is_news(told.get(resource), one) for resource, one in now.items()):
+            news[name] = now
+    return news
+
+
 def tell(connection: Connection, news: News) -> None:
     """Let everybody who watches the counters know, in a transaction of its own: counters must be locked first, that of
     the inventory, too, for its writers change the same rows."""

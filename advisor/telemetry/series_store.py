@@ -32,7 +32,7 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class SeriesStore:
-    """A store that answers `/api/v1/query` as Prometheus does (HTTP API, "Instant queries")."""
+    """A store that answers `/api/v1/query` and `/api/v1/query_range` as Prometheus does."""
 
     url: str
     authorization: str | None = None
@@ -64,7 +64,16 @@ class SeriesStore:
         SeriesUnavailable where the store does not answer, refuses, or answers with what is none.
         """
         seconds = math.ceil(since_s)
-        for one in self._query(f"{selector}[{seconds}s]", now):
+        form = {"query": f"{selector}[{seconds}s]", "time": f"{now.timestamp():.3f}"}
+        return self._matrix("query", form)
+
+    def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
+        """What a query gives at `begin` and every `step_s` seconds up to `end` (HTTP API, "Range queries")."""
+        times = {"start": f"{begin.timestamp():.3f}", "end": f"{end.timestamp():.3f}", "step": str(step_s)}
+        return self._matrix("query_range", {"query": query, **times})
+
+    def _matrix(self, endpoint: str, form: Mapping[str, str]) -> Iterator[Scraped]:
+        for one in self._query(endpoint, form):
             try:
                 labels = {str(name): str(value) for name, value in one["metric"].items()}
                 "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
@@ -75,8 +84,8 @@ class SeriesStore:
             if pairs:
                 yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
 
-    def _query(self, query: str, now: datetime) -> Sequence[Mapping[str, Any]]:
-        status, body = self._post(urlencode({"query": query, "time": f"{now.timestamp():.3f}"}))
+    def _query(self, endpoint: str, form: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        status, body = self._post(endpoint, urlencode(form))
         try:
             answer = json.loads(body)
             if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
@@ -86,7 +95,7 @@ class SeriesStore:
             raise self._unavailable(f"answered {status} and nothing that Prometheus would say") from error
         raise self._unavailable(f"refused the query with {status}: {said[:200]}")
 
-    def _post(self, form: str) -> tuple[int, bytes]:
+    def _post(self, endpoint: str, form: str) -> tuple[int, bytes]:
         """Ask within the deadline; a redirect is not followed, for the secret would go along."""
         import urllib3  # only who reads a store waits for it
 
@@ -97,9 +106,8 @@ class SeriesStore:
         body = bytearray()
         try:
             with urllib3.PoolManager(timeout=DEADLINE_S / 3, retries=False) as pool:
-                answer = pool.request(
-                    "POST", f"{self.url}/api/v1/query", body=form, headers=headers, preload_content=False
-                )
+                url = f"{self.url}/api/v1/{endpoint}"
+                answer = pool.request("POST", url, body=form, headers=headers, preload_content=False)
                 while part := answer.read1(2**16):  # what is there: to wait for so much could outlast the deadline
                     body += part
                     if len(body) > MOST_BYTES:

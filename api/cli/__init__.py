@@ -41,6 +41,11 @@ COMMANDS = (
     Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
     Listed("findings", "api.cli.learn:findings", "The papers' findings: paper, measured, predicted."),
     Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
+    Listed(
+        "history",
+        "api.cli.history:history",
+        "Learn what instances do from the weeks that a Prometheus has watched them.",
+    ),
     Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
     Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
     Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),

@@ -16,10 +16,12 @@ from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
-# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an agent.
+# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
+# agent, histories from a Prometheus.
 ELSEWHERE = {
     "token.create",
     "token.revoke",
+    "history.take",
     "inventory.announce",
     "inventory.follow",
     "session.begin",

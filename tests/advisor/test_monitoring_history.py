@@ -1,0 +1,205 @@
+"""Demand from what a real Prometheus knows: each preset, waiting beside running, and what is not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.errors import InvalidInput, SeriesUnavailable
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.telemetry.monitoring_history import load_preset, preset_names, read
+from advisor.telemetry.series_store import SeriesStore
+from api.cli import app
+from profiler.demand import Demand
+from tests.advisor.test_promql import NOTHING
+from tests.servers.prometheus import Prometheus, prometheus
+from tests.servers.running import NotInstalled
+
+EVERY_S, HOURS = 60, 26
+END_S = int(datetime.now(UTC).timestamp()) // 300 * 300
+TIMES = range(END_S - HOURS * 3600, END_S + 1, EVERY_S)
+Labels = Mapping[str, str]
+
+
+def counter(name: str, labels: Labels, per_s: float, *, late: float | None = None) -> Iterator[str]:
+    """A counter that grows by `per_s` in each second, in the second half of the time by `late`."""
+    text, value = ",".join(f'{key}="{one}"' for key, one in labels.items()), 0.0
+    for at, time_s in enumerate(TIMES):
+        yield f"{name}{{{text}}} {value:.6f} {time_s}\n"
+        value += EVERY_S * (per_s if late is None or at < len(TIMES) / 2 else late)
+
+
+def gauge(name: str, labels: Labels, value: float) -> Iterator[str]:
+    text = ",".join(f'{key}="{one}"' for key, one in labels.items())
+    return (f"{name}{{{text}}} {value} {time_s}\n" for time_s in TIMES)
+
+
+def both(name: str, labels: Labels, per_s: float, *suffixes: str) -> Iterator[str]:
+    for suffix in suffixes:
+        yield from counter(f"{name}_{suffix}", labels, per_s)
+
+
+def exposed() -> dict[str, list[str]]:
+    """Lines of each metric: what exporters tell of one instance each, 0.5 CPUs, 16 Mbit/s and 3 MB/s as a rule."""
+    db, disk = {"domain": "db-1"}, {"domain": "db-1", "target_device": "vda"}
+    tap, inside = {"domain": "db-1", "target_device": "tap0"}, {"instance": "10.0.0.5:9100"}
+    pod, vmi, guest = {"name": "k8s_web", "pod": "web-7"}, {"name": "vm-1", "node": "n1"}, {"id": "qemu/100"}
+    found = [
+        counter("libvirt_domain_info_cpu_time_seconds_total", db, 0.3, late=0.7),
+        counter("libvirt_domain_vcpu_delay_seconds_total", {**db, "vcpu": "0"}, 0.1),
+        both("libvirt_domain_interface_stats", tap, 1e6, "receive_bytes_total", "transmit_bytes_total"),
+        both("libvirt_domain_block_stats", disk, 1.5e6, "read_bytes_total", "write_bytes_total"),
+        counter("libvirt_domain_info_cpu_time_seconds_total", {"domain": "stranger"}, 0.3),
+        counter("node_cpu_seconds_total", {**inside, "cpu": "0", "mode": "user"}, 0.4),
+        counter("node_cpu_seconds_total", {**inside, "cpu": "0", "mode": "steal"}, 0.1),
+        counter("node_cpu_seconds_total", {**inside, "cpu": "0", "mode": "idle"}, 0.5),
+        gauge("node_uname_info", {**inside, "nodename": "app-1"}, 1),
+        both("node_network", {**inside, "device": "eth0"}, 1e6, "receive_bytes_total", "transmit_bytes_total"),
+        both("node_disk", {**inside, "device": "vda"}, 1.5e6, "read_bytes_total", "written_bytes_total"),
+        counter("container_cpu_usage_seconds_total", {**pod, "cpu": "total"}, 0.3),
+        counter("container_cpu_schedstat_runqueue_seconds_total", pod, 0.3),
+        counter("container_cpu_cfs_throttled_seconds_total", pod, 0.1),
+        both("container_network", pod, 1e6, "receive_bytes_total", "transmit_bytes_total"),
+        both("container_fs", pod, 1.5e6, "reads_bytes_total", "writes_bytes_total"),
+        counter("kubevirt_vmi_cpu_usage_seconds_total", vmi, 0.4),
+        counter("kubevirt_vmi_vcpu_delay_seconds_total", vmi, 0.1),
+        both("kubevirt_vmi_network", vmi, 1e6, "receive_bytes_total", "transmit_bytes_total"),
+        both("kubevirt_vmi_storage", vmi, 1.5e6, "read_traffic_bytes_total", "write_traffic_bytes_total"),
+        gauge("pve_cpu_usage_ratio", guest, 0.125),
+        gauge("pve_cpu_usage_limit", guest, 4),
+        gauge("pve_guest_info", {**guest, "name": "pve-1", "node": "pve"}, 1),
+        both("pve_network", guest, 1e6, "receive_bytes", "transmit_bytes"),
+        both("pve_disk", guest, 1.5e6, "read_bytes", "write_bytes"),
+    ]
+    lines: dict[str, list[str]] = {}
+    for series in found:
+        for line in series:
+            lines.setdefault(line.partition("{")[0], []).append(line)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Prometheus]:
+    text = [line for name, lines in sorted(exposed().items()) for line in (f"# TYPE {name} gauge\n", *lines)]
+    try:
+        with prometheus(NOTHING, history="".join([*text, "# EOF\n"])) as running:
+            yield running
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+
+
+INSTANCES = (
+    Instance("u-1", 2, host="h1", labels={"domain": "db-1"}),
+    Instance("app-1", 2, host="h1"),
+    Instance("web-7", 2, host="h1", labels={"name": "k8s_web"}),
+    Instance("vm-1", 2, host="h1"),
+    Instance("pve-1", 4, host="h1"),
+)
+PRESETS = {
+    "libvirt-exporter": "u-1",
+    "node-exporter": "app-1",
+    "cadvisor": "web-7",
+    "kubevirt": "vm-1",
+    "proxmox": "pve-1",
+}
+
+
+def asked(store: Prometheus, preset: str, **others: Any) -> Any:
+    settings = Settings(prometheus_url=store.url)
+    now = datetime.fromtimestamp(END_S, UTC)
+    return read(SeriesStore.of(settings), load_preset(preset), INSTANCES, since_s=25 * 3600.0, now=now, **others)
+
+
+def test_there_is_a_case_for_every_preset() -> None:
+    assert set(PRESETS) == set(preset_names())
+
+
+@pytest.mark.parametrize(("preset", "name"), PRESETS.items())
+def test_every_preset_tells_the_demand_of_its_exporters_instances(store: Prometheus, preset: str, name: str) -> None:
+    found = asked(store, preset)
+    assert set(found.demands) == {name}
+    demands = found.demands[name]
+    cpu = 0.6 if preset == "libvirt-exporter" else 0.5
+    assert demands["cpu"].mean == pytest.approx(cpu, rel=0.02)
+    assert (demands["net_mbit"].mean, demands["disk_mb_s"].mean) == pytest.approx((16.0, 3.0), rel=0.01)
+    assert {one.origin for one in demands.values()} == {"history"}
+    assert demands["cpu"].windows == 300
+    assert found.silent == ()
+
+
+def test_demand_over_time_varies_as_the_series_do_and_strangers_are_named(store: Prometheus) -> None:
+    found = asked(store, "libvirt-exporter")
+    assert found.unknown == ("stranger",)
+    cpu = found.demands["u-1"]["cpu"]
+    assert cpu.p95 == pytest.approx(0.8, rel=0.1)
+    assert cpu.spread == pytest.approx(0.2, rel=0.2)
+
+
+def test_reading_tells_how_far_it_is(store: Prometheus) -> None:
+    seen: list[tuple[int, int]] = []
+    asked(store, "proxmox", progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_store_that_does_not_answer_is_one_error() -> None:
+    store = SeriesStore("http://127.0.0.1:1")
+    with pytest.raises(SeriesUnavailable, match="does not answer"):
+        read(store, load_preset("kubevirt"), INSTANCES, since_s=3600.0, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("labels = [", "is no TOML"),
+        ("labels = []\n[queries]\ncpu = 'x'", "field labels: must be a list"),
+        ("labels = ['a']", "field queries: must be a table"),
+        ("labels = ['a']\n[queries]\ncpus = 'x'", "field queries.cpus: is none of cpu, net_mbit"),
+        ("labels = ['a']\n[queries]\ncpu = 7", "field queries.cpu: must be PromQL"),
+        ("labels = ['a']\n[queries]\nwaiting = 'x'", "field queries: has none of cpu"),
+    ],
+)
+def test_a_preset_that_is_wrong_is_refused_with_its_field(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=words):
+        load_preset(str(file))
+
+
+@pytest.mark.parametrize("name", ["nobody", "../x", "missing.toml"])
+def test_a_preset_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"is none of cadvisor|cannot be read"):
+        load_preset(name)
+
+
+def test_history_counts_in_answers_until_something_better_is_known(
+    store: Prometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "var").mkdir()
+    given = Instance("app-1", 2, host="h1", demand={"cpu": Demand(1.5)})
+    with Advisor(Settings()) as advisor:
+        cloud = Inventory((Host("h1", "kvm", 16, 65536.0),), (INSTANCES[0], given))
+        advisor.inventory.put(cloud, mode="replace", generation=None)
+
+    def run(*arguments: str) -> Any:
+        told = CliRunner().invoke(app, ["history", *arguments, "--prometheus", store.url, "--since", "20h", "--json"])
+        assert told.exit_code == 0, told.stderr
+        return json.loads(told.stdout)
+
+    assert run("libvirt-exporter", "--dry-run")["changed"] == ["u-1"]
+    assert run("libvirt-exporter")["changed"] == ["u-1"]
+    assert run("libvirt-exporter")["changed"] == []
+    assert run("node-exporter")["instances"] == {"app-1": ["cpu", "disk_mb_s", "net_mbit"]}
+    with Advisor(Settings()) as advisor:
+        assert advisor.inventory.instance("u-1").demand["cpu"].origin == "history"
+        assert advisor.inventory.instance("app-1").demand["cpu"] == given.demand["cpu"]
+        assert advisor.inventory.instance("app-1").demand["net_mbit"].origin == "history"
+        assert advisor.access.audit(limit=1).items[0].operation == "history.take"
