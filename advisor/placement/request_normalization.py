@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from advisor.domain import Candidate, Effect, MitigationStep, PlacementRequest, Recommendation, Rejection
+from advisor.domain import Candidate, Effect, Instance, MitigationStep, PlacementRequest, Recommendation, Rejection
 from advisor.snapshot import ClusterSnapshot
+from models.data.demand_classes import stem_of
 
 T = TypeVar("T")
 
@@ -29,7 +30,14 @@ def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> Placem
     name, asked = request.instance.id, replace(request, dry_run=False)
     if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name):
         return asked
-    return replace(asked, instance=replace(request.instance, id=NEWCOMER))
+    return replace(asked, instance=nameless(request.instance))
+
+
+def nameless(instance: Instance) -> Instance:
+    """The instance under the name of every newcomer, still in the class that its own name puts it in."""
+    stem = stem_of(instance)
+    labels = {**instance.labels, "name": f"{stem}-0"} if stem and "name" not in instance.labels else instance.labels
+    return replace(instance, id=NEWCOMER, labels=labels)
 
 
 def with_name(answer: Recommendation, name: str) -> Recommendation:

@@ -21,7 +21,7 @@ from profiler.observed import MetricSample
 # in two batches.
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
-ENOUGH = 12  # windows, an hour of them, before what was measured counts for more than the class
+ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
 # Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
 _MOST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
 _METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
@@ -162,10 +162,10 @@ def _totals(
 
 
 def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
-    """What differs by more than the noise from what is told, where there are windows enough."""
+    """What differs by more than the noise from what is told."""
     found: dict[str, dict[Resource, Demand]] = {}
     for (name, _), tally in sorted(learned.items()):
-        if name not in known or tally.n < ENOUGH:
+        if name not in known or tally.n < 1:
             continue
         vcpus, told = known[name]
         now = estimated(tally, vcpus=vcpus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -14,16 +14,22 @@ from profiler.metrics import EIGHT
 WIDTH, HEIGHT = 320, 104  # of a chart, in its own units
 MOST_LINES = 6  # as many as can be told apart by colour and dashes
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0
-_TITLES = {"cpu": "CPU"}
+SHARE = "share"
+_TITLES = {"cpu": "CPU", SHARE: "Got of the CPU time that it wanted"}
+_SHARE_HELP = (
+    "Run over run and wait, as measured; the thin line is what is predicted now. Time for which its own cap holds an "
+    "instance back counts as waiting."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One series, drawn: `at` is its number, by which it is coloured and dashed."""
+    """One series, drawn: `at` is its number, by which it is coloured and dashed; what was `predicted` is drawn thin."""
 
     name: str
     at: int
     path: str
+    predicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,8 @@ class Chart:
     def words(self) -> str:
         """What a picture of it shows, for who does not see it."""
         shown = ", ".join(line.name for line in self.lines)
-        return f"{self.title} in {self.unit} of {shown} from {self.begin} to {self.end}, at most {self.top}"
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.title}{unit} of {shown} from {self.begin} to {self.end}, at most {self.top}"
 
 
 def charts(told: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
@@ -70,6 +77,43 @@ def charts(told: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
     )
 
 
+def shares(told: Histories, names: Mapping[str, int], predicted: Mapping[str, float]) -> Chart | None:
+    """What instances got of the CPU time that they wanted, run / (run + wait), beside what is predicted of each now.
+
+    None where nobody's waiting was measured.
+    """
+    found = share_histories(told)
+    if not found:
+        return None
+    drawn = _chart(SHARE, _SHARE_HELP, found, told, names, top=1.0)
+    known = {one.name: one for one in drawn.lines}
+    ahead = tuple(
+        ChartLine(f"{name}, predicted", known[name].at, _level(share), predicted=True)
+        for name, share in predicted.items()
+        if name in known
+    )
+    return replace(drawn, lines=(*drawn.lines, *ahead))
+
+
+def share_histories(told: Histories) -> list[History]:
+    """Run / (run + wait) of each instance, step by step, where both were measured and there was something to share."""
+    of = {(one.instance, one.metric): dict(zip(one.times, one.values, strict=True)) for one in told.found}
+    found = []
+    for one in told.found:
+        if one.metric != "cpu" or one.instance is None:
+            continue
+        waiting = of.get((one.instance, "waiting"), {})
+        pairs = [
+            (at, run / (run + waiting[at]))
+            for at, run in zip(one.times, one.values, strict=True)
+            if at in waiting and run + waiting[at] > 0
+        ]
+        if pairs:
+            times, values = zip(*pairs, strict=True)
+            found.append(History(one.host, one.instance, SHARE, "", times, values))
+    return found
+
+
 def ranked(told: Histories) -> dict[str, int]:
     """Numbers for the instances of a host: who used most CPU comes first, so that who is drawn is who matters."""
     cpu = {one.instance: _mean(one.values) for one in told.found if one.metric == "cpu" and one.instance}
@@ -77,10 +121,17 @@ def ranked(told: Histories) -> dict[str, int]:
     return {name: at for at, name in enumerate(every)}
 
 
-def _chart(metric: str, help_text: str, found: Sequence[History], told: Histories, names: Mapping[str, int]) -> Chart:
+def _chart(
+    metric: str,
+    help_text: str,
+    found: Sequence[History],
+    told: Histories,
+    names: Mapping[str, int],
+    top: float | None = None,
+) -> Chart:
     ordered = sorted(found, key=lambda one: (names.get(one.instance or "", -1), one.host))
     drawn = [one for one in ordered if names.get(one.instance or "", 0) < MOST_LINES]
-    top = _round_up(max((max(one.values) for one in drawn), default=0.0))
+    top = top or _round_up(max((max(one.values) for one in drawn), default=0.0))
     lines = tuple(ChartLine(_name(one), names.get(one.instance or "", 0), _path(one, told, top)) for one in drawn)
     figures = tuple(
         Figures(
@@ -114,6 +165,12 @@ def _path(history: History, told: Histories, top: float) -> str:
     ]
     steps = [True, *(after - before > 2.5 * told.step_s for before, after in pairwise(history.times))]
     return "".join(f"{'M' if new else 'L'}{x:g} {y:g}" for (x, y), new in zip(points, steps, strict=True)) + "h.1"
+
+
+def _level(value: float) -> str:
+    """A line across the chart at this value of 0 to 1."""
+    y = round(_BOTTOM - (_BOTTOM - _TOP) * min(max(value, 0.0), 1.0), 1)
+    return f"M{_LEFT:g} {y:g}H{_RIGHT:g}"
 
 
 def _round_up(value: float) -> float:

@@ -49,7 +49,9 @@ def _row(demand: Demand) -> DemandRow:
 
 
 def _source(demand: Demand) -> str:
-    if demand.origin == "measured":
-        return f"{demand.windows:,.0f} windows of {demand.window_s / 60:g} min, measured"
+    if demand.origin in {"measured", "history"}:
+        windows = "1 window" if demand.windows == 1 else f"{demand.windows:,.0f} windows"
+        who = "measured" if demand.origin == "measured" else "from another system"
+        return f"{windows} of {demand.window_s / 60:g} min, {who}"
     words = {"given": "given", "trace": "a trace", "class": "instances like it", "assumed": "assumed"}
     return words[demand.origin]

@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import HostDetail, HostNow, Instance, time_part
+from advisor.domain import Histories, HostDetail, HostNow, Instance, time_part
 from api.html.render import page
 from api.routes.common import CloudDep, PathId, TelemetryDep
 from api.web import bars, chart, picture
@@ -74,12 +74,21 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(found.now, datetime.now(UTC)),
         told=told,
-        charts=chart.charts(told, chart.ranked(told)),
+        charts=_charts(told, found),
         chart=chart,
         spans=SPANS,
         since=since,
         picture=picture,
     )
+
+
+def _charts(told: Histories, found: HostDetail) -> tuple[chart.Chart, ...]:
+    """What everybody got beside what is predicted, then the metrics."""
+    names = chart.ranked(told)
+    expected = {one.instance: one.cpu.share for one in found.effects if one.cpu}
+    drawn = {name: share for name, share in expected.items() if names.get(name, chart.MOST_LINES) < chart.MOST_LINES}
+    first = chart.shares(told, names, drawn)
+    return (*([first] if first else []), *chart.charts(told, names))
 
 
 def _residents(found: HostDetail) -> list[HostedInstance]:

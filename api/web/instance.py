@@ -9,7 +9,7 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, HostDetail, HostNow, Instance, WorkloadProfile
+from advisor.domain import CloudNow, Histories, HostDetail, HostNow, Instance, WorkloadProfile
 from advisor.errors import NotFound
 from advisor.protocols import InventoryService
 from api.html.render import page
@@ -19,6 +19,7 @@ from api.web.cloud import age
 from api.web.demand import demand_rows
 from api.web.host import FELT
 
+ALARMING = 0.1  # by so much less than is predicted of the share is an alarm
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
 Span = Literal["1h", "24h", "7d", "30d"]
 SPANS: Mapping[Span, str] = {
@@ -56,12 +57,40 @@ def instance(
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
-        charts=chart.charts(told, {instance: 0}),
+        alarm=_alarm(told, detail, it),
+        charts=_charts(told, detail, it),
         chart=chart,
         spans=SPANS,
         since=since,
         picture=picture,
     )
+
+
+def _charts(told: Histories, detail: HostDetail | None, it: Instance) -> tuple[chart.Chart, ...]:
+    """What it got beside what is predicted, then the metrics."""
+    share = _expected(detail, it)
+    first = chart.shares(told, {it.id: 0}, {} if share is None else {it.id: share})
+    return (*([first] if first else []), *chart.charts(told, {it.id: 0}))
+
+
+def _alarm(told: Histories, detail: HostDetail | None, it: Instance) -> str:
+    """A sentence where it got much less of the CPU time that it wanted than is predicted; empty = it did not."""
+    share, found = _expected(detail, it), chart.share_histories(told)
+    mine = next((one for one in found if one.instance == it.id and it.host == one.host), None)
+    if share is None or mine is None:
+        return ""
+    got = sum(mine.values) / len(mine.values)
+    if got > share - ALARMING:
+        return ""
+    return (
+        f"It got {got:.2f} of the CPU time that it wanted in this time, and {share:.2f} is predicted: something holds "
+        "it back that is not known here, such as a cap of its own, or work on the host that nobody told of."
+    )
+
+
+def _expected(detail: HostDetail | None, it: Instance) -> float | None:
+    mine = next((one for one in detail.effects if one.instance == it.id), None) if detail else None
+    return mine.cpu.share if mine and mine.cpu else None
 
 
 def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:

@@ -12,14 +12,17 @@ from models.data.demand_classes import (
     LogSums,
     Trait,
     centre_of,
+    drawn,
     from_class,
     log_of,
     traits,
 )
-from profiler.demand import Demand, DemandOrigin
+from profiler.demand import Demand, DemandOrigin, Resource
 from profiler.observed import Instance
 
 KNOWN: frozenset[DemandOrigin] = frozenset({"given", "history", "measured", "trace"})  # says something of itself
+SEEN: frozenset[DemandOrigin] = frozenset({"history", "measured"})
+ENOUGH = 12  # windows, an hour of them, from which on an instance speaks for itself
 LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
 FULL_LOAD = 1.0
 MOST_TRIED = 2_000  # instances: 20 ms
@@ -76,7 +79,7 @@ class CloudClasses:
         """CPU demand of an instance of which nothing is known; None where too little is known of all."""
         if not self.speaks:
             return None
-        return from_class(instance.vcpus, self._levels(instance))
+        return from_class(instance.vcpus, self.levels(instance))
 
     def basis(self, instance: Instance) -> tuple[tuple[Trait, int], ...]:
         """Whom `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
@@ -99,20 +102,33 @@ class CloudClasses:
         factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
         return ClassAccuracy(len(tried), factor, without)
 
-    def _levels(self, instance: Instance) -> list[LogSums]:
-        nobody = LogSums()
-        return [self.sums.get(trait, nobody) for trait in (EVERYBODY, *traits(instance))]
+    def levels(self, instance: Instance) -> list[LogSums]:
+        """What the others teach about an instance, from wide to narrow; nothing where too few of them are known."""
+        own, nobody = self.known.get(instance.id), LogSums()
+        if len(self.known) - (own is not None) < LEAST_KNOWN:
+            return []
+        found = [self.sums.get(trait, nobody) for trait in (EVERYBODY, *traits(instance))]
+        return found if own is None else [one.plus(own[0], -1) if one.n else one for one in found]
 
 
 def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:
-    """The instance with the demand of its class where nothing is known of its own, else as it is.
+    """The instance with the demand of its class where nothing is known of its own, and drawn towards it where that was
+    measured for a short time; else as it is.
 
     A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
     """
-    if not classes.speaks or "cpu" in instance.demand or instance.load != FULL_LOAD or instance.workload in profiled:
+    seen = instance.demand.get("cpu")
+    if seen is not None and (seen.origin not in SEEN or seen.windows >= ENOUGH):
+        return instance
+    others: dict[Resource, Demand] = {name: one for name, one in instance.demand.items() if name != "cpu"}
+    if instance.workload in profiled:  # what was seen for minutes does not beat it
+        return instance if seen is None else replace(instance, demand=others)
+    if seen is not None:
+        return replace(instance, demand={**others, "cpu": drawn(seen, instance.vcpus, classes.levels(instance))})
+    if not classes.speaks or instance.load != FULL_LOAD:
         return instance
     demand = classes.demand_of(instance)
-    return instance if demand is None else replace(instance, demand={**instance.demand, "cpu": demand})
+    return instance if demand is None else replace(instance, demand={**others, "cpu": demand})
 
 
 def _taught_by(instance: Instance | None) -> tuple[int, tuple[Trait, ...]] | None:

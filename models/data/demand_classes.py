@@ -145,7 +145,7 @@ def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE
     centre, deviation = centre_of(levels, of)
     taught = any(level.n for level in levels)
     if taught:
-        centre, deviation = round(centre / STEP) * STEP, max(math.ceil(deviation / STEP), 1) * STEP
+        centre, deviation = rounded(centre, deviation)
     return _from_centre(vcpus, centre, deviation, taught, of)
 
 
@@ -161,6 +161,27 @@ def centre_of(levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> tuple[fl
         centre = (WORTH * centre + level.n * average) / (WORTH + level.n)
         known = WORTH + level.n
     return centre, math.sqrt(variance * (1 + 1 / known))
+
+
+def rounded(centre: float, deviation: float) -> tuple[float, float]:
+    """Both to a whole number of STEPs, the deviation upwards and not to nothing."""
+    return round(centre / STEP) * STEP, max(math.ceil(deviation / STEP), 1) * STEP
+
+
+def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
+    """CPU demand that was measured for a short time, drawn towards that of its class, with the shape of the class.
+
+    Both logarithms of the mean count by their precision; that of the windows is what the class's spread and their
+    resemblance leave of it (see `doubt`).
+    """
+    centre, deviation = rounded(*centre_of(levels, of))
+    mean = max(seen.mean, LEAST * vcpus)
+    unsure = doubt(seen.windows, of.spread * mean, mean, of.lag_one, 0.0, of) / mean
+    variance = math.log1p(unsure**2)
+    weight = deviation**2 / (deviation**2 + variance)
+    drawn_mean = min(math.exp(weight * math.log(mean) + (1 - weight) * (centre + math.log(vcpus))), float(vcpus))
+    left = drawn_mean * math.sqrt(math.expm1(weight * variance))
+    return _like(replace(seen, mean=drawn_mean, doubt=left), of, float(vcpus))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -179,15 +200,20 @@ def doubt(windows: float, spread: float, mean: float, lag: float, days: float, o
     return math.sqrt(spread**2 / independent + (of.days * mean) ** 2 / (1 + days))
 
 
+def stem_of(instance: Instance) -> str:
+    """Its name without the number at its end, empty = there is none: `web` of `web-12`."""
+    full = instance.labels.get("name") or instance.id
+    stem = _STEM.sub("", full)
+    return stem if stem != full else ""
+
+
 def traits(instance: Instance) -> tuple[Trait, ...]:
     """What an instance may share with others, from the widest trait to the narrowest: a name and a value each.
 
     Labels say project, flavor, image and class; the stem is its name without the number at its end.
     """
     named = [(name, instance.labels.get(label, "")) for name, label in _LABELS]
-    full = instance.labels.get("name") or instance.id
-    stem = _STEM.sub("", full)
-    found = [*named, ("name", stem if stem != full else ""), ("workload", instance.workload or "")]
+    found = [*named, ("name", stem_of(instance)), ("workload", instance.workload or "")]
     return tuple((name, value) for name, value in found if value)
 
 

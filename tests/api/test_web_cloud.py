@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, ResidentNow, WorkloadProfile, time_part
+from advisor.domain import (
+    Histories,
+    History,
+    Host,
+    Instance,
+    Inventory,
+    PlacementRequest,
+    ResidentNow,
+    WorkloadProfile,
+    time_part,
+)
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -161,9 +171,11 @@ def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Cli
     assert [
         page.text.count(f"{metric.name.replace('_', ' ').capitalize()} {metric.unit}") > 0 for metric in EIGHT
     ].count(False) == 1, "all but CPU, which is written so"
-    lines = [one["d"] or "" for one in page.all("path") if (one.get("class") or "").startswith("line s")]
+    every = [one for one in page.all("path") if (one.get("class") or "").startswith("line s")]
+    assert sum("predicted" in (one["class"] or "") and one["d"] != "M0 4H20" for one in every) == 2
+    lines = [one["d"] or "" for one in every if "predicted" not in (one["class"] or "")]
     drawn = [line for line in lines if line != "M0 4H20"]  # the others are keys
-    assert len(drawn) == 2 + 6 * 2
+    assert len(drawn) == 2 + 7 * 2, "the host's two, the metrics of two instances, and what they got of the CPU"
     assert {line.count("M") for line in drawn} == {2}, "the gap stays open"
     points = [tuple(map(float, pair)) for line in drawn for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", line)]
     assert all(0 <= x <= chart.WIDTH and 0 <= y <= chart.HEIGHT for x, y in points)
@@ -192,7 +204,7 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
     assert "Without shop-4 it would keep" in page.text
     assert {"/?instance=shop-3", "/hosts/h1", "/instances/shop-4"} <= {one["href"] for one in page.all("a")}
     assert "web-1k alone" in page.text
-    assert page.text.count("In figures") == 8
+    assert page.text.count("In figures") == 9
     pinned = Page(pages.page("/instances/batch-1").text).text
     assert "Pinning, vCPU → pCPU 0 → 2, 1 → 3" in pinned
     assert "it counts as using 10 % of its vCPUs" in Page(pages.page("/instances/mystery").text).text
@@ -291,3 +303,39 @@ def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(
     advisor.inventory.put_instance(Instance("more", vcpus=1, memory_mb=512, host="a5"))
     advisor.cloud.now()
     assert asked == [1, 1]
+
+
+def _told(share: float) -> Histories:
+    """Ten steps in which `a` ran for 40 % and waited so that it got this share."""
+    times = [60.0 * at for at in range(1, 11)]
+    waiting = 40.0 / share - 40.0
+    found = (
+        History("h1", "a", "cpu", "%", times, [40.0] * 10),
+        History("h1", "a", "waiting", "%", times, [waiting] * 10),
+        History("h1", "idle", "cpu", "%", times, [0.0] * 10),
+        History("h1", "idle", "waiting", "%", times, [0.0] * 10),
+    )
+    return Histories(0.0, 600.0, 60.0, found)
+
+
+def test_what_was_got_is_drawn_beside_what_is_predicted() -> None:
+    drawn = chart.shares(_told(0.5), {"a": 0, "idle": 1}, {"a": 0.75, "nobody": 0.1})
+    assert drawn is not None
+    assert [(line.name, line.predicted) for line in drawn.lines] == [("a", False), ("a, predicted", True)]
+    assert drawn.figures[0].mean == "0.5"
+    assert drawn.lines[1].path == "M44 27H316"  # three quarters of the way up
+    assert chart.shares(replace(_told(0.5), found=()), {}, {}) is None
+
+
+def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured: Advisor, settings: Settings) -> None:
+    there = next(host for host in measured.cloud.now().hosts if host.residents)
+    name, host = there.residents[0].instance.id, there.host.id
+
+    def page_of(share: float) -> str:
+        told = _told(share)
+        found = tuple(replace(one, host=host, instance=name) for one in told.found[:2])
+        bent: Any = Bent(measured, telemetry={"histories": lambda **_: replace(told, found=found)})
+        return Page(Client(create_app(bent, settings)).page(f"/instances/{name}").text).text
+
+    assert "It got 0.10 of the CPU time that it wanted" in page_of(0.1)
+    assert "of the CPU time that it wanted in this time" not in page_of(1.0)

@@ -57,6 +57,35 @@ def test_what_is_known_of_an_instance_beats_its_class() -> None:
     assert "cpu" in completed(Instance("web-99", 2, workload="never measured"), classes, {"shop"}).demand
 
 
+def test_what_was_seen_for_minutes_is_drawn_towards_the_class_the_less_the_longer_it_was_seen() -> None:
+    classes = CloudClasses.of([*SHOP, *BATCH])
+
+    def mean(windows: int, name: str = "web-99") -> float:
+        seen_now = Demand(0.1, windows=windows, origin="measured")
+        return completed(Instance(name, 2, demand={"cpu": seen_now}), classes, ()).demand["cpu"].mean
+
+    means = [mean(windows) for windows in (1, 3, 8, 12)]
+    assert means == sorted(means, reverse=True)
+    assert means[0] > 0.15
+    assert means[-1] == 0.1
+    assert mean(1, "idle-99") < 0.1
+
+
+def test_what_was_seen_for_minutes_does_not_beat_a_profile_and_does_not_teach_itself() -> None:
+    early = Instance("web-99", 2, workload="shop", demand={"cpu": Demand(0.1, windows=2, origin="measured")})
+    classes = CloudClasses.of([*SHOP, early])
+    assert completed(early, classes, {"shop"}).demand == {}
+    assert completed(early, classes, ()) == completed(early, CloudClasses.of(SHOP), ())
+
+
+def test_without_others_what_was_seen_for_minutes_is_drawn_towards_public_traces() -> None:
+    early = Instance("a", 2, demand={"cpu": Demand(2.0, windows=1, origin="measured")})
+    found = completed(early, CloudClasses.of([early]), ()).demand["cpu"]
+    assert 0.5 < found.mean < 2.0
+    assert found.origin == "measured"
+    assert found.doubt > 0
+
+
 def test_a_class_does_not_teach_itself() -> None:
     classes = CloudClasses.of([*SHOP, *BATCH])
     guessed = completed(Instance("web-99", 2), classes, ())

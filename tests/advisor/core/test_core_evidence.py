@@ -20,6 +20,8 @@ from advisor.domain import (
     like_another,
 )
 from advisor.placement.decision import recommend
+from advisor.placement.evidence import with_class
+from advisor.placement.request_normalization import without_name
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
@@ -132,3 +134,12 @@ def test_a_newcomer_may_be_said_to_be_like_another_one() -> None:
     assert any(
         note.startswith("new is taken to be like another instance of its kind: about 6.4 CPUs") for note in answer.notes
     )
+
+
+def test_whom_it_is_like_is_told_by_its_name_though_answers_are_remembered_without() -> None:
+    snapshot = cloud()
+    asked = without_name(with_class(snapshot, PlacementRequest(Instance("web-99", 8))), snapshot)
+    assert asked.instance.id != "web-99"
+    (note,) = (one for one in ask(snapshot, asked.instance).notes if "is taken to be like" in one)
+    assert "4 known instances with the same name (web)" in note
+    assert asked == without_name(with_class(snapshot, PlacementRequest(Instance("web-7", 8))), snapshot)
