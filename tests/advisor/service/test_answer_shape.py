@@ -11,6 +11,7 @@ from advisor.domain import (
     Command,
     CpuTime,
     Effect,
+    Evidence,
     Headroom,
     Instance,
     MitigationStep,
@@ -72,6 +73,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                 headroom=Headroom(0.4, 0.5, float("inf"), False, 0.45, 0.6),
                 crowded=0.12,
                 calibration="observed",
+                evidence={"class": 1, "measured": 3},
             ),
         ),
         rejected=(
@@ -81,6 +83,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
             ),
         ),
         notes=("a note",),
+        evidence=Evidence("class", "do this"),
     )
 
 
@@ -109,6 +112,7 @@ def test_the_shape_is_the_contract_s() -> None:
                 },
                 "crowded": 0.12,
                 "calibration": "observed",
+                "evidence": {"class": 1, "measured": 3},
                 "combined_score": 1.58,
                 "pinning": {"0": [2], "1": [3]},
                 "isolation": {
@@ -194,6 +198,7 @@ def test_the_shape_is_the_contract_s() -> None:
             },
         ],
         "notes": ["a note"],
+        "evidence": {"level": "class", "advice": "do this"},
     }
 
 
