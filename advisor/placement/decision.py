@@ -99,7 +99,7 @@ def _recommend(
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
         answer_candidates, limit_rejections = _rank(question, np.array(feasible, dtype=np.int64), answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
-    answer_candidates = with_counts(snapshot, answer_candidates)
+    answer_candidates = with_counts(snapshot, request, answer_candidates)
     return Recommendation(
         id=new_id(now),
         created_at=now,

@@ -46,13 +46,16 @@ def evidence_of(snapshot: ClusterSnapshot, request: PlacementRequest, candidates
     return Evidence(level, _advice(level, candidates))
 
 
-def with_counts(snapshot: ClusterSnapshot, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Candidates with how many residents of each are known how well."""
+def with_counts(
+    snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]
+) -> tuple[Candidate, ...]:
+    """Candidates with how many residents of each, beside the one that is asked about, are known how well."""
     found = []
     for candidate in candidates:
         position = snapshot.index(candidate.host)
         there = () if position is None else snapshot.residents[position]
-        found.append(replace(candidate, evidence=evidence_counts(there, snapshot.names.profiled)))
+        others = [one for one in there if one.id != request.instance.id]
+        found.append(replace(candidate, evidence=evidence_counts(others, snapshot.names.profiled)))
     return tuple(found)
 
 

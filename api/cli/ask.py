@@ -9,17 +9,31 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Instance, Inventory, PlacementRequest, like_another, recommendation_as_json, time_part
+from advisor.domain import (
+    Instance,
+    Inventory,
+    PlacementRequest,
+    Recommendation,
+    like_another,
+    recommendation_as_json,
+    recommendation_from_json,
+    time_part,
+)
 from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
+from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
 
+NEW = "new-instance"  # of which only is said whom it is like
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
 
 
 def where(
-    inventory: InventoryFile,
+    inventory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
+    ] = None,
     instance: Annotated[
         str | None,
         typer.Option(
@@ -45,13 +59,21 @@ def where(
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands, with their undo.")] = False,
     as_json: AsJson = False,
     model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Rank the hosts of an inventory for one instance.
 
-    Hosts are ranked by what would happen to everybody there. No server and no database are needed.
+    Hosts are ranked by what would happen to everybody there. With a file no server and no database are needed.
     """
-    cloud = offline.load_inventory(inventory)
-    asked, now_on, others = _asked(cloud, instance, like)
+    service = asked_service(server, token_file, inventory)
+    if service is not None and model is not None:
+        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
+    others = Inventory()
+    if service is not None:
+        asked, now_on = _asked_of(service, instance, like)
+    elif inventory is not None:
+        asked, now_on, others = _asked(offline.load_inventory(inventory), instance, like)
     request = PlacementRequest(
         instance=asked,
         hosts=names_of("--hosts", hosts),
@@ -61,7 +83,11 @@ def where(
         commands=commands,
         dry_run=True,
     )
-    answer = offline.where(others, request, model=model, settings=settings())
+    answer = (
+        offline.where(others, request, model=model, settings=settings())
+        if service is None
+        else _answer_of(service, request, like)
+    )
     if as_json:
         print_json(recommendation_as_json(answer))
     else:
@@ -108,6 +134,47 @@ def predict(
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 
+def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple[Instance, str | None]:
+    """The instance in question without a place, and where it is now, by what a service knows."""
+    if instance is None and like is None:
+        raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
+    if instance is None:
+        return Instance(NEW), None
+    if _is_file(instance):
+        return _only_one(Path(instance)), None
+    from api.schemas.inventory import InstanceItem  # with FastAPI: a question on files does without it
+
+    found = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
+    return _unplaced(found), found.host
+
+
+def _answer_of(service: Service, request: PlacementRequest, like: str | None) -> Recommendation:
+    """What a service answers, as if it had been decided here."""
+    from api.schemas.inventory import InstanceItem
+    from api.schemas.placements import NewInstance
+
+    item = InstanceItem.of(request.instance).model_dump(mode="json", exclude_none=True)
+    new = {name: value for name, value in item.items() if name in NewInstance.model_fields}
+    if like is not None:
+        said = () if request.instance.id == NEW else ("vcpus", "memory_mb")
+        sized = {name: new[name] for name in said if name in new}
+        new = {"id": request.instance.id, **sized, "like": like}
+    body = {
+        "instance": new,
+        "hosts": None if request.hosts is None else list(request.hosts),
+        "objective": request.objective,
+        "limit": request.limit,
+        "explain": request.explain,
+        "commands": request.commands,
+        "dry_run": True,
+    }
+    told = service.post("placements", body=body)
+    try:
+        return recommendation_from_json(told, request)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceFailed(f"{service.url} answers with something that is no recommendation") from error
+
+
 def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:
     """The instance in question without a place, where it is now, and the cloud without it."""
     if instance is None and like is None:
@@ -118,7 +185,7 @@ def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[In
     if other is None:
         raise InvalidInput(f"--like {like}: there is no instance of that name")
     if instance is None:
-        return like_another(Instance("new-instance"), other, ()), None, cloud
+        return like_another(Instance(NEW), other, ()), None, cloud
     asked, now_on, others = _find(cloud, instance)
     if asked.workload is not None or asked.demand:
         raise InvalidInput(f"{instance} says what {asked.id} runs or wants; leave out --like", field="like")
@@ -127,21 +194,32 @@ def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[In
 
 def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:
     """The instance in question without a place, where it is now, and the cloud without it."""
-    path = Path(wanted)
-    if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
-        instances = offline.load_instances(path)
-        if len(instances) != 1:
-            raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
-        found = instances[0]
+    if _is_file(wanted):
+        found = _only_one(Path(wanted))
     else:
         named = [instance for instance in cloud.instances if instance.id == wanted]
         if not named:
             raise InvalidInput(f"--instance {wanted}: there is no such file, and no instance of that name")
         found = named[0]
     others = replace(cloud, instances=tuple(instance for instance in cloud.instances if instance.id != found.id))
-    # A pinning speaks of the pCPUs of the host that it leaves; that of one without a host is part of the question.
+    return _unplaced(found), found.host, others
+
+
+def _is_file(wanted: str) -> bool:
+    return Path(wanted).is_file() or Path(wanted).suffix in {".yaml", ".yml", ".json"}
+
+
+def _only_one(path: Path) -> Instance:
+    instances = offline.load_instances(path)
+    if len(instances) != 1:
+        raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
+    return instances[0]
+
+
+def _unplaced(found: Instance) -> Instance:
+    """Without its host. A pinning speaks of the pCPUs of the host that it leaves; that of one without is asked for."""
     pinning = None if found.host else found.settings.pinning
-    return replace(found, host=None, settings=replace(found.settings, pinning=pinning)), found.host, others
+    return replace(found, host=None, settings=replace(found.settings, pinning=pinning))
 
 
 def names_of(option: str, given: str | None) -> tuple[str, ...] | None:

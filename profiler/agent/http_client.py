@@ -103,8 +103,14 @@ class HttpClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, body: bytes, to: str = PATH) -> HttpAnswer:
-        """Send a JSON body to one of the two paths; raises HttpError when there is no whole answer in time."""
-        headers = {"Content-Type": "application/json", "User-Agent": self._agent}
+        """Send a JSON body to a path of the API; raises HttpError when there is no whole answer in time."""
+        return self.ask("POST", to, body)
+
+    def ask(self, method: str, to: str, body: bytes | None = None) -> HttpAnswer:
+        """Make a request for a path of the API, such as `/v1/hosts`; raises HttpError as `post` does."""
+        headers = {"User-Agent": self._agent}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         try:
             token = self._token()
         except ValueError as error:
@@ -114,7 +120,7 @@ class HttpClient:
         path = self._server.path.removesuffix(PATH) + to
         reused = self._connection is not None
         try:
-            return self._exchange(path, body, headers)
+            return self._exchange(method, path, body, headers)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
             if not reused or self._ended:
@@ -123,7 +129,7 @@ class HttpClient:
             self.close()
             raise _explain(error) from None
         try:  # the server had closed an idle connection: that says nothing about it
-            return self._exchange(path, body, headers)
+            return self._exchange(method, path, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise _explain(error) from None
@@ -141,13 +147,13 @@ class HttpClient:
         if connection is not None:
             _cut(connection)
 
-    def _exchange(self, path: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
         deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            connection.request("POST", path, body, headers)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             content = response.read(_LARGEST_ANSWER + 1)
         finally:

@@ -255,7 +255,6 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...],
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("where",),
         ("where", CLOUD, "--instance", "x", "--limit", "0"),
         ("where", CLOUD, "--instance", "x", "--limit", "many"),
         ("where", CLOUD, "--instance", "x", "--objective", "best"),

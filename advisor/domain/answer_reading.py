@@ -1,0 +1,136 @@
+"""Recommendations from the JSON of the public contract: what a service answered, as it was decided there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from advisor.domain.answers import (
+    Band,
+    Candidate,
+    Command,
+    CpuTime,
+    Effect,
+    Headroom,
+    MitigationStep,
+    Reason,
+    Recommendation,
+    Rejection,
+)
+from advisor.domain.evidence import Evidence
+from advisor.domain.questions import PlacementRequest
+from profiler.observed import IsolationSettings, NetworkSettings, Pinning
+
+Json = Mapping[str, Any]
+
+
+def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommendation:
+    """The inverse of `recommendation_as_json` for an answer to `request`; fields that are not known are let pass.
+
+    What became null because it was not finite is infinite again; `expected` and `half_width` of candidates are not
+    told. KeyError, TypeError, ValueError or AttributeError where it is no such answer.
+    """
+    evidence = told.get("evidence")
+    return Recommendation(
+        id=str(told["id"]),
+        created_at=datetime.fromisoformat(told["created_at"]),
+        request=request,
+        model_version=told["model"]["version"],
+        model_origin=told["model"]["origin"],
+        degraded=bool(told["degraded"]),
+        snapshot_age_s=float(told["snapshot_age_s"]),
+        candidates=tuple(_candidate(one, request.instance.id) for one in told["candidates"]),
+        rejected=tuple(
+            Rejection(one["host"], one["code"], one["reason"], _steps(one["mitigation"])) for one in told["rejected"]
+        ),
+        notes=tuple(told["notes"]),
+        evidence=None if evidence is None else Evidence(evidence["level"], evidence["advice"]),
+    )
+
+
+def _candidate(told: Json, newcomer: str) -> Candidate:
+    return Candidate(
+        rank=told["rank"],
+        host=told["host"],
+        score=_number(told["score"]),
+        combined_score=_number(told["combined_score"]),
+        pinning=_pinning(told["pinning"]),
+        isolation=_settings(told),
+        newcomer=_effect(told["newcomer"], newcomer),
+        neighbours=tuple(_effect(one, one["instance"]) for one in told["neighbours"]),
+        tied_with=tuple(told["tied_with"]),
+        reasons=tuple(Reason(**{**one, "share": _number(one["share"])}) for one in told["reasons"]),
+        commands=tuple(
+            Command(one["tool"], tuple(one["argv"]), tuple(one["undo"]), one.get("note", ""))
+            for one in told.get("commands", ())
+        ),
+        rungs=_steps(told["mitigation"]),
+        changes={name: _settings(one) for name, one in told["changes"].items()},
+        headroom=_headroom(told["headroom"]),
+        crowded=told.get("crowded"),
+        calibration=told.get("calibration", "none"),
+        evidence=dict(told.get("evidence", {})),
+    )
+
+
+def _steps(told: Sequence[Json]) -> tuple[MitigationStep, ...]:
+    return tuple(
+        MitigationStep(
+            action=one["action"],
+            text=one["text"],
+            changes={name: _settings(settings) for name, settings in one["changes"].items()},
+            effects=tuple(_effect(effect, effect["instance"]) for effect in one["effects"]),
+            satisfies=bool(one["satisfies"]),
+            driver_cpus=None if one["driver_cpus"] is None else tuple(one["driver_cpus"]),
+            notes=tuple(one["notes"]),
+        )
+        for one in told
+    )
+
+
+def _effect(told: Json, instance: str) -> Effect:
+    jitter, cpu, before = told.get("jitter_ratio"), told.get("cpu"), told.get("before")
+    return Effect(
+        instance,
+        _band(told["throughput_ratio"]),
+        _band(told["latency_ratio"]),
+        None if before is None else _band(before),
+        bool(told["outside_training"]),
+        None if jitter is None else _band(jitter),
+        None if cpu is None else CpuTime(**cpu),
+    )
+
+
+def _band(told: Json) -> Band:
+    return Band(_number(told["expected"]), _number(told["lower"]), _number(told["upper"]))
+
+
+def _headroom(told: Json | None) -> Headroom | None:
+    if told is None:
+        return None
+    before = {name: told.get(name) for name in ("cpu_before", "memory_before", "nic_before")}
+    return Headroom(
+        _number(told["cpu"]), _number(told["memory"]), _number(told["nic"]), bool(told["one_numa_node"]), **before
+    )
+
+
+def _settings(told: Json) -> IsolationSettings:
+    held = told["isolation"]
+    network = held["network"]
+    return IsolationSettings(
+        pinning=_pinning(told["pinning"]),
+        cap_percent=held["cap_percent"],
+        weight=held["weight"],
+        network=None if network is None else NetworkSettings(**network),
+        disk_limit_mb_s=held["disk_limit_mb_s"],
+    )
+
+
+def _pinning(told: Mapping[str, Sequence[int]] | None) -> Pinning | None:
+    return None if told is None else Pinning(tuple(tuple(told[str(vcpu)]) for vcpu in range(len(told))))
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else float(value)

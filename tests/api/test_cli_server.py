@@ -1,0 +1,128 @@
+"""A question to a running service has the words of the same question on a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from advisor.domain import Instance, PlacementRequest, recommendation_as_json, recommendation_from_json
+from advisor.offline import load_inventory
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.cli import app
+from tests.api.sample_answer import answer
+from tests.profiler.api_double import Double, Reply, serving
+from tests.servers.service import Service
+
+CLOUD = Path(__file__).parent / "cloud.yaml"
+SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shop.yaml").write_text(SHOP, encoding="utf-8")
+    Path("plain.yaml").write_text("{id: plain, vcpus: 4, memory_mb: 4096}", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    database = f"sqlite:///{folder / 'c.sqlite3'}"
+    with Advisor(Settings(database=database)) as advisor:
+        advisor.upgrade_database()
+        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
+    started = Service(database, folder).start()
+    yield started
+    started.running.stop()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def plain(shown: str) -> str:
+    """Without what each answer has of its own: its id, and when it was given."""
+    return re.sub(r'"(id|created_at|snapshot_age_s)": [^,\n]+', r'"\1": ""', shown)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--instance", "shop.yaml"),
+        ("--instance", "shop.yaml", "--explain", "--commands"),
+        ("--instance", "shop.yaml", "--json"),
+        ("--instance", "plain.yaml", "--hosts", "h3,h4", "--objective", "pack", "--limit", "1"),
+        ("--instance", "batch-1", "--explain"),
+        ("--instance", "mystery", "--json"),
+        ("--like", "files-1"),
+        ("--instance", "plain.yaml", "--like", "files-1", "--json"),
+    ],
+)
+def test_where_says_the_same_by_a_service_as_by_a_file(running: Service, arguments: tuple[str, ...]) -> None:
+    by_file, by_service = run("where", str(CLOUD), *arguments), run("where", "--server", running.url, *arguments)
+    assert (by_service.exit_code, by_service.stderr) == (0, "")
+    assert plain(by_service.stdout) == plain(by_file.stdout)
+
+
+def test_the_service_may_be_named_by_the_environment(running: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COTENANT_SERVER", running.url)
+    assert "shop-7 should go to h" in run("where", "--instance", "shop.yaml").stdout
+    assert "shop-7 should go to h" in run("where", str(CLOUD), "--instance", "shop.yaml").stdout  # a file wins
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give an inventory file, or a service with --server or COTENANT_SERVER"),
+        ((str(CLOUD), "--server", "http://127.0.0.1:1"), "are two clouds; give one"),
+        ((str(CLOUD), "--token-file", "t"), "--token-file goes with --server"),
+        (("--server", "ftp://x"), "'ftp://x' is no URL"),
+        (("--server", "http://127.0.0.1:1"), "http://127.0.0.1:1 cannot be asked: nothing listens there"),
+        (("--server", "http://cotenant.invalid", "--token-file", "t"), "token file"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+    told = run("where", *arguments, "--instance", "shop.yaml")
+    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
+    assert words in told.stderr
+
+
+def test_what_the_service_refuses_is_told_in_its_words(running: Service) -> None:
+    assert "there is no instance nobody" in run("where", "--server", running.url, "--instance", "nobody").stderr
+    assert "there is no instance nobody" in run("where", "--server", running.url, "--like", "nobody").stderr
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with serving() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(200, body=b"<html>"), "answers 200 and is no Cotenant"),
+        (Reply(200, body=b"{}"), "answers with something that is no recommendation"),
+        (Reply(503, body=b'{"detail": "busy"}'), "refuses with 503: busy"),
+        (Reply(401, body=b'{"detail": "a valid token is needed"}'), "refuses with 401: a valid token is needed"),
+        (Reply(302, body=b'{"detail": "elsewhere"}'), "refuses with 302"),
+    ],
+)
+def test_a_service_that_does_not_answer_as_one_is_one_sentence(double: Double, reply: Reply, words: str) -> None:
+    double.welcome = reply
+    told = run("where", "--server", double.url, "--instance", "shop.yaml")
+    assert (told.exit_code, told.stdout, len(told.stderr.splitlines())) == (1, "", 1)
+    assert words in told.stderr
+
+
+def test_an_answer_is_read_as_it_was_decided() -> None:
+    request = PlacementRequest(Instance("shop-7"), commands=True)
+    decided = answer(request)
+    read = recommendation_from_json(json.loads(json.dumps(recommendation_as_json(decided))), request)
+    assert recommendation_as_json(read) == recommendation_as_json(decided)
