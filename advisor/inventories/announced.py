@@ -135,8 +135,9 @@ def _host(told: Announcement, former: Host | None, notes: _Notes) -> Host:
         # Of a label that others may use, too, the agent's word counts only where the host is its own.
         labels = {**kept, **labels} if _is_agents(former, "") else {**labels, **kept}
         host = _merged(replace(former, labels=labels), facts, _BARE_HOST, notes)
-    check_value(host)
-    check_labels(host)
+    if host != former:
+        check_value(host)
+        check_labels(host)
     return host
 
 
@@ -162,6 +163,8 @@ def _instance(facts: Facts, host: Host, around: Around, notes: _Notes) -> Instan
             made = replace(made, settings=replace(settings, network=settings.network or made.settings.network))
             made = made if made.settings == IsolationSettings() else _filled_in(made, ["settings"])
         made = replace(made, demand=_fitting(made.demand, made.vcpus))
+    if made == former and host == around.host:  # most are as they were
+        return made
     problem = misfit(host, [made])
     if problem:
         made = replace(made, settings=replace(made.settings, pinning=None))

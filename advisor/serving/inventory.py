@@ -149,7 +149,8 @@ class DatabaseInventory:
         """What an announcement may touch: its host and who is there, and everybody it tells of with their hosts."""
         host = hosts.get(connection, announcement.host_id)
         there = instances.on_hosts(connection, [announcement.host_id])
-        known = {one.id: one for one in (*there, *instances.get_many(connection, announcement.names()))}
+        known = {one.id: one for one in there}
+        known |= {one.id: one for one in instances.get_many(connection, announcement.names() - known.keys())}
         where = {one.host for one in known.values() if one.host} | {announcement.host_id}
         seen, patience = hosts.sightings_of(connection, where), hosts.patience(connection, where)
         fresh_s = self._fresh.total_seconds()
