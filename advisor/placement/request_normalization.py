@@ -30,13 +30,14 @@ def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> Placem
     name, asked = request.instance.id, replace(request, dry_run=False)
     if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name):
         return asked
-    return replace(asked, instance=nameless(request.instance))
+    return replace(asked, instance=_nameless(request.instance, snapshot))
 
 
-def nameless(instance: Instance) -> Instance:
-    """The instance under the name of every newcomer, still in the class that its own name puts it in."""
-    stem = stem_of(instance)
-    labels = {**instance.labels, "name": f"{stem}-0"} if stem and "name" not in instance.labels else instance.labels
+def _nameless(instance: Instance, snapshot: ClusterSnapshot) -> Instance:
+    """The instance under the name of every newcomer; where its own name tells what it is like, a label keeps that."""
+    stem, labels = stem_of(instance), instance.labels
+    if stem and "name" not in labels and snapshot.names.classes.knows("name", stem):
+        labels = {**labels, "name": f"{stem}-0"}
     return replace(instance, id=NEWCOMER, labels=labels)
 
 

@@ -75,6 +75,10 @@ class CloudClasses:
         """Whether enough is known for a word about the others."""
         return len(self.known) >= LEAST_KNOWN
 
+    def knows(self, name: str, value: str) -> bool:
+        """Whether anybody who is known has this trait."""
+        return (name, value) in self.sums
+
     def demand_of(self, instance: Instance) -> Demand | None:
         """CPU demand of an instance of which nothing is known; None where too little is known of all."""
         if not self.speaks:

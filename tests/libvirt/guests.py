@@ -55,7 +55,7 @@ class Lab:
     def uri(self) -> str:
         return self.daemon.uri
 
-    def add(self, name: str, vcpus: int = 1, *, paused: bool = False, cache: str = "") -> Guest:
+    def add(self, name: str, vcpus: int = 1, *, paused: bool = False, cache: str = "", uuid: str = "") -> Guest:
         """Start a guest; it answers after `wait`, and never when it is `paused`, which costs no CPU.
 
         `cache` is that of its drive; without it guests have them in turn.
@@ -67,7 +67,7 @@ class Lab:
             file.truncate(_DISK_MB << 20)
         definition = self.daemon.directory / f"guest{number}.xml"
         cache = cache or _CACHES[number % len(_CACHES)]
-        definition.write_text(self._xml(guest, disk, cache), encoding="utf-8")
+        definition.write_text(self._xml(guest, disk, cache, uuid), encoding="utf-8")
         self.daemon.virsh("create", str(definition), *(["--paused"] if paused else []))
         self.guests.append(guest)
         return guest
@@ -131,10 +131,10 @@ class Lab:
     def _console(self, guest: Guest) -> Path:
         return self.daemon.directory / f"{guest.tap}.log"
 
-    def _xml(self, guest: Guest, disk: Path, cache: str) -> str:
+    def _xml(self, guest: Guest, disk: Path, cache: str, uuid: str) -> str:
         kind = "kvm" if self.accelerator == "kvm" else "qemu"
         return f"""<domain type='{kind}'>
- <name>{escape(guest.name)}</name>
+ <name>{escape(guest.name)}</name>{f"<uuid>{uuid}</uuid>" if uuid else ""}
  <memory unit='MiB'>{_MEMORY_MB}</memory>
  <vcpu>{guest.vcpus}</vcpu>
  <os>

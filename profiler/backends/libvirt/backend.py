@@ -6,6 +6,7 @@ connection is read-only.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ from profiler.parse.libvirt import (
     parse_stats,
     parse_vcpu_times,
 )
+
+_LOOK_AGAIN_S = 55.0  # memory and vCPUs of a running guest may be changed
 
 
 @dataclass(slots=True)
@@ -68,14 +71,14 @@ class LibvirtBackend:
         self._events = Events(self._source)
         self._host_reader = HostReader(self._source)
         self._starts: dict[str, tuple[str, int]] = {}  # name → uuid and id of the domain in the reading before
-        self._descriptions: dict[str, tuple[int, DomainDescription | None]] = {}
+        self._descriptions: dict[str, tuple[int, DomainDescription | None, float]] = {}  # id, and when it was read
         self._disks = Disks(self._source)
         self._by_threads: dict[str, bool] = {}  # whether the reading before had an instance's CPU time from its threads
 
     def list_instances(self) -> list[Instance]:
         found: list[Instance] = []
         for record in _alive(self._listed()):
-            described = self._described(record)
+            described = self._described(record, _LOOK_AGAIN_S)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
             labels = {"uuid": record.uuid, **(described.labels if described else {})}
             name = instance_id(record.name)
@@ -128,14 +131,20 @@ class LibvirtBackend:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return f"libvirt at {self._connection.uri} cannot be read: {reason or 'no reason given'}"
 
-    def _described(self, record: DomainRecord) -> DomainDescription | None:
-        """The domain's XML, read once for each start of it; None when it cannot be read."""
+    def _described(self, record: DomainRecord, at_most_s: float = math.inf) -> DomainDescription | None:
+        """The domain's XML, read once for each start of it, and again where it is older than `at_most_s`.
+
+        None when it cannot be read.
+        """
+        now_s = self._source.clock()[1]
         known = self._descriptions.get(record.uuid)
-        if known is None or known[0] != record.id:
+        if known is None or known[0] != record.id or now_s - known[2] > at_most_s:
             key = xml_key(record)
             xml = attempt({}, "", self._source.value, key, lambda: self._connection.xml(record.uuid))
             described = attempt({}, "", parse_domain, xml, key) if isinstance(xml, str) else None
-            known = self._descriptions[record.uuid] = (record.id, described)
+            if described is None and known is not None and known[0] == record.id:
+                described = known[1]
+            known = self._descriptions[record.uuid] = (record.id, described, now_s)
         return known[1]
 
     def _read_domains(self, reading: _Reading, alive: list[DomainRecord]) -> dict[str, TaskCounters]:
