@@ -62,7 +62,8 @@ def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
         return ""
     if len(counts) == 1:
         (level,) = counts
-        who = f"The only resident of {host} is" if total == 1 else f"All {total} residents of {host} are"
+        several = f"Both residents of {host} are" if total == 2 else f"All {total} residents of {host} are"
+        who = f"The only resident of {host} is" if total == 1 else several
         return f"{who} {_words(level, total)}."
     told = [f"{count} {'is' if count == 1 else 'are'} {_words(level, count)}" for level, count in counts.items()]
     return f"Of the {total} residents of {host} {', '.join(told)}."

@@ -100,6 +100,7 @@ def test_where_residents_were_never_measured_the_advice_is_to_measure_them() -> 
     [
         ({}, ""),
         ({"size": 1}, "The only resident of h1 is known by its size only."),
+        ({"given": 2}, "Both residents of h1 are described by somebody."),
         ({"measured": 3}, "All 3 residents of h1 are measured by the agent."),
         (
             {"class": 1, "measured": 3},
