@@ -11,7 +11,7 @@ from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
 from advisor.inventories.reading import InventorySource, Reading
-from advisor.inventories.sources import SOURCES, open_source
+from advisor.inventories.sources import SOURCES, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
@@ -51,6 +51,7 @@ __all__ = [
     "Progress",
     "Reading",
     "Reported",
+    "SourceOptions",
     "SyncDiff",
     "acting",
     "actor",

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from advisor.domain import ANNOUNCED, MOST_ANNOUNCED, UUID, Announced, Announcement, Host, Instance, IsolationSettings
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from advisor.inventories.sync import SOURCE, SyncDiff
+from advisor.inventories.sync import DOMAIN, SOURCE, SyncDiff
 from advisor.render import check_labels
 from advisor.validation import check_value, misfit
 from profiler.demand import Demand, Resource
@@ -24,7 +24,6 @@ from profiler.demand import Demand, Resource
 T = TypeVar("T", Host, Instance)
 AGENT = "agent"
 STOPPED_AT, MACHINE, DISAGREEMENT = "stopped_at", "machine", "disagreement"
-DOMAIN = "domain"  # the name of an instance on its hypervisor, where the inventory has another id
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
 _BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said
 _ALIKE = 0.1  # two sources may differ by so much of the larger: firmware keeps some memory for itself
@@ -103,10 +102,11 @@ def compare(told: Announcement, around: Around, now: datetime) -> tuple[SyncDiff
 
 
 def _known_as(facts: Facts, around: Around) -> Facts:
-    """With the id of the inventory: Nova and CloudStack know a VM by the UUID of its domain."""
+    """With the id of the inventory: Nova and CloudStack know a VM by the UUID of its domain, and so does libvirt where
+    two VMs have one name."""
     labels = facts.get("labels", {})
-    uuid = labels.get(UUID)
-    if facts["id"] in around.instances or uuid not in around.instances:
+    uuid, namesake = labels.get(UUID), around.instances.get(str(facts["id"]))
+    if uuid not in around.instances or (namesake is not None and namesake.labels.get(UUID, uuid) == uuid):
         return facts
     return {**facts, "id": uuid, "labels": {**labels, DOMAIN: facts["id"]}}
 

@@ -32,6 +32,8 @@ class Reading:
     `every_host`, `every_instance`: whether what carries the label and is not told is gone; `gone` are instances that
     surely are, `unclear` are some that are there although nothing is told of them. `own_labels` are the names of labels
     that the source keeps, one ending in "." with all that begin so. `left_out` says in sentences what was not taken.
+    `covers`: where not None, only instances that are stored on these hosts can be absent. An instance with the label
+    `uuid` is known again by it, whatever its id is in the inventory; `unclear` may name UUIDs, too.
     """
 
     source: str
@@ -44,6 +46,7 @@ class Reading:
     unclear: frozenset[str] = frozenset()
     own_labels: frozenset[str] = field(default_factory=frozenset)
     left_out: tuple[str, ...] = ()
+    covers: frozenset[str] | None = None
 
     @property
     def complete(self) -> bool:

@@ -3,34 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 
 from advisor.errors import InvalidInput
 from advisor.inventories.reading import InventorySource
 
 
-def _openstack(cloud: str | None, whole_every: int) -> InventorySource:
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Which system is read, as far as its name does not say it; None or empty = what the environment says.
+
+    `cloud`: one of several clouds; `uris`: libvirt's hosts.
+    """
+
+    cloud: str | None = None
+    uris: tuple[str, ...] = ()
+
+
+def _openstack(options: SourceOptions, whole_every: int) -> InventorySource:
     from advisor.inventories.openstack import OpenStack  # openstacksdk takes a second to import
 
-    return OpenStack(cloud, whole_every=whole_every)
+    return OpenStack(options.cloud, whole_every=whole_every)
 
 
-def _cloudstack(cloud: str | None, whole_every: int) -> InventorySource:
+def _cloudstack(options: SourceOptions, whole_every: int) -> InventorySource:
     from advisor.inventories.cloudstack import CloudStack
 
-    return CloudStack(cloud, whole_every=whole_every)
+    return CloudStack(options.cloud, whole_every=whole_every)
 
 
-# Which of several clouds (None = the one that the environment names), and every how many reads one is whole.
-SOURCES: Mapping[str, Callable[[str | None, int], InventorySource]] = {
-    "cloudstack": _cloudstack,
-    "openstack": _openstack,
+def _libvirt(options: SourceOptions, whole_every: int) -> InventorySource:
+    from advisor.inventories.libvirt import Libvirt
+
+    del whole_every  # every read is whole
+    return Libvirt(options.uris)
+
+
+# How each is opened (its options, and every how many reads one is whole), and which of the options it takes.
+SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], frozenset[str]]] = {
+    "cloudstack": (_cloudstack, frozenset({"cloud"})),
+    "libvirt": (_libvirt, frozenset({"uris"})),
+    "openstack": (_openstack, frozenset({"cloud"})),
 }
+_WRITTEN = {"cloud": "--cloud", "uris": "--uri"}
 
 
-def open_source(name: str, *, cloud: str | None = None, whole_every: int = 10) -> InventorySource:
-    """A source that nothing has been read of yet; InvalidInput when there is none of that name."""
+def open_source(
+    name: str, *, cloud: str | None = None, options: SourceOptions | None = None, whole_every: int = 10
+) -> InventorySource:
+    """A source that nothing has been read of yet; InvalidInput when there is none of that name, or it takes no such
+    option. `cloud` is short for the option of that name."""
     if name not in SOURCES:
         raise InvalidInput(f"source {name[:60]!r} is none of {', '.join(sorted(SOURCES))}", field="source")
     if whole_every < 1:
         raise InvalidInput(f"whole_every {whole_every} is below 1", field="whole_every")
-    return SOURCES[name](cloud, whole_every)
+    opened, takes = SOURCES[name]
+    given = options or SourceOptions(cloud=cloud)
+    for one in fields(given):
+        if getattr(given, one.name) and one.name not in takes:
+            known = ", ".join(sorted(_WRITTEN[option] for option in takes))
+            raise InvalidInput(f"{_WRITTEN[one.name]} does not go with {name}, which takes {known}", field=one.name)
+    return opened(given, whole_every)

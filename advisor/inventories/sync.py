@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings
+from advisor.domain import UUID, Host, Instance, Inventory, IsolationSettings
 from advisor.errors import InvalidInput
 from advisor.inventories import writes as cloud
 from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
@@ -20,6 +20,7 @@ from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
 SOURCE = "source"  # the label that says which system a host or an instance came from
+DOMAIN = "domain"  # label: the name of an instance on its hypervisor, where the inventory has another id
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     Only what carries the source's name in its label `source` can be gone. A listing that is empty makes nothing gone:
     more likely the account or the region is not the right one.
     """
+    reading = _known_again(reading, stored.instances)
     left_out = list(reading.left_out)
     hosts_were = {host.id: host for host in stored.hosts}
     told = _made(reading.hosts, lambda facts: _host(facts, hosts_were.get(facts["id"]), reading), left_out)
@@ -61,7 +63,11 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
         left_out,
     )
     not_taken = {str(facts["id"]) for facts in reading.instances} - {one.id for one in running}
-    mine = {instance.id for instance in stored.instances if instance.labels.get(SOURCE) == reading.source}
+    mine = {
+        instance.id
+        for instance in stored.instances
+        if instance.labels.get(SOURCE) == reading.source and (reading.covers is None or instance.host in reading.covers)
+    }
     gone = reading.gone & were.keys()
     if reading.every_instance and mine:
         absent = mine - {one.id for one in running} - reading.unclear - not_taken
@@ -112,6 +118,35 @@ def stored(connection: Connection) -> tuple[Inventory, int]:
     """Hosts and instances as they are, and the generation that they are of."""
     found = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
     return found, counters.read(connection).inventory
+
+
+def _known_again(reading: Reading, stored: Sequence[Instance]) -> Reading:
+    """With the inventory's ids for instances that have a UUID: the id under which that UUID is stored, else its name,
+    else, where another one has that name, the UUID itself.
+
+    What an agent announced by its name is so the same instance for the source, and a name that turns up on a second
+    host takes nothing from the first.
+    """
+    ids = {instance.id: instance.labels.get(UUID, "") for instance in stored}
+    by_uuid = {uuid: name for name, uuid in ids.items() if uuid}
+    named: dict[str, set[str]] = {}
+    for facts in reading.instances:
+        named.setdefault(str(facts["id"]), set()).add(str(facts.get("labels", {}).get(UUID, "")))
+
+    def known(facts: Facts) -> Facts:
+        name, uuid = str(facts["id"]), str(facts.get("labels", {}).get(UUID, ""))
+        if not uuid:
+            return facts
+        own = uuid if uuid in ids else by_uuid.get(uuid)
+        if own is None:
+            own = uuid if len(named[name]) > 1 or ids.get(name) else name
+        return facts if own == name else {**facts, "id": own, "labels": {DOMAIN: name, **facts["labels"]}}
+
+    return replace(
+        reading,
+        instances=tuple(known(facts) for facts in reading.instances),
+        unclear=frozenset(by_uuid.get(name, name) for name in reading.unclear),
+    )
 
 
 def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:

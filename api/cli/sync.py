@@ -41,6 +41,14 @@ def sync(
             show_default="what the environment says",
         ),
     ] = None,
+    uri: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URI",
+            help="With libvirt: a host, such as qemu+ssh://root@kvm01/system; repeat it for each.",
+            show_default="$LIBVIRT_DEFAULT_URI, else qemu:///system",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     every: Annotated[
         str | None,
@@ -62,13 +70,15 @@ def sync(
     if source in service.SOURCES:
         if merge:
             raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
-        opened = service.open_source(source, cloud=cloud, whole_every=whole_every)
+        options = service.SourceOptions(cloud, tuple(uri or ()))
+        opened = service.open_source(source, options=options, whole_every=whole_every)
         with Advisor(settings(database=database)) as advisor:
             complete = _follow(advisor, opened, pause_s, dry_run=dry_run, as_json=as_json)
         if not complete:
             raise typer.Exit(FAILED)
-    elif cloud is not None or every is not None:
-        raise InvalidInput("--cloud and --every go with a system, not with a file", field="source")
+    elif any(given is not None for given in (cloud, uri, every)):
+        message = "--cloud, --uri and --every go with a system, not with a file"
+        raise InvalidInput(message, field="source")
     else:
         _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
 

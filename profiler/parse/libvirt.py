@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from profiler.observed import MAX_CPUS, parse_cpus
-from profiler.parse.text import ParseError, count
+from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
 # virDomainState (libvirt-domain.h): a domain in one of the others is not there to be read
 ALIVE = {1: "running", 2: "blocked", 3: "paused", 4: "being shut down", 7: "suspended"}
@@ -58,7 +58,8 @@ class DomainDescription:
     `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel counts for
     the QEMU process what the guest reads and writes. `labels` name the image that its first disk was made of and, where
-    Nova made it, the server's name, flavor and project.
+    Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota and
+    global_period in microseconds, as far as they are set.
     """
 
     vcpus: int
@@ -68,6 +69,18 @@ class DomainDescription:
     disk_limits: tuple[int, ...]
     direct_disks: bool
     labels: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    quotas: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """What `virsh nodeinfo` says of a host."""
+
+    cpus: int
+    threads_per_core: int
+    memory_mb: float
+    mhz: float | None
 
 
 def parse_records(answer: object, where: str = "libvirt domstats") -> list[DomainRecord]:
@@ -176,7 +189,46 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
         tuple(limit for limit in (*disks, *devices) if limit is not None),
         all(_direct(disk) for disk in root.iterfind("devices/disk")),
         _labels(root),
+        root.findtext("name") or "",
+        _quotas(root),
     )
+
+
+def parse_nodeinfo(text: str, where: str = "virsh nodeinfo") -> NodeInfo:
+    """Read the lines of `virsh nodeinfo`, as it prints them in the C locale."""
+    found = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+    def number(name: str) -> int:
+        if not found.get(name):
+            raise ParseError("host information", where, 1, f"no line {name!r}")
+        return count(found[name][0], "host information", where)
+
+    cpus, memory_kib = number("CPU(s)"), number("Memory size")
+    if not 1 <= cpus <= MAX_CPUS or not memory_kib:
+        raise ParseError("host information", where, 1, f"{cpus} CPUs and {memory_kib} KiB are not a host's")
+    mhz = number("CPU frequency") if found.get("CPU frequency") else 0
+    return NodeInfo(cpus, max(1, number("Thread(s) per core")), memory_kib / 1024, float(mhz) or None)
+
+
+def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int, ...], ...]:
+    """The CPUs of each NUMA node (libvirt: formatcaps), in order of the nodes' numbers."""
+    cells = _root(text, where, "capabilities").findall("host/topology/cells/cell")
+    by_node = {
+        _count(cell.get("id"), where): tuple(sorted(_count(cpu.get("id"), where) for cpu in cell.iterfind("cpus/cpu")))
+        for cell in cells
+    }
+    return tuple(by_node[node] for node in sorted(by_node))
+
+
+def _quotas(root: ET.Element) -> dict[str, int]:
+    """Those of <cputune> by the names of virDomainGetSchedulerParameters; a negative quota is no limit."""
+    found: dict[str, int] = {}
+    for scope, prefix in (("vcpu", ""), ("global", "global_")):
+        for name in ("quota", "period"):
+            text = (root.findtext(f"cputune/{prefix}{name}") or "").strip()
+            if text.isascii() and text.isdecimal() and len(text) <= COUNT_DIGITS:
+                found[f"{scope}_{name}"] = int(text)
+    return found
 
 
 def _labels(root: ET.Element) -> dict[str, str]:
@@ -200,7 +252,7 @@ def _labels(root: ET.Element) -> dict[str, str]:
     return {name: text.strip()[:_LONGEST_LABEL] for name, text in printable.items() if text.strip()}
 
 
-def _root(text: str, where: str) -> ET.Element:
+def _root(text: str, where: str, tag: str = "domain") -> ET.Element:
     if len(text) > _LARGEST_XML:
         raise ParseError("domain XML", where, 1, f"longer than {_LARGEST_XML >> 20} MB")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -210,8 +262,8 @@ def _root(text: str, where: str) -> ET.Element:
     except (ET.ParseError, ValueError) as error:
         line = error.position[0] if isinstance(error, ET.ParseError) else 1
         raise ParseError("domain XML", where, line, f"not XML: {error}") from None
-    if root.tag != "domain":
-        raise ParseError("domain XML", where, 1, f"{root.tag[:60]!r} is not a domain")
+    if root.tag != tag:
+        raise ParseError("domain XML", where, 1, f"{root.tag[:60]!r} is not a {tag}")
     return root
 
 

@@ -28,26 +28,31 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
         unread, "scheduler", source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid)
     )
     return IsolationSettings(
-        pinning=_pinning(source, described) if described else None,
-        cap_percent=_cap_percent(parameters, described.vcpus) if described else None,
+        pinning=pinning(described, _pcpus(source, described)) if described else None,
+        cap_percent=cap_percent(parameters, described.vcpus) if described else None,
         weight=_weight(source, parameters),
-        network=_network(described.bandwidths) if described else None,
+        network=network(described.bandwidths) if described else None,
         disk_limit_mb_s=min(described.disk_limits) / 1e6 if described and described.disk_limits else None,
     )
 
 
-def _pinning(source: HostSource, described: DomainDescription) -> Pinning | None:
-    """Which pCPUs each vCPU may use; None where none is pinned. A free vCPU beside pinned ones may use all."""
+def _pcpus(source: HostSource, described: DomainDescription) -> int:
+    """How many CPUs the host has, read only where a vCPU is free beside pinned ones; 0 = not known."""
+    if not 0 < len(described.pins) < described.vcpus:
+        return 0
+    stat = attempt({}, "", lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
+    return stat.cpus if stat else 0
+
+
+def pinning(described: DomainDescription, pcpus: int) -> Pinning | None:
+    """Which pCPUs each vCPU may use; None where none is pinned. A free vCPU beside pinned ones may use all `pcpus`."""
     if not described.pins:
         return None
-    everywhere: tuple[int, ...] = ()
-    if len(described.pins) < described.vcpus:
-        stat = attempt({}, "", lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
-        everywhere = tuple(range(stat.cpus)) if stat else ()
+    everywhere = tuple(range(pcpus))
     return Pinning(tuple(described.pins.get(vcpu, everywhere) for vcpu in range(described.vcpus)))
 
 
-def _cap_percent(parameters: object, vcpus: int) -> float | None:
+def cap_percent(parameters: object, vcpus: int) -> float | None:
     """The lower of what all vCPUs together may use by their own quotas, and of what the whole domain may."""
     caps: list[float] = []
     for scope, times in (("vcpu", vcpus), ("global", 1)):
@@ -68,7 +73,7 @@ def _weight(source: HostSource, parameters: object) -> int | None:
     return max(1, min(MAX_WEIGHT, round(shares * DEFAULT_WEIGHT / default)))
 
 
-def _network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:
+def network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:
     """All interfaces together; None where one of them is free, for the instance then is."""
     limits = [limit for limit in bandwidths if limit is not None and limit.average > 0]
     if not limits or len(limits) < len(bandwidths):

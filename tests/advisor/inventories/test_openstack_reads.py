@@ -291,7 +291,9 @@ def test_the_command_says_which_settings_it_lacks_and_that_nothing_was_changed(
     ("words", "reason"),
     [
         (["openstack", "--merge"], "--merge goes with a file"),
-        (["cloud.yaml", "--every", "5s"], "--cloud and --every go with a system"),
+        (["cloud.yaml", "--every", "5s"], "--every go with a system"),
+        (["openstack", "--uri", "qemu:///system"], "--uri does not go with openstack, which takes --cloud"),
+        (["libvirt", "--uri=-oProxyCommand=x"], "is not a URI of libvirt"),
         (["cloud.yaml"], "there is no file"),
     ],
 )

@@ -1,0 +1,68 @@
+"""What virsh says of a host and of its domains, as facts; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from advisor.inventories.reading import STOPPED_LOAD, Facts
+from profiler.backends.instance_ids import instance_id
+from profiler.backends.libvirt.isolation import cap_percent, network, pinning
+from profiler.host_kinds import HostKind
+from profiler.parse.libvirt import parse_cells, parse_domain, parse_nodeinfo
+from profiler.parse.text import ParseError
+
+KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
+OWN_LABELS = frozenset({"source", "uuid", "domain", "name", "title", "image", "flavor_name", "project"})
+
+
+def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source: str) -> Facts:
+    """A host by the answers of hostname, uri, nodeinfo and capabilities; ValueError says what is not as it should be.
+
+    Its id is its name, as an agent there gives it when it is not told another one.
+    """
+    scheme = uri.strip().partition(":")[0].partition("+")[0]
+    if scheme not in KINDS:
+        raise ValueError(f"libvirt's driver {scheme[:20]!r} is none of {', '.join(sorted(KINDS))}")
+    name = hostname.strip()
+    if not name:
+        raise ValueError("it did not tell its hostname")
+    node = parse_nodeinfo(nodeinfo)
+    facts: dict[str, object] = {
+        "id": instance_id(name),
+        "kind": KINDS[scheme],
+        "pcpus": node.cpus,
+        "memory_mb": node.memory_mb,
+        "threads_per_core": node.threads_per_core,
+        "labels": {"source": source},
+    }
+    if node.mhz:
+        facts["cpu_mhz"] = node.mhz
+    try:
+        cells = parse_cells(capabilities)
+    except ParseError:
+        return facts  # a host without its NUMA nodes is better than none
+    if len(cells) > 1 and sorted(cpu for cell in cells for cpu in cell) == list(range(node.cpus)):
+        facts["numa"] = cells
+    return facts
+
+
+def instance_facts(uuid: str, xml: str, host: str, pcpus: int, source: str, *, runs: bool) -> Facts:
+    """A domain by its XML; ValueError says what is wrong there. Its weight is not told: what the number means depends
+    on the version of the host's control groups."""
+    described = parse_domain(xml)
+    if not described.name:
+        raise ValueError("line 1: no element name")
+    facts: dict[str, object] = {
+        "id": instance_id(described.name),
+        "host": host,
+        "vcpus": described.vcpus,
+        "memory_mb": described.memory_mb,
+        "settings": {
+            "pinning": pinning(described, pcpus),
+            "cap_percent": cap_percent(described.quotas, described.vcpus),
+            "network": network(described.bandwidths),
+            "disk_limit_mb_s": min(described.disk_limits) / 1e6 if described.disk_limits else None,
+        },
+        "labels": {"source": source, "uuid": uuid, **described.labels},
+    }
+    return facts if runs else {**facts, "load": STOPPED_LOAD}

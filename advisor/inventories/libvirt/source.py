@@ -1,0 +1,143 @@
+"""libvirt as a source: many hosts, each asked by itself, several at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from advisor.errors import InvalidInput
+from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts
+from advisor.inventories.libvirt.virsh import NotAnsweredError, ask
+from advisor.inventories.reading import Facts, Part, Reading
+
+Ask = Callable[[str, Sequence[str]], list[str]]
+NAME = "libvirt"
+DEFAULT_URI = "qemu:///system"
+AT_ONCE = 8  # hosts: each is a virsh and, over ssh, an ssh beside it
+MOST_DOMAINS = 5000  # on one host; a list that is longer is not a list of domains
+_LONGEST_URI = 1000
+_AT_A_TIME = 200  # domains whose XML one virsh asks for: an argument has at most 128 KiB (execve(2))
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_HOST = ("hostname", "uri", "nodeinfo", "capabilities")
+_LISTS = ("list --uuid --state-running", "list --uuid", "list --uuid --inactive")
+_STOPPED, _ACTIVE, _RUNNING = range(3)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What one host told: itself, and its domains by UUID with how alive each is."""
+
+    part: Part
+    host: Facts | None = None
+    domains: dict[str, tuple[int, Facts]] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+
+
+class Libvirt:
+    """Reads all hosts and domains each time: libvirt does not tell over virsh what has changed."""
+
+    def __init__(self, uris: Sequence[str] = (), *, ask_host: Ask = ask) -> None:
+        self.uris = tuple(dict.fromkeys(uris)) or (os.environ.get("LIBVIRT_DEFAULT_URI") or DEFAULT_URI,)
+        for uri in self.uris:
+            if not uri or uri.startswith("-") or not uri.isprintable() or " " in uri or len(uri) > _LONGEST_URI:
+                message = f"{uri[:60]!r} is not a URI of libvirt; write it as qemu+ssh://root@kvm01/system"
+                raise InvalidInput(message, field="uri")
+        self._ask = ask_host
+
+    def read(self) -> Reading:
+        """Read every host; one that does not answer is a part that failed, and nothing on any host is gone then: what
+        is missing elsewhere may have moved there."""
+        with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(self.uris)), thread_name_prefix="libvirt") as pool:
+            answers = list(pool.map(self._host, self.uris))
+        hosts: dict[str, str] = {}
+        for number, answer in enumerate(answers):
+            if answer.host is None:
+                continue
+            first = hosts.setdefault(str(answer.host["id"]), answer.part.name)
+            if first != answer.part.name:
+                reason = f"it is host {answer.host['id']}, as {first} is; name each host once, and give it a name"
+                answers[number] = _Answer(Part(answer.part.name, "failed", reason=reason))
+        read = [answer for answer in answers if answer.host is not None]
+        left_out = [sentence for answer in read for sentence in answer.left_out]
+        instances = _each_once(read, left_out)
+        return Reading(
+            source=NAME,
+            parts=tuple(answer.part for answer in answers),
+            hosts=tuple(answer.host for answer in read if answer.host is not None),
+            instances=tuple(instances),
+            every_instance=len(read) == len(answers),
+            unclear=frozenset(uuid for answer in read for uuid in answer.unclear),
+            own_labels=OWN_LABELS,
+            left_out=tuple(left_out),
+            covers=frozenset(str(answer.host["id"]) for answer in read if answer.host is not None),
+        )
+
+    def _host(self, uri: str) -> _Answer:
+        shown = shown_uri(uri)
+        try:
+            return self._read(uri, shown)
+        except (NotAnsweredError, ValueError) as error:
+            return _Answer(Part(shown, "failed", reason=" ".join(str(error).split())[:300]))
+
+    def _read(self, uri: str, shown: str) -> _Answer:
+        *told, running, active, stopped = self._ask(uri, (*_HOST, *_LISTS))
+        hostname, driver, nodeinfo, capabilities = told
+        host = host_facts(hostname, driver, nodeinfo, capabilities, NAME)
+        states = {
+            **dict.fromkeys(_uuids(stopped), _STOPPED),
+            **dict.fromkeys(_uuids(active), _ACTIVE),
+            **dict.fromkeys(_uuids(running), _RUNNING),
+        }
+        if len(states) > MOST_DOMAINS:
+            raise ValueError(f"it tells of {len(states)} domains, more than {MOST_DOMAINS}")
+        answer = _Answer(Part(shown, "read", rows=len(states)), host)
+        for uuid, xml in self._definitions(uri, list(states)).items():
+            try:
+                facts = instance_facts(
+                    uuid, xml, str(host["id"]), host["pcpus"], NAME, runs=states[uuid] != _STOPPED
+                )  # fmt: skip
+            except ValueError as error:
+                answer.unclear.add(uuid)
+                answer.left_out.append(" ".join(f"domain {uuid} on {host['id']}: {error}".split())[:300])
+            else:
+                answer.domains[uuid] = states[uuid], facts
+        return answer
+
+    def _definitions(self, uri: str, uuids: list[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(uuids), _AT_A_TIME):
+            some = uuids[start : start + _AT_A_TIME]
+            found |= zip(some, self._ask(uri, [f"dumpxml --domain {uuid}" for uuid in some]), strict=True)
+        return found
+
+
+def shown_uri(uri: str) -> str:
+    """The URI without its parameters and without what stands before the host, where a password could be."""
+    plain = uri.partition("?")[0]
+    scheme, separator, rest = plain.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
+
+
+def _uuids(listed: str) -> list[str]:
+    return [word for word in listed.split() if _UUID.match(word)]
+
+
+def _each_once(answers: Sequence[_Answer], left_out: list[str]) -> list[Facts]:
+    """Every domain where it runs: while it moves it is on two hosts, and some leave their definition behind."""
+    found: dict[str, tuple[int, Facts]] = {}
+    for answer in answers:
+        for uuid, (state, facts) in answer.domains.items():
+            other = found.get(uuid)
+            if other is not None and state == other[0] != _STOPPED:
+                left_out.append(
+                    f"{facts['id']} ({uuid}) is active on {other[1]['host']} and on {facts['host']}; "
+                    f"it counts on {other[1]['host']}"
+                )
+            if other is None or state > other[0]:
+                found[uuid] = state, facts
+    return [facts for _, facts in found.values()]

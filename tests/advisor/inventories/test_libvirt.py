@@ -1,0 +1,258 @@
+"""libvirt: what virsh says of hosts and domains, how a domain is known again, and what a host that fails changes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.domain import Inventory
+from advisor.inventories.libvirt import Libvirt
+from advisor.inventories.libvirt import facts as libvirt_facts
+from advisor.inventories.libvirt.source import shown_uri
+from advisor.inventories.libvirt.virsh import NotAnsweredError, ask, unattended
+from advisor.inventories.reading import STOPPED_LOAD, Reading
+from advisor.service import Advisor
+from advisor.settings import Settings
+from profiler.observed import Instance, NetworkSettings
+
+A, B, C = (f"6695eb01-f6a4-8304-79aa-97f2502e193{letter}" for letter in "abc")
+NODEINFO = """CPU model:           x86_64
+CPU(s):              8
+CPU frequency:       2600 MHz
+CPU socket(s):       1
+Core(s) per socket:  4
+Thread(s) per core:  2
+NUMA cell(s):        1
+Memory size:         16777216 KiB
+
+"""
+
+
+def _cells(*cells: str) -> str:
+    told = "".join(
+        f"<cell id='{number}'><cpus>{''.join(f'<cpu id={cpu!r}/>' for cpu in cpus.split())}</cpus></cell>"
+        for number, cpus in enumerate(cells)
+    )
+    return f"<capabilities><host><topology><cells>{told}</cells></topology></host></capabilities>"
+
+
+def _domain(name: str, vcpus: int = 2, more: str = "") -> str:
+    return f"<domain><name>{name}</name><memory unit='MiB'>1024</memory><vcpu>{vcpus}</vcpu>{more}</domain>"
+
+
+@dataclass
+class Machine:
+    """A host as virsh tells of it: domains by UUID, each with its XML and its list."""
+
+    name: str
+    running: dict[str, str] = field(default_factory=dict)
+    paused: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    driver: str = "qemu:///system"
+    capabilities: str = _cells("0 1 2 3", "4 5 6 7")
+    down: str = ""
+
+    def answer(self, command: str) -> str:
+        everyone = self.running | self.paused | self.stopped
+        fixed = {
+            "hostname": f"{self.name}\n",
+            "uri": f"{self.driver}\n",
+            "nodeinfo": NODEINFO,
+            "capabilities": self.capabilities,
+            "list --uuid --state-running": "\n".join(self.running),
+            "list --uuid": "\n".join(self.running | self.paused),
+            "list --uuid --inactive": "\n".join(self.stopped),
+        }
+        return fixed[command] if command in fixed else everyone.get(command.rsplit(maxsplit=1)[-1], "")
+
+
+class Machines:
+    """Hosts by their URI, in place of virsh."""
+
+    def __init__(self, **machines: Machine) -> None:
+        self.by_uri = {f"qemu+ssh://{name}/system": machine for name, machine in machines.items()}
+
+    def ask(self, uri: str, commands: Sequence[str]) -> list[str]:
+        machine = self.by_uri[uri]
+        if machine.down:
+            raise NotAnsweredError(machine.down)
+        return [machine.answer(command) for command in commands]
+
+    def read(self) -> Reading:
+        return Libvirt(tuple(self.by_uri), ask_host=self.ask).read()
+
+
+@pytest.fixture
+def advisor(tmp_path: Path) -> Iterator[Advisor]:
+    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as opened:
+        yield opened
+
+
+def _there(advisor: Advisor) -> dict[str, Instance]:
+    return {one.id: one for one in advisor.cloud.inventory().instances}
+
+
+def test_a_host_and_its_domains_become_facts() -> None:
+    tuned = _domain(
+        "web-1",
+        4,
+        "<cputune><vcpupin vcpu='0' cpuset='2-3'/><period>100000</period><quota>50000</quota></cputune><devices>"
+        "<disk><iotune><total_bytes_sec>5000000</total_bytes_sec></iotune></disk>"
+        "<interface><bandwidth><outbound average='1250'/></bandwidth></interface></devices>",
+    )
+    reading = Machines(a=Machine("kvm01", {A: tuned}, stopped={B: _domain("old")})).read()
+    (host,) = reading.hosts
+    assert (host["id"], host["kind"], host["pcpus"], host["memory_mb"]) == ("kvm01", "kvm", 8, 16384)
+    assert (host["threads_per_core"], host["cpu_mhz"], host["numa"]) == (2, 2600, ((0, 1, 2, 3), (4, 5, 6, 7)))
+    old, web = reading.instances
+    assert (web["id"], web["host"], web["vcpus"], web["memory_mb"]) == ("web-1", "kvm01", 4, 1024)
+    assert str(web["settings"]["pinning"]) == "0:2-3|1:0-7|2:0-7|3:0-7"
+    assert web["settings"]["cap_percent"] == 200
+    assert web["settings"]["network"] == NetworkSettings("dedicated", 10.0)
+    assert web["settings"]["disk_limit_mb_s"] == 5
+    assert "load" not in web
+    assert old["load"] == STOPPED_LOAD
+
+
+def test_containers_of_libvirt_are_on_a_host_of_containers() -> None:
+    (host,) = Machines(a=Machine("box", driver="lxc:///system")).read().hosts
+    assert host["kind"] == "lxc"
+
+
+@pytest.mark.parametrize("capabilities", ["", "<no", _cells("0 1", "1 9"), "<!DOCTYPE x><capabilities/>"])
+def test_a_host_whose_numa_nodes_make_no_sense_is_read_without_them(capabilities: str) -> None:
+    (host,) = Machines(a=Machine("kvm01", capabilities=capabilities)).read().hosts
+    assert "numa" not in host
+
+
+def test_a_domain_moves_changes_and_vanishes(advisor: Advisor) -> None:
+    cloud = Machines(a=Machine("kvm01", {A: _domain("web"), B: _domain("db")}), b=Machine("kvm02"))
+    advisor.inventory.follow(cloud.read())
+    assert {name: one.host for name, one in _there(advisor).items()} == {"web": "kvm01", "db": "kvm01"}
+    first, second = cloud.by_uri.values()
+    second.running[A] = _domain("web", 3)
+    first.stopped[A] = first.running.pop(A)  # its definition stays behind
+    del first.running[B]
+    advisor.inventory.follow(cloud.read())
+    (web,) = _there(advisor).values()
+    assert (web.id, web.host, web.vcpus, web.load) == ("web", "kvm02", 3, 1.0)
+
+
+def test_while_it_moves_a_domain_counts_where_it_runs() -> None:
+    cloud = Machines(a=Machine("kvm01", paused={A: _domain("web")}), b=Machine("kvm02", {A: _domain("web")}))
+    (web,) = cloud.read().instances
+    assert web["host"] == "kvm02"
+
+
+def test_nothing_is_gone_while_a_host_is_not_read(advisor: Advisor) -> None:
+    cloud = Machines(a=Machine("kvm01", {A: _domain("web")}), b=Machine("kvm02", {B: _domain("db")}))
+    advisor.inventory.follow(cloud.read())
+    first, second = cloud.by_uri.values()
+    second.down = "no route to host"
+    first.running.clear()
+    first.running[C] = _domain("new")
+    reading = cloud.read()
+    assert [(part.state, part.reason) for part in reading.parts] == [("read", ""), ("failed", "no route to host")]
+    advisor.inventory.follow(reading)
+    assert set(_there(advisor)) == {"web", "db", "new"}
+
+
+def test_a_host_that_is_not_named_any_more_keeps_its_domains(advisor: Advisor) -> None:
+    advisor.inventory.follow(Machines(a=Machine("kvm01", {A: _domain("web")}), b=Machine("kvm02")).read())
+    advisor.inventory.follow(Machines(b=Machine("kvm02", {B: _domain("db")})).read())
+    assert set(_there(advisor)) == {"web", "db"}
+
+
+def test_two_domains_of_one_name_stay_two(advisor: Advisor) -> None:
+    cloud = Machines(a=Machine("kvm01", {A: _domain("router")}), b=Machine("kvm02"))
+    advisor.inventory.follow(cloud.read())
+    list(cloud.by_uri.values())[1].running[B] = _domain("router")
+    for _ in range(2):
+        news = advisor.inventory.follow(cloud.read())
+        found = _there(advisor)
+        assert {name: one.host for name, one in found.items()} == {"router": "kvm01", B: "kvm02"}
+    assert news.is_nothing
+    assert found[B].labels["domain"] == "router"
+
+
+def test_a_domain_that_an_agent_announced_is_the_same_instance(advisor: Advisor) -> None:
+    announced = Instance("seen", labels={"uuid": A, "source": "agent"})
+    advisor.inventory.put(Inventory(instances=(announced,)), mode="merge", generation=None)
+    advisor.inventory.follow(Machines(a=Machine("kvm01", {A: _domain("renamed")})).read())
+    (one,) = _there(advisor).values()
+    assert (one.id, one.host, one.labels["domain"]) == ("seen", "kvm01", "renamed")
+
+
+def test_one_host_by_two_uris_is_said_and_read_once() -> None:
+    reading = Machines(a=Machine("same", {A: _domain("web")}), b=Machine("same")).read()
+    assert [part.state for part in reading.parts] == ["read", "failed"]
+    assert "it is host same, as qemu+ssh://a/system is" in reading.parts[1].reason
+    assert len(reading.hosts) == len(reading.instances) == 1
+
+
+def test_a_domain_that_cannot_be_read_stays_and_is_said(advisor: Advisor) -> None:
+    cloud = Machines(a=Machine("kvm01", {A: _domain("web"), B: _domain("db")}))
+    advisor.inventory.follow(cloud.read())
+    cloud.by_uri["qemu+ssh://a/system"].running[A] = "<domain><name>web</name>"
+    news = advisor.inventory.follow(cloud.read())
+    assert set(_there(advisor)) == {"web", "db"}
+    assert A in news.left_out[0]
+
+
+def test_neither_user_nor_parameters_of_a_uri_are_shown() -> None:
+    assert shown_uri("qemu+ssh://root:secret@kvm01/system?keyfile=x") == "qemu+ssh://kvm01/system"
+
+
+def test_ssh_is_told_not_to_ask() -> None:
+    assert unattended("qemu+ssh://a/system") == "qemu+ssh://a/system?no_tty=1"
+    assert unattended("qemu+ssh://a/system?keyfile=k") == "qemu+ssh://a/system?keyfile=k&no_tty=1"
+    assert unattended("qemu:///system") == "qemu:///system"
+
+
+@given(st.lists(st.text(max_size=60) | st.sampled_from([A, NODEINFO, "kvm01", "qemu:///system"]), min_size=9))
+def test_whatever_a_host_answers_reading_never_raises(answers: list[str]) -> None:
+    def anything(_uri: str, commands: Sequence[str]) -> list[str]:
+        return [answers[number % len(answers)] for number in range(len(commands))]
+
+    reading = Libvirt(("qemu:///system",), ask_host=anything).read()
+    assert len(reading.parts) == 1
+
+
+@given(st.text(max_size=80), st.text(max_size=200))
+def test_whatever_a_domain_is_reading_never_raises(name: str, xml: str) -> None:
+    machine = Machine(f"h{name}", {A: xml, B: _domain("good", more=f"<title>{name}</title>")}, capabilities=xml)
+    assert Machines(a=machine).read().parts
+
+
+@pytest.mark.skipif(shutil.which("virsh") is None, reason="needs virsh (apt-get install libvirt-clients)")
+class TestWithVirsh:
+    """libvirt's own test driver, which is in virsh: a host with one domain, both made up by libvirt."""
+
+    def test_its_host_and_domain_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(libvirt_facts, "KINDS", {"test": "kvm"})
+        reading = Libvirt(("test:///default",)).read()
+        assert reading.complete, reading.parts
+        (host,), (one,) = reading.hosts, reading.instances
+        assert (host["pcpus"], host["memory_mb"]) == (16, 3072)
+        assert (one["id"], one["host"], one["vcpus"], one["memory_mb"]) == ("test", host["id"], 2, 2048)
+
+    def test_a_domain_that_is_gone_meanwhile_has_an_empty_answer(self) -> None:
+        gone, name = ask("test:///default", [f"dumpxml --domain {A}", "uri"])
+        assert (gone.strip(), name.strip()) == ("", "test:///default")
+
+    def test_a_host_that_cannot_be_reached_is_a_part_that_failed(self) -> None:
+        (part,) = Libvirt(("qemu+unix:///system?socket=/nonexistent/socket",)).read().parts
+        assert part.state == "failed"
+        assert "/nonexistent/socket" in part.reason
+
+
+def test_without_virsh_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (part,) = Libvirt(("qemu:///system",)).read().parts
+    assert "apt-get install libvirt-clients" in part.reason
