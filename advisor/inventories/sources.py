@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.inventories.reading import InventorySource
@@ -13,11 +14,14 @@ from advisor.inventories.reading import InventorySource
 class SourceOptions:
     """Which system is read, as far as its name does not say it; None or empty = what the environment says.
 
-    `cloud`: one of several clouds; `uris`: libvirt's hosts.
+    `cloud`: one of several clouds; `uris`: libvirt's hosts; `ca_file` and `fingerprint`: by which of its certificates a
+    server is known.
     """
 
     cloud: str | None = None
     uris: tuple[str, ...] = ()
+    ca_file: Path | None = None
+    fingerprint: str | None = None
 
 
 def _openstack(options: SourceOptions, whole_every: int) -> InventorySource:
@@ -39,13 +43,20 @@ def _libvirt(options: SourceOptions, whole_every: int) -> InventorySource:
     return Libvirt(options.uris)
 
 
+def _proxmox(options: SourceOptions, whole_every: int) -> InventorySource:
+    from advisor.inventories.proxmox import Proxmox
+
+    return Proxmox(options.cloud, options.ca_file, options.fingerprint, whole_every=whole_every)
+
+
 # How each is opened (its options, and every how many reads one is whole), and which of the options it takes.
 SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], frozenset[str]]] = {
     "cloudstack": (_cloudstack, frozenset({"cloud"})),
     "libvirt": (_libvirt, frozenset({"uris"})),
     "openstack": (_openstack, frozenset({"cloud"})),
+    "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
 }
-_WRITTEN = {"cloud": "--cloud", "uris": "--uri"}
+_WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 
 def open_source(

@@ -37,7 +37,7 @@ def sync(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini.",
+            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini or ~/.proxmox.ini.",
             show_default="what the environment says",
         ),
     ] = None,
@@ -48,6 +48,14 @@ def sync(
             help="With libvirt: a host, such as qemu+ssh://root@kvm01/system; repeat it for each.",
             show_default="$LIBVIRT_DEFAULT_URI, else qemu:///system",
         ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With proxmox: PEM of who signed its certificate, such as pve-root-ca.pem."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(metavar="SHA256", help="With proxmox: its certificate's fingerprint, in place of a check by CA."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     every: Annotated[
@@ -70,14 +78,14 @@ def sync(
     if source in service.SOURCES:
         if merge:
             raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
-        options = service.SourceOptions(cloud, tuple(uri or ()))
+        options = service.SourceOptions(cloud, tuple(uri or ()), ca_file, fingerprint)
         opened = service.open_source(source, options=options, whole_every=whole_every)
         with Advisor(settings(database=database)) as advisor:
             complete = _follow(advisor, opened, pause_s, dry_run=dry_run, as_json=as_json)
         if not complete:
             raise typer.Exit(FAILED)
-    elif any(given is not None for given in (cloud, uri, every)):
-        message = "--cloud, --uri and --every go with a system, not with a file"
+    elif any(given is not None for given in (cloud, uri, ca_file, fingerprint, every)):
+        message = "--cloud, --uri, --ca-file, --fingerprint and --every go with a system, not with a file"
         raise InvalidInput(message, field="source")
     else:
         _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)

@@ -47,7 +47,7 @@ def test_real_statistics_are_read() -> None:
 
 def test_pins_limits_and_memory_are_read() -> None:
     assert parse_domain(domain_xml("a", tuning=PINNED, devices=LIMITED)) == DomainDescription(
-        2, 1024.0, {0: (0, 1), 1: (3,)}, (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True
+        2, 1024.0, {0: (0, 1), 1: (3,)}, (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True, name="a"
     )
 
 

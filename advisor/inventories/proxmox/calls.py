@@ -1,0 +1,151 @@
+"""Calls to the REST API of Proxmox VE with an API token (pveum(1), "API Tokens")."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from profiler.secret_file import read_secret
+
+TIMEOUT_S = 30.0
+MOST_BYTES = 32 << 20  # a cluster of 10,000 guests answers with about 5 MB
+INI = Path("~/.proxmox.ini")  # a section per cluster
+_NAMES = ("endpoint", "api_token", "ca_file", "fingerprint")
+_VARIABLE = "PROXMOX_VE_"  # PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN, as the Terraform provider names them
+_TOKEN = re.compile(r"[^\s!=@:]+@[A-Za-z0-9._-]+![A-Za-z0-9._-]+=[0-9A-Za-z-]+\Z")
+_FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
+
+
+class NotAnsweredError(Exception):
+    """A call that was refused or not answered; `refused` where the token may not make it."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the API is, who asks (USER@REALM!NAME=SECRET), and by what its certificate is known."""
+
+    endpoint: str
+    token: str
+    ca_file: Path | None = None
+    fingerprint: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Account({self.endpoint!r})"
+
+
+def account(
+    cloud: str | None,
+    ca_file: Path | None = None,
+    fingerprint: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    ini: Path = INI,
+) -> Account:
+    """From PROXMOX_VE_ENDPOINT, _API_TOKEN, _CA_FILE and _FINGERPRINT, or a named section of ~/.proxmox.ini; ValueError
+    says what lacks. What is given here counts for more. Plain http is taken to this machine only."""
+    if cloud is None:
+        given = {name: environment.get(f"{_VARIABLE}{name.upper()}", "") for name in _NAMES}
+        where = f"the environment ({_VARIABLE}ENDPOINT, {_VARIABLE}API_TOKEN)"
+    else:
+        file = configparser.ConfigParser(interpolation=None)
+        try:
+            file.read_string(read_secret(ini.expanduser()))
+        except configparser.Error:  # whose message shows the line
+            raise ValueError(f"{ini} is not sections of name = value") from None
+        given = dict(file[cloud]) if file.has_section(cloud) else {}
+        where = f"section {cloud} of {ini}"
+    missing = [name for name in ("endpoint", "api_token") if not given.get(name)]
+    if missing:
+        raise ValueError(f"{where} names no {' and no '.join(missing)}")
+    endpoint = given["endpoint"].rstrip("/").removesuffix("/api2/json")
+    parts = urlsplit(endpoint)
+    local = parts.scheme == "http" and parts.hostname in {"127.0.0.1", "::1", "localhost"}
+    if not (parts.scheme == "https" or local) or not parts.hostname or "@" in parts.netloc or parts.query:
+        raise ValueError("the endpoint is not an address like https://pve1.example.org:8006")
+    if not _TOKEN.match(given["api_token"]):
+        raise ValueError("the api_token is not USER@REALM!NAME=SECRET, as `pveum user token add` prints its parts")
+    ca_file = ca_file or (Path(given["ca_file"]) if given.get("ca_file") else None)
+    if ca_file is not None and not ca_file.is_file():
+        raise ValueError(f"there is no ca_file {ca_file}")
+    fingerprint = fingerprint or given.get("fingerprint") or None
+    if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
+        raise ValueError("the fingerprint is not SHA-256 in hex digits, as the node's page Certificates shows it")
+    return Account(endpoint, given["api_token"], ca_file, fingerprint)
+
+
+class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
+    """Knows a server by its certificate alone: Proxmox signs its own."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self._fingerprint = fingerprint
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **settings: Any) -> None:
+        super().init_poolmanager(*arguments, **settings, assert_fingerprint=self._fingerprint)
+
+
+def _signed(token: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"PVEAPIToken={token}"
+        return request
+
+    return sign  # as `auth`, so that a .netrc cannot replace it
+
+
+class Api:
+    """Calls to one node, which answers for the whole cluster; may be used by several threads."""
+
+    def __init__(self, asking: Account) -> None:
+        self._asking = asking
+        self._verify: bool | str = str(asking.ca_file) if asking.ca_file else asking.fingerprint is None
+        self._session = requests.Session()
+        self._session.auth = _signed(asking.token)
+        if asking.fingerprint:
+            self._session.mount("https://", _ByFingerprint(asking.fingerprint))
+
+    def get(self, path: str) -> Any:
+        """`data` of the answer of GET `path`, which begins with /; NotAnsweredError says why there is none."""
+        try:
+            with self._session.get(
+                f"{self._asking.endpoint}/api2/json{path}",
+                timeout=TIMEOUT_S,
+                allow_redirects=False,
+                verify=self._verify,
+                stream=True,
+            ) as answer:
+                body = b""
+                for part in answer.iter_content(1 << 16):
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise NotAnsweredError(f"{path}: an answer of more than {MOST_BYTES >> 20} MB")
+        except (requests.RequestException, OSError, ValueError) as error:
+            where = urlsplit(self._asking.endpoint).netloc
+            raise NotAnsweredError(f"{path}: no answer of {where}: {_first_cause(error)}"[:200]) from None
+        if answer.status_code != 200:
+            reason = "".join(char for char in str(answer.reason) if char.isprintable())
+            message = f"{path}: HTTP {answer.status_code} {reason}"[:200]
+            raise NotAnsweredError(message, refused=answer.status_code in {401, 403})
+        try:
+            return json.loads(body)["data"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise NotAnsweredError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the system said; requests and urllib3 put more errors around it."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

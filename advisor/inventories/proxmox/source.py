@@ -1,0 +1,161 @@
+"""Proxmox VE as a source: which calls a read is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from advisor.inventories.proxmox.calls import Api, NotAnsweredError, account
+from advisor.inventories.proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
+from advisor.inventories.reading import Facts, Part, Reading
+
+AT_ONCE = 8  # calls; pveproxy has three workers for each node as it is installed
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+
+
+class Proxmox:
+    """Reads nodes and guests each time, and the config of a guest when its row changed or a read is whole."""
+
+    def __init__(
+        self,
+        cloud: str | None = None,
+        ca_file: Path | None = None,
+        fingerprint: str | None = None,
+        *,
+        open_api: Callable[[], Api] | None = None,
+        whole_every: int = 10,
+    ) -> None:
+        self.name = f"proxmox:{cloud}" if cloud else "proxmox"
+        self._prefix = f"{cloud}:" if cloud else ""  # numbers of guests are unique in one cluster only
+        self._open = open_api or (lambda: Api(account(cloud, ca_file, fingerprint)))
+        self._whole_every = whole_every
+        self._reads = 0
+        self._configs: dict[str, tuple[tuple[object, ...], Row]] = {}  # by path: what its row said, and the config
+
+    def read(self) -> Reading:
+        """Read what may be read; a guest whose config cannot be read stays as it is."""
+        try:
+            api = self._open()
+            rows = _resources(api)
+        except ValueError as error:
+            return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
+        except NotAnsweredError as error:
+            return Reading(self.name, (_failed("resources", error),))
+        if self._reads % self._whole_every == 0:
+            self._configs.clear()
+        self._reads += 1
+        left_out: list[str] = []
+        parts = [Part("resources", "read", len(rows))]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="proxmox") as pool:
+            hosts = self._hosts(api, pool, rows, parts, left_out)
+            instances, unclear = self._guests(api, pool, rows, parts, left_out)
+        return Reading(
+            source=self.name,
+            parts=tuple(parts),
+            hosts=tuple(hosts),
+            instances=tuple(instances),
+            every_host=len(hosts) == sum(row.get("type") == "node" for row in rows),
+            every_instance=True,
+            unclear=unclear,
+            own_labels=OWN_LABELS,
+            left_out=tuple(left_out),
+        )
+
+    def _hosts(
+        self, api: Api, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
+    ) -> list[Facts]:
+        named = _named([row for row in rows if row.get("type") == "node"], node_name, left_out)
+        online = [name for name, row in named.items() if row.get("status") == "online"]
+        told, failed = _asked(api, pool, {name: f"/nodes/{name}/status" for name in online})
+        parts.append(_part("nodes", len(told), failed))
+        found = []
+        for name, row in named.items():
+            try:
+                found.append(host_facts(row, told.get(name, {}), self._prefix + name, self.name))
+            except _MALFORMED as error:
+                left_out.append(f"node {name}: {error}"[:300])
+        return found
+
+    def _guests(
+        self, api: Api, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
+    ) -> tuple[list[Facts], frozenset[str]]:
+        """Facts of guests, and ids of those that are there and could not be read. Templates never run."""
+        offline = {str(row.get("node")) for row in rows if row.get("type") == "node" and row.get("status") != "online"}
+        guests = [row for row in rows if row.get("type") in ("qemu", "lxc") and not row.get("template")]
+        named = _named(guests, lambda row: str(guest_id(row)[1]), left_out)
+        paths: dict[str, str] = {}
+        for number, row in named.items():
+            if str(row.get("node")) in offline:  # which nobody can ask, and where nobody has changed anything
+                continue
+            try:
+                paths[number] = f"/nodes/{node_name(row)}/{guest_id(row)[0]}/{number}/config"
+            except ValueError as error:
+                left_out.append(f"guest {number}: {error}"[:300])
+        known = {number: self._configs.get(path) for number, path in paths.items()}
+        marks = {number: _mark(named[number]) for number in paths}
+        told = {number: kept[1] for number, kept in known.items() if kept is not None and kept[0] == marks[number]}
+        asked, failed = _asked(api, pool, {number: path for number, path in paths.items() if number not in told})
+        told |= asked
+        self._configs = {paths[number]: (marks[number], config) for number, config in told.items()}
+        parts.append(_part("guests", len(told), failed))
+        found = []
+        for number, config in told.items():
+            name, host = self._prefix + number, self._prefix + node_name(named[number])
+            try:
+                found.append(instance_facts(named[number], config, name, host, self.name))
+            except _MALFORMED as error:
+                left_out.append(f"guest {number}: {error}"[:300])
+        unclear = {self._prefix + number for number in named} - {str(facts["id"]) for facts in found}
+        return found, frozenset(unclear)
+
+
+def _resources(api: Api) -> list[Row]:
+    rows = api.get("/cluster/resources")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise NotAnsweredError("/cluster/resources: no list of resources")
+    return rows
+
+
+def _named(rows: list[Row], name: Callable[[Row], str], left_out: list[str]) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        try:
+            found[name(row)] = row
+        except ValueError as error:
+            left_out.append(str(error))
+    return found
+
+
+def _mark(row: Row) -> tuple[object, ...]:
+    """What changes in the row of a guest when its size, name or place changes."""
+    return tuple(str(row.get(name)) for name in ("node", "name", "maxcpu", "maxmem", "maxdisk", "status", "tags"))
+
+
+def _asked(
+    api: Api, pool: ThreadPoolExecutor, paths: Mapping[str, str]
+) -> tuple[dict[str, Row], list[NotAnsweredError]]:
+    """The answers by name, and why there are not all."""
+
+    def ask(path: str) -> Row | NotAnsweredError:
+        try:
+            answer = api.get(path)
+        except NotAnsweredError as error:
+            return error
+        return answer if isinstance(answer, dict) else NotAnsweredError(f"{path}: no object")
+
+    answers = dict(zip(paths, pool.map(ask, paths.values()), strict=True))
+    told = {name: answer for name, answer in answers.items() if not isinstance(answer, NotAnsweredError)}
+    return told, [answer for answer in answers.values() if isinstance(answer, NotAnsweredError)]
+
+
+def _part(name: str, rows: int, failed: list[NotAnsweredError]) -> Part:
+    if not failed:
+        return Part(name, "read", rows)
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    part = _failed(name, failed[0])
+    return Part(name, part.state, rows, part.reason + more)
+
+
+def _failed(name: str, error: NotAnsweredError) -> Part:
+    return Part(name, "refused" if error.refused else "failed", reason=str(error))

@@ -1,0 +1,115 @@
+"""A node of Proxmox VE as far as a read needs it; no Proxmox ran here.
+
+Shapes are those of the API's published schema (pve.proxmox.com/pve-docs/api-viewer, versions 8 and 9); nodes and guests
+are made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+TOKEN = "cotenant@pve!sync=0b7a9f0e-1111-4222-8333-444455556666"
+GIB = 1 << 30
+
+
+def node(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "node", "id": f"node/{name}", "node": name, "status": "online", "level": "", "cpu": 0.2, "maxcpu": 16,
+        "mem": 20 * GIB, "maxmem": 64 * GIB, "disk": GIB, "maxdisk": 90 * GIB, "uptime": 86400, **more,
+    }  # fmt: skip
+
+
+def guest(number: int, on: str = "pve1", kind: str = "qemu", **more: Any) -> dict[str, Any]:
+    return {
+        "type": kind, "id": f"{kind}/{number}", "vmid": number, "node": on, "name": f"vm{number}", "status": "running",
+        "template": 0, "maxcpu": 4, "maxmem": 4 * GIB, "maxdisk": 32 * GIB, "cpu": 0.1, "mem": GIB, "netin": 1,
+        "netout": 1, "diskread": 1, "diskwrite": 1, "uptime": 3600, **more,
+    }  # fmt: skip
+
+
+class Cluster:
+    """What the server answers, by path; `raw` answers take the place of others, `codes` are those of a refusal."""
+
+    def __init__(self) -> None:
+        self.nodes = [node("pve1"), node("pve2")]
+        self.guests = [guest(100, tags="web;prod", pool="shop"), guest(101, "pve2", "lxc", maxcpu=2)]
+        self.configs: dict[int, dict[str, Any]] = {
+            100: {"cores": 2, "sockets": 2, "memory": "4096", "name": "vm100", "cpulimit": "3", "ostype": "l26",
+                  "affinity": "0-3", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,rate=12.5",
+                  "scsi0": "local-lvm:vm-100-disk-0,mbps_rd=100,mbps_wr=50,size=32G",
+                  "ide2": "none,media=cdrom", "smbios1": "uuid=4d6a4b8e-41c5-4f5b-9d2a-0c7d8f4b4d11"},
+            101: {"cores": 2, "memory": 4096, "hostname": "vm101", "ostype": "debian", "rootfs": "local:1,size=8G"},
+        }  # fmt: skip
+        self.raw: dict[str, bytes] = {}
+        self.codes: dict[str, int] = {}
+        self.asked: list[str] = []
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        self.asked.append(path)
+        if path in self.codes:
+            return self.codes[path], b'{"data":null}'
+        if path in self.raw:
+            return 200, self.raw[path]
+        parts = path.strip("/").split("/")
+        data: Any = None
+        if path == "/cluster/resources":
+            storage = {"type": "storage", "id": "storage/pve1/local", "node": "pve1", "status": "available"}
+            data = [*self.nodes, *self.guests, storage]
+        elif parts[-1] == "status":
+            data = {
+                "cpuinfo": {"cpus": 16, "cores": 8, "sockets": 1, "mhz": "2994.37", "model": "EPYC", "hvm": "1"},
+                "memory": {"total": 64 * GIB}, "kversion": "Linux 6.8.12", "pveversion": "pve-manager/8.4.1",
+            }  # fmt: skip
+        elif parts[-1] == "config" and any(f"{one['type']}/{one['vmid']}" in path for one in self.guests):
+            data = self.configs[int(parts[3])]
+        return (200, json.dumps({"data": data}).encode()) if data is not None else (595, b"")
+
+
+def certified(folder: Path) -> tuple[ssl.SSLContext, Path, str]:
+    """A certificate that nobody but its own key has signed: for a server, as PEM, and its fingerprint."""
+    key, pem = folder / "key.pem", folder / "pve.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=pve1"]
+    argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(pem)]
+    subprocess.run(argv, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    der = ssl.PEM_cert_to_DER_cert(pem.read_text(encoding="ascii"))
+    return context, pem, hashlib.sha256(der).hexdigest()
+
+
+@contextmanager
+def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The address of its API, for as long as the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = self.headers.get("Authorization") == f"PVEAPIToken={TOKEN}"
+            status, body = cluster.answer(self.path.removeprefix("/api2/json")) if allowed else (401, b"")
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

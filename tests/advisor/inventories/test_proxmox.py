@@ -1,0 +1,217 @@
+"""Proxmox VE: what nodes and guests become, what is asked again, and what is said where something is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.inventories.proxmox import Proxmox
+from advisor.inventories.proxmox.calls import Account, Api, NotAnsweredError, account
+from advisor.inventories.reading import STOPPED_LOAD, Reading
+from advisor.service import Advisor
+from advisor.settings import Settings
+from profiler.observed import NetworkSettings
+from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, certified, guest, node, serving
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def source(cluster: Cluster) -> Iterator[Proxmox]:
+    with serving(cluster) as endpoint:
+        yield Proxmox(open_api=lambda: Api(Account(endpoint, TOKEN)), whole_every=3)
+
+
+def _one(reading: Reading, name: str) -> dict[str, Any]:
+    return next(dict(one) for one in (*reading.hosts, *reading.instances) if one["id"] == name)
+
+
+def test_nodes_and_guests_become_facts(source: Proxmox) -> None:
+    reading = source.read()
+    assert reading.complete
+    assert not reading.left_out
+    host, vm, container = _one(reading, "pve1"), _one(reading, "100"), _one(reading, "101")
+    assert (host["pcpus"], host["threads_per_core"], host["cpu_mhz"], host["memory_mb"]) == (16, 2, 2994.37, 65536)
+    assert (vm["host"], vm["vcpus"], vm["memory_mb"]) == ("pve1", 4, 4096)
+    assert vm["settings"]["cap_percent"] == 300
+    assert vm["settings"]["network"] == NetworkSettings("dedicated", 100.0)
+    assert vm["settings"]["disk_limit_mb_s"] == 150
+    assert str(vm["settings"]["pinning"]) == "0:0-3|1:0-3|2:0-3|3:0-3"
+    assert {"name": "vm100", "guest": "qemu/100", "pool": "shop", "tag.web": "true"}.items() <= vm["labels"].items()
+    assert (container["host"], container["vcpus"], container["labels"]["guest"]) == ("pve2", 2, "lxc/101")
+
+
+def test_a_guest_moves_changes_stops_and_vanishes(source: Proxmox, cluster: Cluster, tmp_path: Path) -> None:
+    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
+        advisor.inventory.follow(source.read())
+        cluster.guests[0] |= {"node": "pve2", "maxcpu": 8}
+        cluster.configs[100]["cores"] = 4
+        cluster.guests[1]["status"] = "stopped"
+        advisor.inventory.follow(source.read())
+        there = {one.id: one for one in advisor.cloud.inventory().instances}
+        assert (there["100"].host, there["100"].vcpus) == ("pve2", 8)
+        assert there["101"].load == STOPPED_LOAD
+        del cluster.guests[0]
+        advisor.inventory.follow(source.read())
+        assert {one.id for one in advisor.cloud.inventory().instances} == {"101"}
+
+
+def test_a_node_that_is_offline_stays_with_its_guests(source: Proxmox, cluster: Cluster, tmp_path: Path) -> None:
+    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
+        advisor.inventory.follow(source.read())
+        cluster.nodes[1] = {"type": "node", "id": "node/pve2", "node": "pve2", "status": "offline"}
+        cluster.guests[1]["status"] = "unknown"
+        news = advisor.inventory.follow(source.read())
+        assert "node pve2: it is offline; the host stays as it is" in news.left_out
+        found = advisor.cloud.inventory()
+        assert {one.id for one in found.hosts} == {"pve1", "pve2"}
+        assert {one.id for one in found.instances} == {"100", "101"}
+
+
+def test_a_config_is_asked_again_when_its_row_changed_or_the_read_is_whole(source: Proxmox, cluster: Cluster) -> None:
+    def configs() -> list[str]:
+        cluster.asked.clear()
+        assert source.read().complete
+        return sorted(path for path in cluster.asked if path.endswith("/config"))
+
+    everyone = ["/nodes/pve1/qemu/100/config", "/nodes/pve2/lxc/101/config"]
+    assert configs() == everyone
+    cluster.guests[0]["maxmem"] *= 2
+    assert configs() == everyone[:1]
+    assert configs() == []
+    assert configs() == everyone
+
+
+def test_templates_are_no_guests(source: Proxmox, cluster: Cluster) -> None:
+    cluster.guests.append(guest(9000, template=1))
+    assert {one["id"] for one in source.read().instances} == {"100", "101"}
+
+
+def test_guests_of_a_named_cluster_do_not_meet_those_of_another(cluster: Cluster) -> None:
+    with serving(cluster) as endpoint:
+        reading = Proxmox("west", open_api=lambda: Api(Account(endpoint, TOKEN))).read()
+    assert reading.source == "proxmox:west"
+    assert {(one["id"], one["host"]) for one in reading.instances} == {
+        ("west:100", "west:pve1"),
+        ("west:101", "west:pve2"),
+    }
+
+
+def test_a_wrong_token_is_told_as_refused(cluster: Cluster) -> None:
+    with serving(cluster) as endpoint:
+        (part,) = Proxmox(open_api=lambda: Api(Account(endpoint, "a@b!c=d"))).read().parts
+    assert (part.state, part.name) == ("refused", "resources")
+
+
+def test_a_guest_whose_config_is_refused_stays(source: Proxmox, cluster: Cluster) -> None:
+    cluster.codes["/nodes/pve1/qemu/100/config"] = 403
+    reading = source.read()
+    assert reading.unclear == {"100"}
+    assert {part.name: part.state for part in reading.parts}["guests"] == "refused"
+
+
+@pytest.mark.parametrize("path", ["/cluster/resources", "/nodes/pve1/status", "/nodes/pve1/qemu/100/config"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"data": 1}', b'{"data": [1]}', b"[" * 100_000])
+def test_an_answer_that_is_none_is_a_part_that_failed(
+    source: Proxmox, cluster: Cluster, path: str, body: bytes
+) -> None:
+    cluster.raw[path] = body
+    reading = source.read()
+    assert "failed" in {part.state for part in reading.parts}
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+_NODE_FIELDS, _GUEST_FIELDS = sorted(node("a")), sorted(guest(1))
+_CONFIG_FIELDS = ["cores", "sockets", "vcpus", "cpulimit", "affinity", "net0", "scsi0", "smbios1", "name", "ostype"]
+
+
+class _Anything:
+    """An Api whose every answer has any values."""
+
+    def __init__(self, changes: dict[str, Any]) -> None:
+        self._cluster = Cluster()
+        self._changes = changes
+
+    def get(self, path: str) -> Any:
+        if path == "/cluster/resources":
+            names = [self._cluster.nodes[0], self._cluster.guests[0]]
+            rows = [{**row, **{name: self._changes[name] for name in row.keys() & self._changes}} for row in names]
+            return [*rows, self._cluster.nodes[1], *self._cluster.guests]
+        status, body = self._cluster.answer(path)
+        if status != 200:
+            raise NotAnsweredError(path)
+        return {**json.loads(body)["data"], **self._changes}
+
+
+@given(st.dictionaries(st.sampled_from(_NODE_FIELDS + _GUEST_FIELDS + _CONFIG_FIELDS + ["cpuinfo"]), _VALUES))
+def test_whatever_it_answers_reading_never_raises(changes: dict[str, Any]) -> None:
+    reading = Proxmox(open_api=lambda: _Anything(changes)).read()  # type: ignore[arg-type,return-value]
+    assert reading.parts
+
+
+def test_its_certificate_is_verified_by_a_ca_file_or_a_fingerprint(cluster: Cluster, tmp_path: Path) -> None:
+    tls, pem, fingerprint = certified(tmp_path)
+    with serving(cluster, tls) as endpoint:
+        wrong = "0" * len(fingerprint)
+        states = [
+            Proxmox(open_api=lambda asking=asking: Api(asking)).read().complete  # type: ignore[misc]
+            for asking in (
+                Account(endpoint, TOKEN),
+                Account(endpoint, TOKEN, fingerprint=wrong),
+                Account(endpoint, TOKEN, fingerprint=fingerprint),
+                Account(endpoint, TOKEN, ca_file=pem),
+            )
+        ]
+    assert states == [False, False, True, True]
+
+
+# the account
+
+
+def _environment(**more: str) -> dict[str, str]:
+    told = {"ENDPOINT": "https://pve1:8006/", "API_TOKEN": TOKEN, **more}
+    return {f"PROXMOX_VE_{name}": value for name, value in told.items()}
+
+
+def test_the_account_is_read_from_the_environment_or_a_private_file(tmp_path: Path) -> None:
+    assert account(None, environment=_environment()) == Account("https://pve1:8006", TOKEN)
+    ini = tmp_path / "proxmox.ini"
+    ini.write_text(f"[west]\nendpoint = https://west:8006\napi_token = {TOKEN}\n", encoding="utf-8")
+    ini.chmod(0o600)
+    found = account("west", ini=ini)
+    assert found == Account("https://west:8006", TOKEN)
+    assert TOKEN not in repr(found)
+    ini.chmod(0o644)
+    with pytest.raises(ValueError, match="others may read it"):
+        account("west", ini=ini)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"ENDPOINT": "http://pve1:8006"}, "endpoint is not"),
+        ({"ENDPOINT": "https://root:x@pve1:8006"}, "endpoint is not"),
+        ({"API_TOKEN": "secret"}, "api_token is not"),
+        ({"API_TOKEN": f"{TOKEN}\r\nX: y"}, "api_token is not"),
+        ({"API_TOKEN": ""}, "names no api_token"),
+        ({"FINGERPRINT": "AB:CD"}, "fingerprint is not"),
+        ({"CA_FILE": "/nonexistent.pem"}, "no ca_file"),
+    ],
+)
+def test_an_account_that_cannot_be_right_is_refused_without_its_secret(more: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as refused:
+        account(None, environment=_environment(**more))
+    assert "0b7a9f0e" not in str(refused.value)
