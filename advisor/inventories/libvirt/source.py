@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from advisor.errors import InvalidInput
 from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts
-from advisor.inventories.libvirt.virsh import NotAnsweredError, ask
+from advisor.inventories.libvirt.virsh import VirshError, ask
 from advisor.inventories.reading import Facts, Part, Reading
 
 Ask = Callable[[str, Sequence[str]], list[str]]
@@ -80,7 +80,7 @@ class Libvirt:
         shown = shown_uri(uri)
         try:
             return self._read(uri, shown)
-        except (NotAnsweredError, ValueError) as error:
+        except (VirshError, ValueError) as error:
             return _Answer(Part(shown, "failed", reason=" ".join(str(error).split())[:300]))
 
     def _read(self, uri: str, shown: str) -> _Answer:

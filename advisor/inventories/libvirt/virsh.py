@@ -12,12 +12,12 @@ TIMEOUT_S = 60.0  # for one run; libvirt itself gives up on a host that does not
 _LONGEST_REASON = 200
 
 
-class NotAnsweredError(Exception):
+class VirshError(Exception):
     """A host that gave no answer; the message says why."""
 
 
 def ask(uri: str, commands: Sequence[str], timeout_s: float = TIMEOUT_S) -> list[str]:
-    """The output of each command, empty where it failed; NotAnsweredError where the host cannot be asked at all.
+    """The output of each command, empty where it failed; VirshError where the host cannot be asked at all.
 
     `commands` are lines of virsh (virsh(1), "name arguments"), made here: nothing from outside but UUIDs that were
     checked. A line with a random word stands between two answers, so that no answer can pass for two.
@@ -27,7 +27,7 @@ def ask(uri: str, commands: Sequence[str], timeout_s: float = TIMEOUT_S) -> list
     output, errors = _run(["virsh", "--readonly", "--quiet", "--connect", unattended(uri), script], timeout_s)
     answers = output.split(mark)
     if len(answers) != len(commands) + 1:
-        raise NotAnsweredError(_reason(errors) or "virsh gave no answer")
+        raise VirshError(_reason(errors) or "virsh gave no answer")
     return answers[:-1]
 
 
@@ -53,13 +53,13 @@ def _run(argv: list[str], timeout_s: float) -> tuple[str, str]:
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise NotAnsweredError("virsh is not installed (Debian and Ubuntu: apt-get install libvirt-clients)") from None
+        raise VirshError("virsh is not installed (Debian and Ubuntu: apt-get install libvirt-clients)") from None
     except (OSError, ValueError) as error:
-        raise NotAnsweredError(f"virsh cannot be run: {error}"[:_LONGEST_REASON]) from None
+        raise VirshError(f"virsh cannot be run: {error}"[:_LONGEST_REASON]) from None
     try:
         return process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise NotAnsweredError(f"no answer in {timeout_s:g} s") from None
+        raise VirshError(f"no answer in {timeout_s:g} s") from None
     finally:
         if process.poll() is None:  # and ssh with it, which virsh started
             os.killpg(process.pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"[^\s!=@:]+@[A-Za-z0-9._-]+![A-Za-z0-9._-]+=[0-9A-Za-z-]+\Z
 _FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
 
 
-class NotAnsweredError(Exception):
+class ProxmoxCallError(Exception):
     """A call that was refused or not answered; `refused` where the token may not make it."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -35,7 +35,7 @@ class NotAnsweredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ProxmoxAccount:
     """Where the API is, who asks (USER@REALM!NAME=SECRET), and by what its certificate is known."""
 
     endpoint: str
@@ -44,7 +44,7 @@ class Account:
     fingerprint: str | None = None
 
     def __repr__(self) -> str:
-        return f"Account({self.endpoint!r})"
+        return f"ProxmoxAccount({self.endpoint!r})"
 
 
 def account(
@@ -53,7 +53,7 @@ def account(
     fingerprint: str | None = None,
     environment: Mapping[str, str] = os.environ,
     ini: Path = INI,
-) -> Account:
+) -> ProxmoxAccount:
     """From PROXMOX_VE_ENDPOINT, _API_TOKEN, _CA_FILE and _FINGERPRINT, or a named section of ~/.proxmox.ini; ValueError
     says what lacks. What is given here counts for more. Plain http is taken to this machine only."""
     if cloud is None:
@@ -83,7 +83,7 @@ def account(
     fingerprint = fingerprint or given.get("fingerprint") or None
     if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
         raise ValueError("the fingerprint is not SHA-256 in hex digits, as the node's page Certificates shows it")
-    return Account(endpoint, given["api_token"], ca_file, fingerprint)
+    return ProxmoxAccount(endpoint, given["api_token"], ca_file, fingerprint)
 
 
 class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
@@ -105,10 +105,10 @@ def _signed(token: str) -> Callable[[requests.PreparedRequest], requests.Prepare
     return sign  # as `auth`, so that a .netrc cannot replace it
 
 
-class Api:
+class ProxmoxApi:
     """Calls to one node, which answers for the whole cluster; may be used by several threads."""
 
-    def __init__(self, asking: Account) -> None:
+    def __init__(self, asking: ProxmoxAccount) -> None:
         self._asking = asking
         self._verify: bool | str = str(asking.ca_file) if asking.ca_file else asking.fingerprint is None
         self._session = requests.Session()
@@ -117,7 +117,7 @@ class Api:
             self._session.mount("https://", _ByFingerprint(asking.fingerprint))
 
     def get(self, path: str) -> Any:
-        """`data` of the answer of GET `path`, which begins with /; NotAnsweredError says why there is none."""
+        """`data` of the answer of GET `path`, which begins with /; ProxmoxCallError says why there is none."""
         try:
             with self._session.get(
                 f"{self._asking.endpoint}/api2/json{path}",
@@ -130,18 +130,18 @@ class Api:
                 for part in answer.iter_content(1 << 16):
                     body += part
                     if len(body) > MOST_BYTES:
-                        raise NotAnsweredError(f"{path}: an answer of more than {MOST_BYTES >> 20} MB")
+                        raise ProxmoxCallError(f"{path}: an answer of more than {MOST_BYTES >> 20} MB")
         except (requests.RequestException, OSError, ValueError) as error:
             where = urlsplit(self._asking.endpoint).netloc
-            raise NotAnsweredError(f"{path}: no answer of {where}: {_first_cause(error)}"[:200]) from None
+            raise ProxmoxCallError(f"{path}: no answer of {where}: {_first_cause(error)}"[:200]) from None
         if answer.status_code != 200:
             reason = "".join(char for char in str(answer.reason) if char.isprintable())
             message = f"{path}: HTTP {answer.status_code} {reason}"[:200]
-            raise NotAnsweredError(message, refused=answer.status_code in {401, 403})
+            raise ProxmoxCallError(message, refused=answer.status_code in {401, 403})
         try:
             return json.loads(body)["data"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise NotAnsweredError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None
+            raise ProxmoxCallError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None
 
 
 def _first_cause(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from advisor.inventories.proxmox.calls import Api, NotAnsweredError, account
+from advisor.inventories.proxmox.calls import ProxmoxApi, ProxmoxCallError, account
 from advisor.inventories.proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
 from advisor.inventories.reading import Facts, Part, Reading
 
@@ -23,12 +23,12 @@ class Proxmox:
         ca_file: Path | None = None,
         fingerprint: str | None = None,
         *,
-        open_api: Callable[[], Api] | None = None,
+        open_api: Callable[[], ProxmoxApi] | None = None,
         whole_every: int = 10,
     ) -> None:
         self.name = f"proxmox:{cloud}" if cloud else "proxmox"
         self._prefix = f"{cloud}:" if cloud else ""  # numbers of guests are unique in one cluster only
-        self._open = open_api or (lambda: Api(account(cloud, ca_file, fingerprint)))
+        self._open = open_api or (lambda: ProxmoxApi(account(cloud, ca_file, fingerprint)))
         self._whole_every = whole_every
         self._reads = 0
         self._configs: dict[str, tuple[tuple[object, ...], Row]] = {}  # by path: what its row said, and the config
@@ -40,7 +40,7 @@ class Proxmox:
             rows = _resources(api)
         except ValueError as error:
             return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
-        except NotAnsweredError as error:
+        except ProxmoxCallError as error:
             return Reading(self.name, (_failed("resources", error),))
         if self._reads % self._whole_every == 0:
             self._configs.clear()
@@ -63,7 +63,7 @@ class Proxmox:
         )
 
     def _hosts(
-        self, api: Api, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
+        self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
     ) -> list[Facts]:
         named = _named([row for row in rows if row.get("type") == "node"], node_name, left_out)
         online = [name for name, row in named.items() if row.get("status") == "online"]
@@ -78,7 +78,7 @@ class Proxmox:
         return found
 
     def _guests(
-        self, api: Api, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
+        self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of guests, and ids of those that are there and could not be read. Templates never run."""
         offline = {str(row.get("node")) for row in rows if row.get("type") == "node" and row.get("status") != "online"}
@@ -110,10 +110,10 @@ class Proxmox:
         return found, frozenset(unclear)
 
 
-def _resources(api: Api) -> list[Row]:
+def _resources(api: ProxmoxApi) -> list[Row]:
     rows = api.get("/cluster/resources")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise NotAnsweredError("/cluster/resources: no list of resources")
+        raise ProxmoxCallError("/cluster/resources: no list of resources")
     return rows
 
 
@@ -133,23 +133,23 @@ def _mark(row: Row) -> tuple[object, ...]:
 
 
 def _asked(
-    api: Api, pool: ThreadPoolExecutor, paths: Mapping[str, str]
-) -> tuple[dict[str, Row], list[NotAnsweredError]]:
+    api: ProxmoxApi, pool: ThreadPoolExecutor, paths: Mapping[str, str]
+) -> tuple[dict[str, Row], list[ProxmoxCallError]]:
     """The answers by name, and why there are not all."""
 
-    def ask(path: str) -> Row | NotAnsweredError:
+    def ask(path: str) -> Row | ProxmoxCallError:
         try:
             answer = api.get(path)
-        except NotAnsweredError as error:
+        except ProxmoxCallError as error:
             return error
-        return answer if isinstance(answer, dict) else NotAnsweredError(f"{path}: no object")
+        return answer if isinstance(answer, dict) else ProxmoxCallError(f"{path}: no object")
 
     answers = dict(zip(paths, pool.map(ask, paths.values()), strict=True))
-    told = {name: answer for name, answer in answers.items() if not isinstance(answer, NotAnsweredError)}
-    return told, [answer for answer in answers.values() if isinstance(answer, NotAnsweredError)]
+    told = {name: answer for name, answer in answers.items() if not isinstance(answer, ProxmoxCallError)}
+    return told, [answer for answer in answers.values() if isinstance(answer, ProxmoxCallError)]
 
 
-def _part(name: str, rows: int, failed: list[NotAnsweredError]) -> Part:
+def _part(name: str, rows: int, failed: list[ProxmoxCallError]) -> Part:
     if not failed:
         return Part(name, "read", rows)
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
@@ -157,5 +157,5 @@ def _part(name: str, rows: int, failed: list[NotAnsweredError]) -> Part:
     return Part(name, part.state, rows, part.reason + more)
 
 
-def _failed(name: str, error: NotAnsweredError) -> Part:
+def _failed(name: str, error: ProxmoxCallError) -> Part:
     return Part(name, "refused" if error.refused else "failed", reason=str(error))

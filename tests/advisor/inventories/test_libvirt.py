@@ -15,7 +15,7 @@ from advisor.domain import Inventory
 from advisor.inventories.libvirt import Libvirt
 from advisor.inventories.libvirt import facts as libvirt_facts
 from advisor.inventories.libvirt.source import shown_uri
-from advisor.inventories.libvirt.virsh import NotAnsweredError, ask, unattended
+from advisor.inventories.libvirt.virsh import VirshError, ask, unattended
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -81,7 +81,7 @@ class Machines:
     def ask(self, uri: str, commands: Sequence[str]) -> list[str]:
         machine = self.by_uri[uri]
         if machine.down:
-            raise NotAnsweredError(machine.down)
+            raise VirshError(machine.down)
         return [machine.answer(command) for command in commands]
 
     def read(self) -> Reading:

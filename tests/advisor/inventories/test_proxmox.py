@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import Account, Api, NotAnsweredError, account
+from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi, ProxmoxCallError, account
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -28,7 +28,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def source(cluster: Cluster) -> Iterator[Proxmox]:
     with serving(cluster) as endpoint:
-        yield Proxmox(open_api=lambda: Api(Account(endpoint, TOKEN)), whole_every=3)
+        yield Proxmox(open_api=lambda: ProxmoxApi(ProxmoxAccount(endpoint, TOKEN)), whole_every=3)
 
 
 def _one(reading: Reading, name: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_templates_are_no_guests(source: Proxmox, cluster: Cluster) -> None:
 
 def test_guests_of_a_named_cluster_do_not_meet_those_of_another(cluster: Cluster) -> None:
     with serving(cluster) as endpoint:
-        reading = Proxmox("west", open_api=lambda: Api(Account(endpoint, TOKEN))).read()
+        reading = Proxmox("west", open_api=lambda: ProxmoxApi(ProxmoxAccount(endpoint, TOKEN))).read()
     assert reading.source == "proxmox:west"
     assert {(one["id"], one["host"]) for one in reading.instances} == {
         ("west:100", "west:pve1"),
@@ -108,7 +108,7 @@ def test_guests_of_a_named_cluster_do_not_meet_those_of_another(cluster: Cluster
 
 def test_a_wrong_token_is_told_as_refused(cluster: Cluster) -> None:
     with serving(cluster) as endpoint:
-        (part,) = Proxmox(open_api=lambda: Api(Account(endpoint, "a@b!c=d"))).read().parts
+        (part,) = Proxmox(open_api=lambda: ProxmoxApi(ProxmoxAccount(endpoint, "a@b!c=d"))).read().parts
     assert (part.state, part.name) == ("refused", "resources")
 
 
@@ -139,7 +139,7 @@ _CONFIG_FIELDS = ["cores", "sockets", "vcpus", "cpulimit", "affinity", "net0", "
 
 
 class _Anything:
-    """An Api whose every answer has any values."""
+    """An ProxmoxApi whose every answer has any values."""
 
     def __init__(self, changes: dict[str, Any]) -> None:
         self._cluster = Cluster()
@@ -152,7 +152,7 @@ class _Anything:
             return [*rows, self._cluster.nodes[1], *self._cluster.guests]
         status, body = self._cluster.answer(path)
         if status != 200:
-            raise NotAnsweredError(path)
+            raise ProxmoxCallError(path)
         return {**json.loads(body)["data"], **self._changes}
 
 
@@ -167,12 +167,12 @@ def test_its_certificate_is_verified_by_a_ca_file_or_a_fingerprint(cluster: Clus
     with serving(cluster, tls) as endpoint:
         wrong = "0" * len(fingerprint)
         states = [
-            Proxmox(open_api=lambda asking=asking: Api(asking)).read().complete  # type: ignore[misc]
+            Proxmox(open_api=lambda asking=asking: ProxmoxApi(asking)).read().complete  # type: ignore[misc]
             for asking in (
-                Account(endpoint, TOKEN),
-                Account(endpoint, TOKEN, fingerprint=wrong),
-                Account(endpoint, TOKEN, fingerprint=fingerprint),
-                Account(endpoint, TOKEN, ca_file=pem),
+                ProxmoxAccount(endpoint, TOKEN),
+                ProxmoxAccount(endpoint, TOKEN, fingerprint=wrong),
+                ProxmoxAccount(endpoint, TOKEN, fingerprint=fingerprint),
+                ProxmoxAccount(endpoint, TOKEN, ca_file=pem),
             )
         ]
     assert states == [False, False, True, True]
@@ -187,12 +187,12 @@ def _environment(**more: str) -> dict[str, str]:
 
 
 def test_the_account_is_read_from_the_environment_or_a_private_file(tmp_path: Path) -> None:
-    assert account(None, environment=_environment()) == Account("https://pve1:8006", TOKEN)
+    assert account(None, environment=_environment()) == ProxmoxAccount("https://pve1:8006", TOKEN)
     ini = tmp_path / "proxmox.ini"
     ini.write_text(f"[west]\nendpoint = https://west:8006\napi_token = {TOKEN}\n", encoding="utf-8")
     ini.chmod(0o600)
     found = account("west", ini=ini)
-    assert found == Account("https://west:8006", TOKEN)
+    assert found == ProxmoxAccount("https://west:8006", TOKEN)
     assert TOKEN not in repr(found)
     ini.chmod(0o644)
     with pytest.raises(ValueError, match="others may read it"):
