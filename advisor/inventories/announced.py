@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 from advisor.domain import ANNOUNCED, MOST_ANNOUNCED, UUID, Announced, Announcement, Host, Instance, IsolationSettings
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from advisor.inventories.sync import DOMAIN, SOURCE, SyncDiff
+from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff
 from advisor.render import check_labels
 from advisor.validation import check_value, misfit
 from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
-AGENT = "agent"
 STOPPED_AT, MACHINE, DISAGREEMENT = "stopped_at", "machine", "disagreement"
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
 _BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -19,6 +19,7 @@ from advisor.validation import check_value, misfit
 from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
+AGENT = "agent"  # the source of what agents announce
 SOURCE = "source"  # the label that says which system a host or an instance came from
 DOMAIN = "domain"  # label: the name of an instance on its hypervisor, where the inventory has another id
 
@@ -68,7 +69,7 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
         for instance in stored.instances
         if instance.labels.get(SOURCE) == reading.source and (reading.covers is None or instance.host in reading.covers)
     }
-    gone = reading.gone & were.keys()
+    gone = (reading.gone & were.keys()) | _announced_before(stored.instances, {one.id for one in running})
     if reading.every_instance and mine:
         absent = mine - {one.id for one in running} - reading.unclear - not_taken
         gone |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
@@ -118,6 +119,15 @@ def stored(connection: Connection) -> tuple[Inventory, int]:
     """Hosts and instances as they are, and the generation that they are of."""
     found = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
     return found, counters.read(connection).inventory
+
+
+def _announced_before(stored: Sequence[Instance], told: Collection[str]) -> frozenset[str]:
+    """Ids of what an agent announced by its name, and a system now tells by its UUID, by which others know it."""
+    return frozenset(
+        one.id
+        for one in stored
+        if one.labels.get(SOURCE) == AGENT and one.labels.get(UUID) in told and one.labels[UUID] != one.id
+    )
 
 
 def _known_again(reading: Reading, stored: Sequence[Instance]) -> Reading:

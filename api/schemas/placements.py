@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -51,6 +51,11 @@ from profiler.host_kinds import HostKind
 Ids = Annotated[list[Id], Field(max_length=10_000)]
 
 
+def _both(one: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON Schema of an object in which both fields are said."""
+    return {"required": [one, other], "properties": {one: dict(kind), other: dict(other_kind)}}
+
+
 class NewInstance(Schema):
     """The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as using
     10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
@@ -58,8 +63,12 @@ class NewInstance(Schema):
     model_config = ConfigDict(
         json_schema_extra={
             "not": {
-                "required": ["workload", "profile"],
-                "properties": {"workload": {"type": "string"}, "profile": {"type": "object"}},
+                "anyOf": [
+                    _both("workload", {"type": "string"}, "profile", {"type": "object"}),
+                    _both("like", {"type": "string"}, "workload", {"type": "string", "minLength": 1}),
+                    _both("like", {"type": "string"}, "profile", {"type": "object", "minProperties": 1}),
+                    _both("like", {"type": "string"}, "demand", {"type": "object", "minProperties": 1}),
+                ]
             }
         }
     )
@@ -125,7 +134,7 @@ class NewInstance(Schema):
         if self.like is None:
             return instance
         for name in ("workload", "profile", "demand"):
-            if name in self.model_fields_set:
+            if getattr(self, name):
                 raise InvalidInput(f"give like or {name}, not both", field=f"instance.{name}")
         try:
             other = find(self.like)

@@ -47,6 +47,7 @@ EXPLAINED = (
         BODIES,
         REJECTED,
         r"(instance \S+: )?there is no host|every host is to be emptied|instance .* is not on|what_if needs at least"
+        r"|there is no instance .* to be like|host \S+ is new and its \w+ could not be read"
         "|nothing in the profile is known",
         "A schema does not know what the service knows: its cloud, and which metrics it reads.",
     ),

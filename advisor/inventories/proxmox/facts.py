@@ -1,7 +1,6 @@
 """Rows of /cluster/resources with the status of a node or the config of a guest, as facts; no I/O.
 
-Fields by the API's published schema (pve.proxmox.com/pve-docs/api-viewer) and by qm.conf(5) and pct.conf(5), versions 8
-and 9.
+Fields as public clients of the API read them, and by qm.conf(5) and pct.conf(5), versions 8 and 9; no Proxmox was run.
 """
 
 from __future__ import annotations

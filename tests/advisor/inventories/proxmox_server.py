@@ -1,6 +1,6 @@
 """A node of Proxmox VE as far as a read needs it; no Proxmox ran here.
 
-Shapes are those of the API's published schema (pve.proxmox.com/pve-docs/api-viewer, versions 8 and 9); nodes and guests
+Shapes are those that public clients of the API read (versions 8 and 9); nodes and guests
 are made up.
 """
 

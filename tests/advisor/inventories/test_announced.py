@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Announced, Announcement, Host, Instance, IsolationSettings
+from advisor.domain import Announced, Announcement, Host, Instance, Inventory, IsolationSettings
 from advisor.errors import Conflict, InvalidInput
+from advisor.inventories import sync
 from advisor.inventories.announced import Around, compare
-from advisor.inventories.reading import STOPPED_LOAD
+from advisor.inventories.reading import STOPPED_LOAD, Reading
 from profiler.demand import Demand
 from profiler.observed import Pinning
 
@@ -218,3 +219,16 @@ def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent
             for host in ("h1", "h2", "h3"):
                 world.hear(announcement(host, *(vm(name) for name in sorted(truth) if truth[name] == host)))
         assert world.where() == truth
+
+
+def test_a_system_that_knows_a_vm_by_its_uuid_takes_it_over_from_the_agent() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("instance-0000001a", labels={"uuid": "u-1"})))
+    told = {"id": "u-1", "host": "kvm01", "vcpus": 4, "memory_mb": 100.0, "labels": {"name": "shop"}}
+    reading = Reading("openstack", (), instances=(told,))
+    news = sync.compare(reading, Inventory(tuple(world.hosts.values()), tuple(world.instances.values())))
+    assert ([one.id for one in news.instances], news.gone_instances) == (["u-1"], ("instance-0000001a",))
+    world.instances = {one.id: one for one in news.instances}
+    world.hear(announcement("kvm01", vm("instance-0000001a", labels={"uuid": "u-1"})))
+    assert set(world.instances) == {"u-1"}
+    assert world.instances["u-1"].labels["domain"] == "instance-0000001a"
