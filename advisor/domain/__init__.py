@@ -19,7 +19,7 @@ from advisor.domain.announcements import (
     Announcement,
 )
 from advisor.domain.answer_json import recommendation_as_json, waiting_told
-from advisor.domain.answer_reading import recommendation_from_json
+from advisor.domain.answer_reading import recommendation_from_json, scene_effects_from_json
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
     AnswerSource,
@@ -228,6 +228,7 @@ __all__ = [
     "like_another",
     "recommendation_as_json",
     "recommendation_from_json",
+    "scene_effects_from_json",
     "settings_there",
     "short_of_cpu",
     "time_part",

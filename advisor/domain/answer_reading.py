@@ -18,6 +18,7 @@ from advisor.domain.answers import (
     Reason,
     Recommendation,
     Rejection,
+    SceneEffects,
 )
 from advisor.domain.evidence import Evidence
 from advisor.domain.questions import PlacementRequest
@@ -47,6 +48,18 @@ def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommend
         ),
         notes=tuple(told["notes"]),
         evidence=None if evidence is None else Evidence(evidence["level"], evidence["advice"]),
+    )
+
+
+def scene_effects_from_json(told: Json) -> SceneEffects:
+    """The answer to a Scene from the JSON of `POST /v1/predictions`; errors as of `recommendation_from_json`."""
+    return SceneEffects(
+        told["model"]["version"],
+        told["model"]["origin"],
+        bool(told["degraded"]),
+        tuple(_effect(one, one["instance"]) for one in told["effects"]),
+        _number(told["combined_score"]),
+        told.get("crowded"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +15,17 @@ from advisor.domain import (
     Inventory,
     PlacementRequest,
     Recommendation,
+    Scene,
+    SceneEffects,
     like_another,
     recommendation_as_json,
     recommendation_from_json,
+    scene_effects_from_json,
     time_part,
 )
 from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
-from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
+from api.cli.asking import SERVER, Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
 
@@ -98,9 +102,17 @@ def predict(
     scene: Annotated[Path, typer.Argument(metavar="SCENE.yaml", help="One host and the instances on it.")],
     as_json: AsJson = False,
     model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Predict what co-located instances do to each other."""
-    answer = offline.predict(offline.load_scene(scene), model=model, settings=settings())
+    service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene)
+    if service is not None and model is not None:
+        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
+    asked = offline.load_scene(scene)
+    answer = (
+        offline.predict(asked, model=model, settings=settings()) if service is None else _predicted_by(service, asked)
+    )
     if as_json:
         from api.schemas.effects import SceneAnswer  # with FastAPI: `where` does without it
 
@@ -173,6 +185,22 @@ def _answer_of(service: Service, request: PlacementRequest, like: str | None) ->
         return recommendation_from_json(told, request)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ServiceFailed(f"{service.url} answers with something that is no recommendation") from error
+
+
+def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
+    """What a service predicts for a scene, as if it had been predicted here."""
+    from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
+
+    body = {
+        "host": HostItem.of(scene.host).model_dump(mode="json", exclude_none=True),
+        "instances": [InstanceItem.of(one).model_dump(mode="json", exclude_none=True) for one in scene.instances],
+        "workloads": [WorkloadItem.of(one).model_dump(mode="json") for one in scene.workloads],
+    }
+    told = service.post("predictions", body=body)
+    try:
+        return scene_effects_from_json(told)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceFailed(f"{service.url} answers with something that is no prediction") from error
 
 
 def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:

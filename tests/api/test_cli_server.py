@@ -20,6 +20,11 @@ from tests.profiler.api_double import Double, Reply, serving
 from tests.servers.service import Service
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
+SCENE = """
+host: {kind: xen, pcpus: 2, memory_mb: 4096, driver_cpus: "0"}
+instances: [{id: one, workload: web}, {id: two, workload: hog}, {id: three, demand: {cpu: 0.4}}]
+workloads: [{name: web, metrics: {cpu: 60, driver_domain.cpu: 30}}, {name: hog, metrics: {cpu: 100}}]
+"""
 SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"
 
 
@@ -68,6 +73,14 @@ def test_where_says_the_same_by_a_service_as_by_a_file(running: Service, argumen
     by_file, by_service = run("where", str(CLOUD), *arguments), run("where", "--server", running.url, *arguments)
     assert (by_service.exit_code, by_service.stderr) == (0, "")
     assert plain(by_service.stdout) == plain(by_file.stdout)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_predict_says_the_same_by_a_service_as_by_itself(running: Service, more: tuple[str, ...]) -> None:
+    Path("scene.yaml").write_text(SCENE, encoding="utf-8")
+    by_service = run("predict", "scene.yaml", "--server", running.url, *more)
+    assert (by_service.exit_code, by_service.stderr) == (0, "")
+    assert by_service.stdout == run("predict", "scene.yaml", *more).stdout
 
 
 def test_the_service_may_be_named_by_the_environment(running: Service, monkeypatch: pytest.MonkeyPatch) -> None:
