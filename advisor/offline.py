@@ -63,6 +63,7 @@ __all__ = [
     "write_campaign",
     "write_cloud_report",
     "write_plan_report",
+    "write_planned_report",
     "write_profile_picture",
     "write_replay_report",
 ]
@@ -193,6 +194,16 @@ def write_cloud_report(
     age_s = (made.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
     ages = {} if age_s is None else {host.id: max(age_s, 0.0) for host in inventory.hosts}
     return folders.write(inventory, made, behind, ages, folder, keep=keep)
+
+
+def write_planned_report(inventory: Inventory, made: Plan, folder: Path, *, keep: int) -> Reported:
+    """The same of a plan that a service made. Who hurts whom is left out where a learned model answered."""
+    from advisor.reports import folders
+    from advisor.reports.plan_background import of_plan
+
+    prior = PriorPredictor()
+    behind = of_plan(inventory, made, prior if made.model_version == prior.version else None)
+    return folders.write(inventory, made, behind, {}, folder, keep=keep)
 
 
 def _background(

@@ -55,6 +55,7 @@ from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, Recommendat
 from advisor.domain.page import (
     Page,
 )
+from advisor.domain.plan_reading import plan_from_json
 from advisor.domain.plans import (
     PINNING_POLICIES,
     PLAN_KINDS,
@@ -226,6 +227,7 @@ __all__ = [
     "evidence_level",
     "latency_in_words",
     "like_another",
+    "plan_from_json",
     "recommendation_as_json",
     "recommendation_from_json",
     "scene_effects_from_json",

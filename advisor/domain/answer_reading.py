@@ -57,8 +57,8 @@ def scene_effects_from_json(told: Json) -> SceneEffects:
         told["model"]["version"],
         told["model"]["origin"],
         bool(told["degraded"]),
-        tuple(_effect(one, one["instance"]) for one in told["effects"]),
-        _number(told["combined_score"]),
+        tuple(effect_from_json(one, one["instance"]) for one in told["effects"]),
+        number_from_json(told["combined_score"]),
         told.get("crowded"),
     )
 
@@ -67,20 +67,17 @@ def _candidate(told: Json, newcomer: str) -> Candidate:
     return Candidate(
         rank=told["rank"],
         host=told["host"],
-        score=_number(told["score"]),
-        combined_score=_number(told["combined_score"]),
-        pinning=_pinning(told["pinning"]),
-        isolation=_settings(told),
-        newcomer=_effect(told["newcomer"], newcomer),
-        neighbours=tuple(_effect(one, one["instance"]) for one in told["neighbours"]),
+        score=number_from_json(told["score"]),
+        combined_score=number_from_json(told["combined_score"]),
+        pinning=pinning_from_json(told["pinning"]),
+        isolation=settings_from_json(told),
+        newcomer=effect_from_json(told["newcomer"], newcomer),
+        neighbours=tuple(effect_from_json(one, one["instance"]) for one in told["neighbours"]),
         tied_with=tuple(told["tied_with"]),
-        reasons=tuple(Reason(**{**one, "share": _number(one["share"])}) for one in told["reasons"]),
-        commands=tuple(
-            Command(one["tool"], tuple(one["argv"]), tuple(one["undo"]), one.get("note", ""))
-            for one in told.get("commands", ())
-        ),
+        reasons=tuple(Reason(**{**one, "share": number_from_json(one["share"])}) for one in told["reasons"]),
+        commands=commands_from_json(told.get("commands", ())),
         rungs=_steps(told["mitigation"]),
-        changes={name: _settings(one) for name, one in told["changes"].items()},
+        changes={name: settings_from_json(one) for name, one in told["changes"].items()},
         headroom=_headroom(told["headroom"]),
         crowded=told.get("crowded"),
         calibration=told.get("calibration", "none"),
@@ -93,8 +90,8 @@ def _steps(told: Sequence[Json]) -> tuple[MitigationStep, ...]:
         MitigationStep(
             action=one["action"],
             text=one["text"],
-            changes={name: _settings(settings) for name, settings in one["changes"].items()},
-            effects=tuple(_effect(effect, effect["instance"]) for effect in one["effects"]),
+            changes={name: settings_from_json(settings) for name, settings in one["changes"].items()},
+            effects=tuple(effect_from_json(effect, effect["instance"]) for effect in one["effects"]),
             satisfies=bool(one["satisfies"]),
             driver_cpus=None if one["driver_cpus"] is None else tuple(one["driver_cpus"]),
             notes=tuple(one["notes"]),
@@ -103,21 +100,28 @@ def _steps(told: Sequence[Json]) -> tuple[MitigationStep, ...]:
     )
 
 
-def _effect(told: Json, instance: str) -> Effect:
+def effect_from_json(told: Json, instance: str) -> Effect:
+    """What happens to one instance; errors as of `recommendation_from_json`."""
     jitter, cpu, before = told.get("jitter_ratio"), told.get("cpu"), told.get("before")
     return Effect(
         instance,
-        _band(told["throughput_ratio"]),
-        _band(told["latency_ratio"]),
-        None if before is None else _band(before),
+        band_from_json(told["throughput_ratio"]),
+        band_from_json(told["latency_ratio"]),
+        None if before is None else band_from_json(before),
         bool(told["outside_training"]),
-        None if jitter is None else _band(jitter),
+        None if jitter is None else band_from_json(jitter),
         None if cpu is None else CpuTime(**cpu),
     )
 
 
-def _band(told: Json) -> Band:
-    return Band(_number(told["expected"]), _number(told["lower"]), _number(told["upper"]))
+def band_from_json(told: Json) -> Band:
+    """An interval; errors as of `recommendation_from_json`."""
+    return Band(number_from_json(told["expected"]), number_from_json(told["lower"]), number_from_json(told["upper"]))
+
+
+def commands_from_json(told: Sequence[Json]) -> tuple[Command, ...]:
+    """Commands with their undo; errors as of `recommendation_from_json`."""
+    return tuple(Command(one["tool"], tuple(one["argv"]), tuple(one["undo"]), one.get("note", "")) for one in told)
 
 
 def _headroom(told: Json | None) -> Headroom | None:
@@ -125,15 +129,20 @@ def _headroom(told: Json | None) -> Headroom | None:
         return None
     before = {name: told.get(name) for name in ("cpu_before", "memory_before", "nic_before")}
     return Headroom(
-        _number(told["cpu"]), _number(told["memory"]), _number(told["nic"]), bool(told["one_numa_node"]), **before
+        number_from_json(told["cpu"]),
+        number_from_json(told["memory"]),
+        number_from_json(told["nic"]),
+        bool(told["one_numa_node"]),
+        **before,
     )
 
 
-def _settings(told: Json) -> IsolationSettings:
+def settings_from_json(told: Json) -> IsolationSettings:
+    """Pinning and isolation as settings; errors as of `recommendation_from_json`."""
     held = told["isolation"]
     network = held["network"]
     return IsolationSettings(
-        pinning=_pinning(told["pinning"]),
+        pinning=pinning_from_json(told["pinning"]),
         cap_percent=held["cap_percent"],
         weight=held["weight"],
         network=None if network is None else NetworkSettings(**network),
@@ -141,9 +150,10 @@ def _settings(told: Json) -> IsolationSettings:
     )
 
 
-def _pinning(told: Mapping[str, Sequence[int]] | None) -> Pinning | None:
+def pinning_from_json(told: Mapping[str, Sequence[int]] | None) -> Pinning | None:
     return None if told is None else Pinning(tuple(tuple(told[str(vcpu)]) for vcpu in range(len(told))))
 
 
-def _number(value: float | None) -> float:
+def number_from_json(value: float | None) -> float:
+    """A figure, which is null in JSON where it is not finite."""
     return math.inf if value is None else float(value)

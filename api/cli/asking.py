@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from profiler.agent.delivery import PushToken
 from profiler.agent.http_client import HttpClient, HttpError, parse_url
 
 SERVER = "COTENANT_SERVER"
+_PAGE = 1000
 Server = Annotated[
     str | None,
     typer.Option(
@@ -45,18 +47,32 @@ class Service:
     client: HttpClient
 
     @classmethod
-    def of(cls, url: str, token_file: Path | None) -> Service:
-        """The service at a base URL; InvalidInput where URL or token cannot be used."""
+    def of(cls, url: str, token_file: Path | None, *, patience_s: float = 0.0) -> Service:
+        """The service at a base URL; InvalidInput where URL or token cannot be used.
+
+        An answer may take `patience_s` longer than most do.
+        """
         try:
             parsed = parse_url(url)
             token = PushToken(token_file, parsed)
         except ValueError as error:
             raise InvalidInput(str(error), field="server") from error
-        return cls(url, HttpClient(parsed, token, f"cotenant/{version('cotenant')}"))
+        return cls(url, HttpClient(parsed, token, f"cotenant/{version('cotenant')}", patience_s=patience_s))
 
     def get(self, *steps: str) -> Any:
         """The JSON at a path; NotFound and InvalidInput as the service says, ServiceFailed for all else."""
         return self._ask("GET", "/".join(["", "v1", *(quote(step, safe="") for step in steps)]))
+
+    def all_of(self, what: str) -> Iterator[Any]:
+        """Each item of a list that the service gives in pages; errors as of `get`."""
+        after: str | None = None
+        while True:
+            cursor = f"&cursor={quote(after, safe='')}" if after else ""
+            page = self._ask("GET", f"/v1/{what}?limit={_PAGE}{cursor}")
+            yield from page["items"]
+            after = page["next_cursor"]
+            if not after:
+                return
 
     def post(self, *steps: str, body: Any) -> Any:
         """The JSON answer to a JSON body."""
@@ -83,7 +99,9 @@ class Service:
         raise ServiceFailed(f"{self.url} refuses with {answer.status}: {detail}")
 
 
-def asked_service(server: str | None, token_file: Path | None, file: Path | None) -> Service | None:
+def asked_service(
+    server: str | None, token_file: Path | None, file: Path | None, *, patience_s: float = 0.0
+) -> Service | None:
     """The service to ask, None = the file; InvalidInput where both or neither were given."""
     url = server or (None if file is not None else os.environ.get(SERVER))
     if url is not None and file is not None:
@@ -92,4 +110,4 @@ def asked_service(server: str | None, token_file: Path | None, file: Path | None
         raise InvalidInput(f"give an inventory file, or a service with --server or {SERVER}", field="inventory")
     if url is None and token_file is not None:
         raise InvalidInput("--token-file goes with --server", field="token_file")
-    return None if url is None else Service.of(url, token_file)
+    return None if url is None else Service.of(url, token_file, patience_s=patience_s)

@@ -8,14 +8,16 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Growth, PlanKind, PlanRequest
+from advisor.domain import Growth, Inventory, Plan, PlanKind, PlanRequest, plan_from_json
 from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
-from api.cli.ask import InventoryFile, names_of
+from api.cli.ask import names_of
+from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, progress, say
-from api.schemas.plans import PlanAnswer
+from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
+from api.schemas.plans import PlanAnswer, PlanBody
 
 STANDARD = PlanRequest()
 # Options that are not called as their fields are.
@@ -26,7 +28,10 @@ OPTIONS = {
 
 
 def plan(
-    inventory: InventoryFile,
+    inventory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
+    ] = None,
     kind: Annotated[
         PlanKind | None,
         typer.Option(
@@ -107,14 +112,20 @@ def plan(
     ] = None,
     as_json: AsJson = False,
     model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Say what should become of a whole cloud.
 
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
     hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or
-    suits sizes and caps to what is used (right_size). No server and no database are needed, and nothing is carried out.
+    suits sizes and caps to what is used (right_size). With a file no server and no database are needed. Nothing is
+    carried out.
     """
-    cloud = offline.load_inventory(inventory)
+    service = asked_service(server, token_file, inventory, patience_s=time_limit)
+    if service is not None and model is not None:
+        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
+    cloud = cloud_of(service) if service is not None else offline.load_inventory(_given(inventory))
     grows = growth_of(growth, load_growth, months)
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
@@ -139,11 +150,15 @@ def plan(
         offline.check_report(report)
     try:
         with progress() as advance:
-            answer = offline.plan(cloud, request, model=model, settings=settings(), progress=advance)
+            answer = (
+                offline.plan(cloud, request, model=model, settings=settings(), progress=advance)
+                if service is None
+                else planned_by(service, request)
+            )
     except InvalidInput as error:
         raise by_option(error) from error
     if report:
-        offline.write_plan_report(cloud, answer, report, model=model, settings=settings())
+        offline.write_plan_report(cloud, answer, report, model=model, settings=settings() if service is None else None)
     if as_json:
         print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
@@ -155,6 +170,33 @@ def plan(
         )
     if report:
         say(f"Report written to {report}.")
+
+
+def _given(inventory: Path | None) -> Path:
+    if inventory is None:
+        raise InvalidInput("give an inventory file", field="inventory")
+    return inventory
+
+
+def cloud_of(service: Service) -> Inventory:
+    """Hosts, instances and workloads that a service knows; errors as of `Service.get`, ServiceFailed for nonsense."""
+    try:
+        return Inventory(
+            hosts=tuple(HostItem.model_validate(one).as_domain() for one in service.all_of("hosts")),
+            instances=tuple(InstanceItem.model_validate(one).as_domain() for one in service.all_of("instances")),
+            workloads=tuple(WorkloadItem.model_validate(one).as_domain() for one in service.all_of("workloads")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServiceFailed(f"{service.url} answers with something that is no inventory") from error
+
+
+def planned_by(service: Service, request: PlanRequest) -> Plan:
+    """What a service plans, as if it had been planned here."""
+    told = service.post("plans", body=PlanBody.of(request).model_dump(mode="json"))
+    try:
+        return plan_from_json(told, request)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceFailed(f"{service.url} answers with something that is no plan") from error
 
 
 def by_option(error: InvalidInput) -> InvalidInput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from advisor import offline, service
 from advisor.domain import PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
+from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.options import Database, ModelDir, settings
 from api.cli.output import Advance, print_json, progress, say
-from api.cli.plan import growth_of
+from api.cli.plan import cloud_of, growth_of, planned_by
 from api.telemetry import start_logging
 
 KEEP = 30
@@ -34,7 +36,7 @@ def report(
         typer.Argument(
             metavar="INVENTORY.yaml",
             help="Inventory file to read instead of the database.",
-            show_default="the database",
+            show_default="the database, or the service of --server",
         ),
     ] = None,
     database: Database = None,
@@ -70,6 +72,8 @@ def report(
         bool, typer.Option("--json", help="Print the report's path as JSON; with --every one line per report.")
     ] = False,
     model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Write a report of the whole cloud: hosts, pressure, who is worst off, how old the data are, what a plan would do.
 
@@ -82,8 +86,15 @@ def report(
         )
     if inventory is not None and database is not None:
         raise InvalidInput("--database goes without a file; leave one of them out", field="database")
+    if server is not None and database is not None:
+        raise InvalidInput("--database and --server are two clouds; give one", field="database")
     if inventory is None and model is not None:
-        raise InvalidInput("--model goes with a file; of a database the active model answers", field="model")
+        raise InvalidInput("--model goes with a file; else the active model answers", field="model")
+    service_asked = None
+    if server is not None or (inventory is None and database is None and os.environ.get(SERVER)):
+        service_asked = asked_service(server, token_file, inventory, patience_s=time_limit)
+    elif token_file is not None:
+        raise InvalidInput("--token-file goes with --server", field="token_file")
     pause_s = service.every_s(every) if every is not None else None
     chosen = settings(database=database)
     request = PlanRequest(
@@ -106,8 +117,16 @@ def report(
     if inventory is not None:
         turns.run(partial(of_file, inventory))
         return
+    if service_asked is not None:
+        turns.run(partial(_of_service, service_asked, request, out, keep))
+        return
     with Advisor(chosen) as advisor:
         turns.run(lambda advance: advisor.plans.write_report(request, out, keep=keep, progress=advance))
+
+
+def _of_service(asked: Service, request: PlanRequest, out: Path, keep: int, _advance: Advance) -> Reported:
+    cloud = cloud_of(asked)
+    return offline.write_planned_report(cloud, planned_by(asked, request), out, keep=keep)
 
 
 @dataclass(frozen=True, slots=True)

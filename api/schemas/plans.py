@@ -44,6 +44,9 @@ class PlanStepOut(AnswerBody):
     gain: BandOut | None = Field(default=None, description="what it gives to whom it relieves (T/B)")
     score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
     tied_with: list[str] = Field(default=[], description="hosts that are as good for all that is known")
+    newcomer: EffectOut | None = Field(
+        default=None, description="what happens to it there at that step; absent where nobody was placed"
+    )
     pinning: dict[str, list[int]] | None = Field(default=None, description="its pinning there; null = none")
     isolation: Isolation | None = Field(default=None, description="its settings there")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
@@ -60,7 +63,11 @@ class PlanStepOut(AnswerBody):
         changes = {**(there.changes if there is not None else {}), **step.changes}
         told: dict[str, Any] = {}
         if there is not None:
-            told = {"score": there.score, "tied_with": list(there.tied_with)}
+            told = {
+                "score": there.score,
+                "tied_with": list(there.tied_with),
+                "newcomer": EffectOut.of(there.newcomer),
+            }
         if settings is not None:
             told |= {"pinning": pinning_map(settings.pinning), "isolation": Isolation.of(settings)}
         if step.vcpus is not None:

@@ -9,11 +9,14 @@ from functools import cached_property
 
 from models.data.demand_classes import (
     LOG_UNIT,
+    Hours,
     LogSums,
     Trait,
     centre_of,
+    day_of,
     drawn,
     from_class,
+    hours_of,
     log_of,
     traits,
 )
@@ -27,6 +30,19 @@ LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
 FULL_LOAD = 1.0
 MOST_TRIED = 2_000  # instances: 20 ms
 EVERYBODY: Trait = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What one instance teaches: the logarithm of its mean, whom it is like, and its day where that is known."""
+
+    log: int
+    traits: tuple[Trait, ...]
+    hours: Hours = ()
+
+    def left_out(self, of: LogSums) -> LogSums:
+        """The sums without it."""
+        return of.plus(self.log, -1, self.hours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ class CloudClasses:
     """Sums of those whose CPU demand is known, of all together and by each trait; values never change."""
 
     sums: Mapping[Trait, LogSums]
-    known: Mapping[str, tuple[int, tuple[Trait, ...]]]  # by id: logarithm and traits
+    known: Mapping[str, Taught]
 
     @classmethod
     def of(cls, instances: Iterable[Instance]) -> CloudClasses:
@@ -98,9 +114,9 @@ class CloudClasses:
         plain = centre_of(())[0]
         squares = [0.0, 0.0]
         tried = sorted(self.known)[:: -(-len(self.known) // MOST_TRIED)]
-        for log, shared in (self.known[name] for name in tried):
-            own = log * LOG_UNIT
-            levels = [self.sums[trait].plus(log, -1) for trait in (EVERYBODY, *shared)]
+        for one in (self.known[name] for name in tried):
+            own = one.log * LOG_UNIT
+            levels = [one.left_out(self.sums[trait]) for trait in (EVERYBODY, *one.traits)]
             squares[0] += (centre_of(levels)[0] - own) ** 2
             squares[1] += (plain - own) ** 2
         factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
@@ -112,19 +128,22 @@ class CloudClasses:
         if len(self.known) - (own is not None) < LEAST_KNOWN:
             return []
         found = [self.sums.get(trait, nobody) for trait in (EVERYBODY, *traits(instance))]
-        return found if own is None else [one.plus(own[0], -1) if one.n else one for one in found]
+        return found if own is None else [own.left_out(one) if one.n else one for one in found]
 
 
 def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:
     """The instance with the demand of its class where nothing is known of its own, and drawn towards it where that was
-    measured for a short time; else as it is.
+    measured for a short time, with its day where that was not seen whole; else as it is.
 
     A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
     """
     seen = instance.demand.get("cpu")
-    if seen is not None and (seen.origin not in SEEN or seen.windows >= ENOUGH):
+    if seen is not None and (seen.origin not in SEEN or (seen.windows >= ENOUGH and seen.hours)):
         return instance
     others: dict[Resource, Demand] = {name: one for name, one in instance.demand.items() if name != "cpu"}
+    if seen is not None and seen.windows >= ENOUGH:  # of its mean it knows enough, of its day nothing
+        hours = day_of(classes.levels(instance))
+        return replace(instance, demand={**others, "cpu": replace(seen, hours=hours)}) if hours else instance
     if instance.workload in profiled:  # what was seen for minutes does not beat it
         return instance if seen is None else replace(instance, demand=others)
     if seen is not None:
@@ -135,18 +154,17 @@ def completed(instance: Instance, classes: CloudClasses, profiled: Collection[st
     return instance if demand is None else replace(instance, demand={**others, "cpu": demand})
 
 
-def _taught_by(instance: Instance | None) -> tuple[int, tuple[Trait, ...]] | None:
+def _taught_by(instance: Instance | None) -> Taught | None:
     """What an instance teaches, None = nothing."""
     demand = instance.demand.get("cpu") if instance is not None else None
     if instance is None or demand is None or demand.origin not in KNOWN:
         return None
-    return log_of(demand.mean, instance.vcpus), traits(instance)
+    return Taught(log_of(demand.mean, instance.vcpus), traits(instance), hours_of(demand))
 
 
-def _count(sums: dict[Trait, LogSums], row: tuple[int, tuple[Trait, ...]], times: int) -> None:
-    log, shared = row
-    for trait in (EVERYBODY, *shared):
-        total = sums.get(trait, LogSums()).plus(log, times)
+def _count(sums: dict[Trait, LogSums], row: Taught, times: int) -> None:
+    for trait in (EVERYBODY, *row.traits):
+        total = sums.get(trait, LogSums()).plus(row.log, times, row.hours)
         if total.n:
             sums[trait] = total
         else:

@@ -16,6 +16,8 @@ _STEM = re.compile(r"[-_.]?[0-9]+$")  # what numbers the copies of one service: 
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
 LOG_UNIT = 1e-6
+HOUR_UNIT = 1e-3
+Hours = tuple[int, ...]
 STEP = 0.05  # of a logarithm: five per cent
 Trait = tuple[str, str]
 _LABELS = (
@@ -115,7 +117,8 @@ def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
 
 @dataclass(frozen=True, slots=True)
 class LogSums:
-    """Sums over instances of the logarithm of their mean demand per vCPU, exact in units of LOG_UNIT.
+    """Sums over instances of the logarithm of their mean demand per vCPU, exact in units of LOG_UNIT, and over those
+    whose day is known of the factors of its 24 hours, exact in units of HOUR_UNIT.
 
     Whole numbers, so that sums do not depend on the order in which instances came.
     """
@@ -123,15 +126,45 @@ class LogSums:
     n: int = 0
     first: int = 0
     second: int = 0
+    shaped: int = 0
+    hours: Hours = ()
 
-    def plus(self, log: int, times: int = 1) -> LogSums:
+    def plus(self, log: int, times: int = 1, hours: Hours = ()) -> LogSums:
         """With one more instance, or with `times` -1 one less."""
-        return LogSums(self.n + times, self.first + times * log, self.second + times * log * log)
+        shaped, sums = self.shaped, self.hours
+        if hours:
+            shaped += times
+            mine = self.hours or (0,) * len(hours)
+            sums = tuple(one + times * other for one, other in zip(mine, hours, strict=True)) if shaped else ()
+        return LogSums(self.n + times, self.first + times * log, self.second + times * log * log, shaped, sums)
 
 
 def log_of(mean: float, vcpus: float) -> int:
     """The logarithm of a mean demand per vCPU in units of LOG_UNIT."""
     return round(math.log(max(mean / vcpus, LEAST)) / LOG_UNIT)
+
+
+def hours_of(demand: Demand) -> Hours:
+    """Factors of the hours of the day, whichever the day, in units of HOUR_UNIT; empty = unknown."""
+    count = len(demand.hours) // 24
+    return tuple(round(sum(demand.hours[hour::24]) / count / HOUR_UNIT) for hour in range(24)) if count else ()
+
+
+def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
+    """Factors of the hours of the day, mean about 1, from wide to narrow levels; empty where nobody's day is known.
+
+    Each level is shrunk towards the next wider one, which counts as WORTH instances, the widest towards a day without
+    hours. They are rounded to STEP, so that one more instance seldom changes what is said of all others.
+    """
+    factors = [1.0] * 24
+    for level in levels:
+        if level.shaped:
+            factors = [
+                (WORTH * factor + HOUR_UNIT * total) / (WORTH + level.shaped)
+                for factor, total in zip(factors, level.hours, strict=True)
+            ]
+    known = any(level.shaped for level in levels)
+    return tuple(round(round(one / STEP) * STEP, 9) for one in factors) if known else ()
 
 
 def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
@@ -146,7 +179,9 @@ def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE
     taught = any(level.n for level in levels)
     if taught:
         centre, deviation = rounded(centre, deviation)
-    return _from_centre(vcpus, centre, deviation, taught, of)
+    demand = _from_centre(vcpus, centre, deviation, taught, of)
+    hours = day_of(levels)
+    return replace(demand, hours=hours) if hours else demand
 
 
 def centre_of(levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> tuple[float, float]:
@@ -181,7 +216,7 @@ def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass 
     weight = deviation**2 / (deviation**2 + variance)
     drawn_mean = min(math.exp(weight * math.log(mean) + (1 - weight) * (centre + math.log(vcpus))), float(vcpus))
     left = drawn_mean * math.sqrt(math.expm1(weight * variance))
-    return _like(replace(seen, mean=drawn_mean, doubt=left), of, float(vcpus))
+    return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day_of(levels)), of, float(vcpus))
 
 
 @lru_cache(maxsize=1 << 12)

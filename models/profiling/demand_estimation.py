@@ -14,11 +14,10 @@ HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoc
 PER_OCTAVE = 8  # bins of the histogram: a quantile is right to 9 % of itself
 _FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
 PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
-PRIOR_HOURS = 12.0  # windows that the class's shape counts for in each hour
-DAYS_FOR_HOURS, DAYS_FOR_WEEK = (
-    3.0,
-    21.0,
-)  # days that must have been seen before hours of the day, or of the week, are told
+# Windows that the class's shape counts for in each hour, and days that must have been seen before hours of the day, or
+# of the week, are told: one day so drawn tells the next ones as well as three do, see research/first_days.py.
+PRIOR_HOURS = 24.0
+DAYS_FOR_HOURS, DAYS_FOR_WEEK = 0.9, 21.0
 LEAST_COMMON = 24  # windows before a share with the others is told
 # Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
 # what it does in autumn. At least four weeks count then, which is enough for hours of the week.

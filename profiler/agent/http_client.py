@@ -94,8 +94,19 @@ def may_carry_token(server: ServerUrl) -> bool:
 class HttpClient:
     """Keeps one connection open between posts; for one thread."""
 
-    def __init__(self, server: ServerUrl, token: Callable[[], str | None], agent: str) -> None:
-        """`token` is asked before every post, so that a token that was renewed is used."""
+    def __init__(
+        self,
+        server: ServerUrl,
+        token: Callable[[], str | None],
+        agent: str,
+        *,
+        patience_s: float = 0.0,
+    ) -> None:
+        """`token` is asked before every post, so that a token that was renewed is used.
+
+        `patience_s` is how much longer than usual an answer may take.
+        """
+        self._patience_s = patience_s
         self._server = server
         self._token = token
         self._agent = agent
@@ -149,7 +160,7 @@ class HttpClient:
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
-        deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
+        deadline = threading.Timer(_DEADLINE_S + self._patience_s, _cut, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
@@ -163,10 +174,11 @@ class HttpClient:
         return HttpAnswer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
 
     def _connect(self) -> http.client.HTTPConnection:
+        silence_s = _SILENCE_S + self._patience_s
         if not self._server.secure:
-            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=_SILENCE_S)
+            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=silence_s)
         context = ssl.create_default_context()  # verifies name and chain; SSL_CERT_FILE names another authority
-        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=_SILENCE_S, context=context)
+        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=silence_s, context=context)
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:

@@ -91,6 +91,10 @@ class HostGroups:
             self._shorten(name, host.quota_cpus, host.period_ms * 1000)
         return [self._make_container(name, host, container) for container in host.containers]
 
+    def add(self, host: MixHost, container: PlannedContainer) -> MadeContainer:
+        """Make the group of one more container of a host that `make` made; RunError when that cannot be."""
+        return self._make_container(f"{self.prefix}-{host.id}", host, container)
+
     def _shorten(self, name: str, quota_cpus: float, period_us: int) -> None:
         folder = Path(self.mounts["cpu"], name)
         if period_us != _DEFAULT_PERIOD_US:  # the quota first: a group never has more than it is to have

@@ -155,9 +155,12 @@ class RunningContainer:
         """Read the pressure of the group, at the beginning and at the end."""
         self._pressure.append(_pressure_us(self._mounts, self.path))
 
-    def outcome(self, seconds: float) -> dict[str, Any]:
-        """What it got in the measured time: seconds and parts of the wall time."""
-        changes = np.diff(np.array(self._samples, dtype=float), axis=0) / 1e9
+    def outcome(self, seconds: float, slower: float = 1.0) -> dict[str, Any]:
+        """What it got in the measured time: seconds and parts of the wall time.
+
+        `slower` than a real CPU is one of its host: so much less counts what it waited.
+        """
+        changes = np.diff(np.array(self._samples, dtype=float), axis=0) / 1e9 / (1.0, slower, slower)
         run, wait, throttled = (float(value) for value in changes.sum(axis=0))
         contended = max(0.0, wait - throttled)
         pressure_before, pressure = self._pressure
@@ -227,7 +230,7 @@ class MixRun:
         known = {one.path: Instance(one.container.spec.id, one.container.spec.vcpus) for one in self._containers}
         backend = LxcBackend(host="measured", known=known)
         record = mix_record(self._mix) | {"label": "measured", "date": datetime.now(UTC).isoformat(timespec="seconds")}
-        with _first_in_line():
+        with first_in_line():
             _sleep_until(start + 0.5 * WARM_UP_S)
             for each in self._containers:
                 each.open_tasks()
@@ -379,7 +382,7 @@ def _complaint(process: subprocess.Popen[bytes]) -> str:
 
 
 @contextmanager
-def _first_in_line() -> Iterator[None]:
+def first_in_line() -> Iterator[None]:
     """Read at once even when all CPUs are busy; what is started meanwhile is not preferred."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))

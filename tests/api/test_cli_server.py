@@ -83,6 +83,68 @@ def test_predict_says_the_same_by_a_service_as_by_itself(running: Service, more:
     assert by_service.stdout == run("predict", "scene.yaml", *more).stdout
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--add", "shop.yaml", "--commands"),
+        ("--empty", "h3", "--commands", "--undo"),
+        ("--kind", "rebalance", "--movable", "batch-1", "--max-moves", "1"),
+        ("--kind", "consolidate"),
+        ("--growth", "2", "--months", "2", "--add", "shop.yaml"),
+        ("--what-if", "imagined.yaml"),
+        ("--kind", "right_size"),
+    ],
+)
+def test_a_plan_says_the_same_by_a_service_as_by_a_file(running: Service, arguments: tuple[str, ...]) -> None:
+    Path("imagined.yaml").write_text("cpu_overcommit: 2", encoding="utf-8")
+    by_file, by_service = run("plan", str(CLOUD), *arguments), run("plan", "--server", running.url, *arguments)
+    assert (by_service.exit_code, by_service.stderr, by_file.exit_code) == (0, "", 0)
+    assert by_service.stdout == by_file.stdout
+
+
+def test_a_plan_of_a_service_is_told_and_reported_like_that_of_a_file(running: Service) -> None:
+    arguments = ("--empty", "h3", "--json", "--report", "report")
+    told = json.loads(run("plan", "--server", running.url, *arguments).stdout)
+    assert told["generation"] > 0
+    assert {**told, "generation": None, "id": "", "created_at": ""} == {
+        **json.loads(run("plan", str(CLOUD), "--empty", "h3", "--json").stdout), "id": "", "created_at": "",
+    }  # fmt: skip
+    assert "h3" in Path("report", "index.html").read_text("utf-8")
+
+
+def test_a_report_of_a_service_is_that_of_its_cloud(running: Service) -> None:
+    told = run("report", "--server", running.url, "--out", "reports", "--kind", "consolidate")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert (
+        told.stdout.splitlines()[0]
+        == run("report", str(CLOUD), "--out", "of-file", "--kind", "consolidate").stdout.splitlines()[0]
+    )
+    (page,) = Path("reports").glob("*/index.html")
+    assert "h3" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--server", "http://127.0.0.1:1", str(CLOUD)), "are two clouds; give one"),
+        (("--server", "http://127.0.0.1:1", "--database", "sqlite:///x"), "are two clouds; give one"),
+        (("--server", "http://127.0.0.1:1", "--model", "."), "--model goes with a file"),
+        (("--token-file", "t"), "--token-file goes with --server"),
+        (("--server", "http://127.0.0.1:1"), "cannot be asked: nothing listens there"),
+    ],
+)
+def test_a_report_that_cannot_be_asked_for_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+    told = run("report", "--out", "reports", *arguments)
+    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
+    assert words in told.stderr
+
+
+def test_a_plan_that_a_service_refuses_names_the_option(running: Service) -> None:
+    refused = run("plan", "--server", running.url, "--empty", "nowhere")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == run("plan", str(CLOUD), "--empty", "nowhere").stderr
+
+
 def test_the_service_may_be_named_by_the_environment(running: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COTENANT_SERVER", running.url)
     assert "shop-7 should go to h" in run("where", "--instance", "shop.yaml").stdout
