@@ -269,10 +269,15 @@ def cpu_demand(instance: Instance) -> Floats:
     if known is None or not known.hours:
         return np.concatenate([of_mean, np.full(len(DAY_WAVES), np.nan)])
     hours = np.array(known.hours).reshape(-1, 24).mean(axis=0)  # of the day, whichever the day
-    waves = hours @ _WAVES
+    waves = day_waves(hours)
     # No deeper than the mean: below nothing at all nobody makes room for others, as waves of a short peak alone would.
     deepest = math.hypot(waves[0], waves[1]) + math.hypot(waves[2], waves[3])
     return np.concatenate([of_mean, known.mean * waves / max(deepest, 1.0)])
+
+
+def day_waves(hours: Floats) -> Floats:
+    """Waves of 24 hours' factors, (24,), in the order of DAY_WAVES, (4,)."""
+    return np.asarray(hours @ _WAVES)
 
 
 def device_demand(instance: Instance) -> Floats:

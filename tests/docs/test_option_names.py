@@ -47,7 +47,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile"}),
     "--size": ("bytes that are sent at a time", {"probe"}),
-    "--token-file": ("a file with a token", {"predict", "run", "where"}),
+    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where"}),
     "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
 }
 

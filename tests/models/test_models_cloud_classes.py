@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.cloud_classes import LEAST_KNOWN, CloudClasses, completed
-from models.data.demand_classes import day_one
+from models.data.demand_classes import day_of, day_one
 from profiler.demand import Demand
 from profiler.observed import Instance
 
@@ -42,6 +42,43 @@ def test_labels_tell_what_an_instance_is_like(labels: dict[str, str]) -> None:
     assert like is not None
     assert other is not None
     assert like.mean > other.mean
+
+
+OFFICE = tuple(2.0 if 9 <= hour < 17 else 0.5 for hour in range(24))
+NIGHT = tuple(2.0 if 1 <= hour < 9 else 0.5 for hour in range(24))
+
+
+def of_a_day(name: str, hours: tuple[float, ...]) -> Instance:
+    return Instance(name, 2, demand={"cpu": Demand(1.0, windows=300, origin="measured", hours=hours)})
+
+
+def test_a_newcomer_is_expected_to_have_the_day_of_those_that_it_is_like() -> None:
+    known = [of_a_day(f"web-{number}", OFFICE) for number in range(6)]
+    known += [of_a_day(f"backup-{number}", NIGHT * 7) for number in range(6)]
+    classes = CloudClasses.of(known)
+    web, backup, other = (classes.demand_of(Instance(name, 2)) for name in ("web-9", "backup-9", "other"))
+    assert web is not None and backup is not None and other is not None
+    assert web.hours[10] > 1.4 > 0.9 > web.hours[3]
+    assert backup.hours[3] > 1.4 > 0.9 > backup.hours[10]
+    assert max(other.hours) - min(other.hours) < 0.6 * (max(web.hours) - min(web.hours))
+
+
+def test_who_was_measured_for_an_hour_and_not_for_a_day_gets_the_day_of_its_class_and_keeps_its_mean() -> None:
+    classes = CloudClasses.of([of_a_day(f"web-{number}", OFFICE) for number in range(6)])
+    hour = Instance("web-9", 2, demand={"cpu": Demand(0.4, windows=20, origin="measured")})
+    found = completed(hour, classes, ()).demand["cpu"]
+    assert (found.mean, found.windows, found.origin) == (0.4, 20, "measured")
+    assert found.hours[10] > 1.4
+    own = of_a_day("web-9", NIGHT)
+    assert completed(own, classes, ()) is own
+
+
+def test_without_any_day_none_is_told_and_nobody_teaches_itself_its_day() -> None:
+    assert day_of(()) == ()
+    one = [seen(f"db-{number}", 0.2) for number in range(5)]
+    alone = CloudClasses.of([*one, of_a_day("web-1", OFFICE)])
+    assert day_of(alone.levels(Instance("web-1", 2))) == ()
+    assert CloudClasses.of(one).demand_of(Instance("web-2", 2)).hours == ()  # type: ignore[union-attr]
 
 
 def test_too_few_say_nothing_of_the_others() -> None:
@@ -119,7 +156,7 @@ def test_classes_are_right_where_those_that_are_alike_are_alike() -> None:
 def test_classes_that_followed_every_change_are_those_that_are_made_anew(changes: list[tuple[str, float]]) -> None:
     followed, there = CloudClasses.of(()), dict[str, Instance]()
     for name, mean in changes:
-        now = None if mean < 0.2 else seen(name, mean, project=name[:1])
+        now = None if mean < 0.2 else seen(name, mean, project=name[:1]) if mean < 1 else of_a_day(name, OFFICE)
         followed = followed.changed({name: now})
         if now is None:
             there.pop(name, None)
