@@ -49,12 +49,20 @@ def _proxmox(options: SourceOptions, whole_every: int) -> InventorySource:
     return Proxmox(options.cloud, options.ca_file, options.fingerprint, whole_every=whole_every)
 
 
+def _xapi(options: SourceOptions, whole_every: int) -> InventorySource:
+    from advisor.inventories.xapi import Xapi
+
+    del whole_every  # every read is whole
+    return Xapi(options.cloud, options.ca_file, options.fingerprint)
+
+
 # How each is opened (its options, and every how many reads one is whole), and which of the options it takes.
 SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], frozenset[str]]] = {
     "cloudstack": (_cloudstack, frozenset({"cloud"})),
     "libvirt": (_libvirt, frozenset({"uris"})),
     "openstack": (_openstack, frozenset({"cloud"})),
     "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
+    "xapi": (_xapi, frozenset({"cloud", "ca_file", "fingerprint"})),
 }
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 

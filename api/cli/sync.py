@@ -37,7 +37,8 @@ def sync(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini or ~/.proxmox.ini.",
+            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini, ~/.proxmox.ini or "
+            "~/.xenserver.ini.",
             show_default="what the environment says",
         ),
     ] = None,
@@ -51,11 +52,15 @@ def sync(
     ] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With proxmox: PEM of who signed its certificate, such as pve-root-ca.pem."),
+        typer.Option(
+            metavar="FILE", help="With proxmox and xapi: PEM of who signed its certificate, such as pve-root-ca.pem."
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None,
-        typer.Option(metavar="SHA256", help="With proxmox: its certificate's fingerprint, in place of a check by CA."),
+        typer.Option(
+            metavar="SHA256", help="With proxmox and xapi: its certificate's fingerprint, in place of a check by CA."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     every: Annotated[

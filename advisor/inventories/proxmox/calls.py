@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 
+from advisor.inventories.certificates import check_certificate, first_cause, session, verified_by
 from profiler.secret_file import read_secret
 
 TIMEOUT_S = 30.0
@@ -23,7 +23,6 @@ INI = Path("~/.proxmox.ini")  # a section per cluster
 _NAMES = ("endpoint", "api_token", "ca_file", "fingerprint")
 _VARIABLE = "PROXMOX_VE_"  # PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN, as the Terraform provider names them
 _TOKEN = re.compile(r"[^\s!=@:]+@[A-Za-z0-9._-]+![A-Za-z0-9._-]+=[0-9A-Za-z-]+\Z")
-_FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
 
 
 class ProxmoxCallError(Exception):
@@ -78,23 +77,9 @@ def account(
     if not _TOKEN.match(given["api_token"]):
         raise ValueError("the api_token is not USER@REALM!NAME=SECRET, as `pveum user token add` prints its parts")
     ca_file = ca_file or (Path(given["ca_file"]) if given.get("ca_file") else None)
-    if ca_file is not None and not ca_file.is_file():
-        raise ValueError(f"there is no ca_file {ca_file}")
     fingerprint = fingerprint or given.get("fingerprint") or None
-    if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
-        raise ValueError("the fingerprint is not SHA-256 in hex digits, as the node's page Certificates shows it")
+    check_certificate(ca_file, fingerprint)
     return ProxmoxAccount(endpoint, given["api_token"], ca_file, fingerprint)
-
-
-class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
-    """Knows a server by its certificate alone: Proxmox signs its own."""
-
-    def __init__(self, fingerprint: str) -> None:
-        self._fingerprint = fingerprint
-        super().__init__()
-
-    def init_poolmanager(self, *arguments: Any, **settings: Any) -> None:
-        super().init_poolmanager(*arguments, **settings, assert_fingerprint=self._fingerprint)
 
 
 def _signed(token: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
@@ -110,11 +95,9 @@ class ProxmoxApi:
 
     def __init__(self, asking: ProxmoxAccount) -> None:
         self._asking = asking
-        self._verify: bool | str = str(asking.ca_file) if asking.ca_file else asking.fingerprint is None
-        self._session = requests.Session()
+        self._verify = verified_by(asking.ca_file, asking.fingerprint)
+        self._session = session(asking.fingerprint)
         self._session.auth = _signed(asking.token)
-        if asking.fingerprint:
-            self._session.mount("https://", _ByFingerprint(asking.fingerprint))
 
     def get(self, path: str) -> Any:
         """`data` of the answer of GET `path`, which begins with /; ProxmoxCallError says why there is none."""
@@ -133,7 +116,7 @@ class ProxmoxApi:
                         raise ProxmoxCallError(f"{path}: an answer of more than {MOST_BYTES >> 20} MB")
         except (requests.RequestException, OSError, ValueError) as error:
             where = urlsplit(self._asking.endpoint).netloc
-            raise ProxmoxCallError(f"{path}: no answer of {where}: {_first_cause(error)}"[:200]) from None
+            raise ProxmoxCallError(f"{path}: no answer of {where}: {first_cause(error)}"[:200]) from None
         if answer.status_code != 200:
             reason = "".join(char for char in str(answer.reason) if char.isprintable())
             message = f"{path}: HTTP {answer.status_code} {reason}"[:200]
@@ -142,10 +125,3 @@ class ProxmoxApi:
             return json.loads(body)["data"]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProxmoxCallError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None
-
-
-def _first_cause(error: BaseException) -> str:
-    """What the system said; requests and urllib3 put more errors around it."""
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

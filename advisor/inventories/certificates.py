@@ -1,0 +1,51 @@
+"""HTTPS to servers that sign their own certificates: known by a CA's file or by a fingerprint, never unverified."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+
+_FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
+
+
+class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
+    """Knows a server by its certificate alone."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self._fingerprint = fingerprint
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **settings: Any) -> None:
+        super().init_poolmanager(*arguments, **settings, assert_fingerprint=self._fingerprint)
+
+
+def check_certificate(ca_file: Path | None, fingerprint: str | None) -> None:
+    """ValueError where the file is not there or the fingerprint is none."""
+    if ca_file is not None and not ca_file.is_file():
+        raise ValueError(f"there is no ca_file {ca_file}")
+    if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
+        raise ValueError("the fingerprint is not SHA-256 in hex digits")
+
+
+def session(fingerprint: str | None) -> requests.Session:
+    """A session that knows its server by a fingerprint, or by what `verify` says at each call."""
+    found = requests.Session()
+    if fingerprint:
+        found.mount("https://", _ByFingerprint(fingerprint))
+    return found
+
+
+def verified_by(ca_file: Path | None, fingerprint: str | None) -> bool | str:
+    """What requests takes as `verify`."""
+    return str(ca_file) if ca_file else fingerprint is None
+
+
+def first_cause(error: BaseException) -> str:
+    """What the system said; requests and urllib3 put more errors around it."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -1,0 +1,120 @@
+"""Records of XAPI's hosts and VMs as facts; no I/O.
+
+Fields as the Xen API reference and the documentation of XenServer describe them; no XCP-ng or XenServer was run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from advisor.inventories.reading import Facts
+from profiler.observed import MAX_WEIGHT, NetworkSettings, Pinning, check_id, parse_cpus
+
+Record = Mapping[str, Any]
+OWN_LABELS = frozenset({"source", "uuid", "name", "cpu_model", "xen", "product", "tag."})
+PRESENT = frozenset({"Running", "Paused"})  # Halted and Suspended VMs are on no host
+NOWHERE = "OpaqueRef:NULL"
+_MBIT_PER_KBPS = 8 / 1000  # a VIF's limit is in kilobytes per second, whatever its name says (XenServer, "QoS")
+
+
+def name_of(record: Record, *fields: str) -> str:
+    """The first of these fields that is an id of the contract; ValueError where none is."""
+    for field in fields:
+        try:
+            return check_id(str(record.get(field) or ""))
+        except ValueError:
+            continue
+    raise ValueError(f"neither {' nor '.join(fields)} is an id")
+
+
+def host_facts(host: Record, metrics: Record | None, links: Iterable[Record], name: str, source: str) -> Facts:
+    """A host with its metrics and those of its links that have a carrier; ValueError says what is wrong."""
+    if metrics is None or metrics.get("live") is not True:
+        raise ValueError("it is not live; the host stays as it is")
+    cpus, software = _mapping(host, "cpu_info"), _mapping(host, "software_version")
+    facts: dict[str, Any] = {
+        "id": name,
+        "kind": "xen",
+        "pcpus": int(_number(cpus.get("cpu_count"), "cpu_count", least=1)),
+        "memory_mb": _number(metrics.get("memory_total"), "memory_total", least=1) / 2**20,
+        "enabled": host.get("enabled") is True,
+        "labels": _labels(
+            {
+                "source": source, "uuid": host.get("uuid"), "name": host.get("name_label"),
+                "cpu_model": cpus.get("modelname"), "xen": software.get("xen"),
+                "product": f"{software.get('product_brand', '')} {software.get('product_version', '')}".strip(),
+            }
+        ),
+    }  # fmt: skip
+    if cpus.get("speed"):
+        facts["cpu_mhz"] = _number(cpus["speed"], "speed")
+    speeds = [_number(link.get("speed") or 0, "speed") for link in links if link.get("carrier") is True]
+    if max(speeds, default=0.0) > 0:
+        facts["nic_mbit"] = max(speeds)
+    return facts
+
+
+def instance_facts(vm: Record, interfaces: Sequence[Record], name: str, host: str, source: str) -> Facts:
+    """A VM with its interfaces; ValueError says what is wrong."""
+    vcpus = int(_number(vm.get("VCPUs_at_startup") or vm.get("VCPUs_max"), "VCPUs_at_startup", least=1))
+    params = _mapping(vm, "VCPUs_params")
+    cap, weight = (_number(params.get(field) or 0, field) for field in ("cap", "weight"))
+    tags = vm.get("tags")
+    labels = {
+        "source": source,
+        "uuid": vm.get("uuid"),
+        "name": vm.get("name_label"),
+        **{f"tag.{tag}": "true" for tag in (tags if isinstance(tags, list) else ()) if tag},
+    }
+    return {
+        "id": name,
+        "host": host,
+        "vcpus": vcpus,
+        "memory_mb": _number(vm.get("memory_dynamic_max"), "memory_dynamic_max") / 2**20,
+        "settings": {
+            "cap_percent": cap or None,
+            "weight": int(weight) if 1 <= weight <= MAX_WEIGHT else None,
+            "network": _network(interfaces),
+            "pinning": Pinning.all_on(parse_cpus(str(params["mask"])), vcpus) if params.get("mask") else None,
+        },
+        "labels": _labels(labels),
+    }
+
+
+def _network(interfaces: Sequence[Record]) -> NetworkSettings | None:
+    """All interfaces together; None where one of them is free."""
+    rates = [
+        _number(_mapping(one, "qos_algorithm_params").get("kbps") or 0, "kbps")
+        if one.get("qos_algorithm_type") == "ratelimit"
+        else 0.0
+        for one in interfaces
+    ]
+    return NetworkSettings("dedicated", sum(rates) * _MBIT_PER_KBPS) if rates and min(rates) > 0 else None
+
+
+def _mapping(record: Record, field: str) -> Record:
+    found = record.get(field)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(value: object, name: str, *, least: float = 0.0) -> float:
+    """XAPI writes 64-bit numbers as text."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not least <= number < math.inf:
+        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number from {least:g} on")
+    return number
+
+
+def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
+    """What there is, without what breaks a line."""
+    clean = {
+        name: "".join(char for char in str(value) if char.isprintable())[:255]
+        for name, value in labels.items()
+        if value and name.isprintable() and len(name) <= 100
+    }
+    return {name: value for name, value in clean.items() if value}

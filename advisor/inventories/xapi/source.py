@@ -1,0 +1,118 @@
+"""A pool of XCP-ng or XenServer as a source: which calls a read is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.xapi.calls import Records, XapiError, XapiSession, account
+from advisor.inventories.xapi.facts import NOWHERE, OWN_LABELS, PRESENT, Record, host_facts, instance_facts, name_of
+
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+# What a read cannot do without, and what only adds to it.
+_NEEDED, _FURTHER = ("host", "host_metrics", "VM"), ("VIF", "PIF", "PIF_metrics")
+
+
+class Xapi:
+    """Reads hosts, VMs and their links with one call for each class."""
+
+    def __init__(
+        self,
+        cloud: str | None = None,
+        ca_file: Path | None = None,
+        fingerprint: str | None = None,
+        *,
+        open_session: Callable[[], XapiSession] | None = None,
+    ) -> None:
+        self.name = f"xapi:{cloud}" if cloud else "xapi"
+        self._open = open_session or (lambda: XapiSession(account(cloud, ca_file, fingerprint)))
+
+    def read(self) -> Reading:
+        """Read what may be read; a VM that cannot be understood, or whose host is not live, stays as it is."""
+        parts: list[Part] = []
+        found: dict[str, Records] = {}
+        try:
+            with self._open() as session:
+                for name in (*_NEEDED, *_FURTHER):
+                    try:
+                        found[name] = session.records(name)
+                        parts.append(Part(name, "read", len(found[name])))
+                    except XapiError as error:
+                        parts.append(_failed(name, error))
+        except ValueError as error:
+            return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
+        except XapiError as error:
+            return Reading(self.name, (_failed("connection", error),))
+        if any(name not in found for name in _NEEDED):
+            return Reading(self.name, tuple(parts))
+        left_out: list[str] = []
+        hosts, names = self._hosts(found, left_out)
+        instances, unclear = self._instances(found, names, left_out)
+        return Reading(
+            source=self.name,
+            parts=tuple(parts),
+            hosts=tuple(hosts),
+            instances=tuple(instances),
+            every_host=len(hosts) == len(found["host"]),
+            every_instance=True,
+            unclear=unclear,
+            own_labels=OWN_LABELS,
+            left_out=tuple(left_out),
+        )
+
+    def _hosts(self, found: dict[str, Records], left_out: list[str]) -> tuple[list[Facts], dict[str, str]]:
+        """Facts of hosts, and the name of each by reference. An agent goes by the name that the machine has itself."""
+        metrics, links = found["host_metrics"], found.get("PIF_metrics", {})
+        hosts, names = [], {}
+        for reference, record in found["host"].items():
+            mine = [
+                links.get(str(pif.get("metrics")), {})
+                for pif in found.get("PIF", {}).values()
+                if pif.get("host") == reference and pif.get("physical") is True
+            ]
+            try:
+                name = name_of(record, "hostname", "name_label", "uuid")
+                hosts.append(host_facts(record, metrics.get(str(record.get("metrics"))), mine, name, self.name))
+                names[reference] = name
+            except _MALFORMED as error:
+                left_out.append(f"host {_called(record)}: {error}"[:300])
+        return hosts, names
+
+    def _instances(
+        self, found: dict[str, Records], hosts: dict[str, str], left_out: list[str]
+    ) -> tuple[list[Facts], frozenset[str]]:
+        """Facts of VMs that are on a host, and UUIDs of those that are there and could not be read."""
+        present = [
+            record
+            for record in found["VM"].values()
+            if record.get("power_state") in PRESENT
+            and not any(record.get(field) for field in ("is_a_template", "is_a_snapshot", "is_control_domain"))
+        ]
+        often = Counter(str(record.get("name_label")) for record in present)
+        by_vm: dict[str, list[Record]] = {}
+        for interface in found.get("VIF", {}).values():
+            by_vm.setdefault(str(interface.get("VM")), []).append(interface)
+        references = {id(record): reference for reference, record in found["VM"].items()}
+        instances, unclear = [], set()
+        for record in present:
+            try:
+                host = hosts.get(str(record.get("resident_on", NOWHERE)))
+                if host is None:
+                    raise ValueError("nothing is known of its host; it stays as it is")
+                fields = ("name_label", "uuid") if often[str(record.get("name_label"))] == 1 else ("uuid",)
+                mine = by_vm.get(references[id(record)], [])
+                instances.append(instance_facts(record, mine, name_of(record, *fields), host, self.name))
+            except _MALFORMED as error:
+                unclear.add(str(record.get("uuid")))
+                left_out.append(f"VM {_called(record)}: {error}"[:300])
+        return instances, frozenset(unclear)
+
+
+def _called(record: Record) -> str:
+    return "".join(char for char in str(record.get("name_label") or record.get("uuid")) if char.isprintable())[:60]
+
+
+def _failed(name: str, error: XapiError) -> Part:
+    return Part(name, "refused" if error.refused else "failed", reason=str(error))

@@ -1,0 +1,125 @@
+"""The coordinator of a pool as far as a read needs it; no XCP-ng or XenServer ran here.
+
+Records have the fields and types of the Xen API reference; hosts and VMs are made up.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import xmlrpc.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+USER, PASSWORD = "cotenant", "only looks"
+GIB = 1 << 30
+NOWHERE = "OpaqueRef:NULL"
+
+
+def host(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "uuid": f"00000000-0000-4000-8000-00000000000{number}", "name_label": f"Xen {number}", "enabled": True,
+        "hostname": f"xen{number}", "metrics": f"OpaqueRef:hm{number}", "address": f"192.0.2.{number}",
+        "cpu_info": {"cpu_count": "16", "socket_count": "2", "speed": "2394.454", "modelname": "EPYC", "vendor": "AMD"},
+        "software_version": {"product_brand": "XCP-ng", "product_version": "8.3.0", "xen": "4.17.5"}, **more,
+    }  # fmt: skip
+
+
+def vm(number: int, on: int | None = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "uuid": f"11111111-0000-4000-8000-00000000000{number}", "name_label": f"vm{number}", "domid": str(number),
+        "power_state": "Running" if on else "Halted", "resident_on": f"OpaqueRef:h{on}" if on else NOWHERE,
+        "is_a_template": False, "is_a_snapshot": False, "is_control_domain": False, "VCPUs_max": "4",
+        "VCPUs_at_startup": "2", "VCPUs_params": {}, "memory_dynamic_max": str(4 * GIB),
+        "memory_static_max": str(8 * GIB), "tags": [], **more,
+    }  # fmt: skip
+
+
+class Pool:
+    """What the coordinator answers; `refuses` are calls with the error that comes instead, `raw` with any body."""
+
+    def __init__(self) -> None:
+        self.classes: dict[str, dict[str, dict[str, Any]]] = {
+            "host": {"OpaqueRef:h1": host(1), "OpaqueRef:h2": host(2, enabled=False)},
+            "host_metrics": {
+                f"OpaqueRef:hm{number}": {"memory_total": str(64 * GIB), "live": True} for number in (1, 2)
+            },
+            "VM": {
+                "OpaqueRef:v0": vm(0, is_control_domain=True, name_label="Control domain on host: xen1"),
+                "OpaqueRef:v1": vm(
+                    1, VCPUs_params={"weight": "512", "cap": "150", "mask": "0,1,2,3"}, tags=["web", "prod"]
+                ),
+                "OpaqueRef:v2": vm(2, 2),
+                "OpaqueRef:v3": vm(3, None),
+                "OpaqueRef:v4": vm(4, None, is_a_template=True),
+            },
+            "VIF": {
+                "OpaqueRef:i1": {"VM": "OpaqueRef:v1", "qos_algorithm_type": "ratelimit",
+                                 "qos_algorithm_params": {"kbps": "12500"}},
+                "OpaqueRef:i2": {"VM": "OpaqueRef:v2", "qos_algorithm_type": "", "qos_algorithm_params": {}},
+            },
+            "PIF": {
+                "OpaqueRef:p1": {"host": "OpaqueRef:h1", "physical": True, "metrics": "OpaqueRef:pm1"},
+                "OpaqueRef:p2": {"host": "OpaqueRef:h1", "physical": True, "metrics": "OpaqueRef:pm2"},
+            },
+            "PIF_metrics": {
+                "OpaqueRef:pm1": {"speed": "10000", "carrier": True}, "OpaqueRef:pm2": {"speed": "0", "carrier": False},
+            },
+        }  # fmt: skip
+        self.refuses: dict[str, list[str]] = {}
+        self.raw: dict[str, bytes] = {}
+        self.sessions: set[str] = set()
+        self.asked: list[str] = []
+
+    def answer(self, body: bytes) -> bytes:
+        arguments, name = xmlrpc.client.loads(body)
+        self.asked.append(str(name))
+        if name in self.raw:
+            return self.raw[str(name)]
+        told: dict[str, Any] = {"Status": "Success"}
+        if name in self.refuses:
+            told = {"Status": "Failure", "ErrorDescription": self.refuses[str(name)]}
+        elif name == "session.login_with_password":
+            if arguments[:2] == (USER, PASSWORD):
+                self.sessions.add(reference := f"OpaqueRef:s{len(self.asked)}")
+                told["Value"] = reference
+            else:
+                told = {"Status": "Failure", "ErrorDescription": ["SESSION_AUTHENTICATION_FAILED", str(arguments[0])]}
+        elif arguments[0] not in self.sessions:
+            told = {"Status": "Failure", "ErrorDescription": ["SESSION_INVALID", str(arguments[0])]}
+        elif name == "session.logout":
+            self.sessions.discard(str(arguments[0]))
+            told["Value"] = ""
+        else:
+            told["Value"] = self.classes[str(name).removesuffix(".get_all_records")]
+        return xmlrpc.client.dumps((told,), methodresponse=True).encode()
+
+
+@contextmanager
+def serving(pool: Pool, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The address of the coordinator, for as long as the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            answer = pool.answer(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
