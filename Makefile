@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 PROMTOOL := var/tools/usr/bin/promtool
+UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
@@ -58,7 +59,7 @@ test-real: setup lab-tools server-tools  ## the lab's real processes, control gr
 test-measured: setup lab-tools server-tools  ## tests of real time, rates and scheduling: alone on the machine, up to three tries
 	$(BIN)/python -m pytest -m measured
 
-test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
+test-libvirt: setup lab-tools  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
 	$(call apt_install,$(LIBVIRT_TOOLS))
 	@pkg-config --exists libvirt 2>/dev/null && $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes --no-deps --no-build-isolation -r tests/libvirt/requirements.txt \
@@ -94,11 +95,13 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-lab-tools:  ## install what the lab runs; promtool is only unpacked, for its package would start a server
+lab-tools:  ## install what the lab runs; what would start a server of the system's own is only unpacked
 	$(call apt_install,$(LAB_TOOLS))
-	@test -x $(PROMTOOL) || ! command -v apt-get >/dev/null || { \
-	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
-	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
+	@! command -v apt-get >/dev/null || for package in $(UNPACKED); do \
+	  test -x var/tools/usr/bin/$$package || { \
+	    mkdir -p var/tools && cd var/tools && apt-get download -qq $$package && dpkg -x $${package}_*.deb . && rm $${package}_*.deb; cd - >/dev/null; \
+	  } 2>/dev/null || echo "could not get $$package: the test that needs it will skip"; \
+	done
 
 server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own, and systemd, which judges units
 	$(call apt_install,postgresql-common)

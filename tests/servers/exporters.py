@@ -1,0 +1,65 @@
+"""Real exporters of Debian that a real Prometheus scrapes each second."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from advisor.telemetry.monitoring_history import Preset
+from tests.servers.prometheus import UNPACKED, Prometheus, prometheus
+from tests.servers.running import Running, found, free_port, own_folder
+
+WINDOW = "10s"
+_WAIT_S = 60.0
+
+
+@contextmanager
+def scraped(name: str, *options: str, listen: str = "--web.listen-address") -> Iterator[Prometheus]:
+    """A Prometheus with what an exporter tells from now on; NotInstalled where one of the two is not there."""
+    port, folder = free_port(), own_folder("exporter")
+    argv = [found(name, UNPACKED), f"{listen}=127.0.0.1:{port}", *options]
+
+    def ready() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    exporter = Running(argv, ready, folder / "log", drop=True)
+    configuration = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [{"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
+    }
+    try:
+        exporter.start()
+        with prometheus(configuration) as store:
+            yield store
+    finally:
+        exporter.stop()
+        shutil.rmtree(folder)
+
+
+def answers(store: Prometheus, preset: Preset, queries: Sequence[str], name: str) -> Mapping[str, float]:
+    """The latest value of each query of a preset for the instance of a name, once all have one; else those that do."""
+    until = time.monotonic() + _WAIT_S
+    told: dict[str, float] = {}
+    while set(told) != set(queries) and time.monotonic() < until:
+        time.sleep(1.0)
+        told = {
+            query: float(row["value"][1])
+            for query in queries
+            for row in _ask(store, preset.queries[query])
+            if name in row["metric"].values()
+        }
+    return told
+
+
+def _ask(store: Prometheus, query: str) -> Sequence[Mapping[str, Any]]:
+    found_rows: Sequence[Mapping[str, Any]] = store.ask("query", query=query.replace("$window", WINDOW))["result"]
+    return found_rows
