@@ -16,8 +16,8 @@ HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Demand for one resource, of windows of `window_s` seconds: CPUs (run + wait, own throttling apart), Mbit/s or
-    MB/s.
+    """Demand for one resource, of windows of `window_s` seconds, in CPUs (that it would use if nobody held it back, its
+    own cap apart), Mbit/s or MB/s.
 
     `spread` is the standard deviation between windows, `common` the share (0-1) of its square that all instances of
     the cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of

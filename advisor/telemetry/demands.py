@@ -13,7 +13,7 @@ from advisor.store import counters, demands, instances
 from advisor.store.demands import Key, Learned, Means
 from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
-from models.profiling.demand_estimation import Tally, Window, as_json, estimated, from_json, is_news
+from models.profiling.demand_estimation import Tally, Window, as_json, estimated, from_json, is_news, wanted_cpus
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.observed import MetricSample
 
@@ -196,9 +196,9 @@ def _metrics_of(resource: str) -> Sequence[str]:
 def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
     """End and demand of each window of one instance and resource, in CPUs or the resource's unit.
 
-    Demand for CPUs is run + wait, at most the vCPUs: threads of the emulator may run beside. Linux counts tasks that
-    their own quota holds back as waiting, too, so that time is taken off. Where waiting is not measured, demand is what
-    it used.
+    Demand for CPUs is more than what it used by what it waited for (`wanted_cpus`), at most the vCPUs: threads of the
+    emulator may run beside. Linux counts tasks that their own quota holds back as waiting, too, so that time is taken
+    off. Where waiting is not measured, demand is what it used.
     """
     name, resource = key
     found = []
@@ -207,8 +207,8 @@ def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
             continue
         value = metrics[resource]
         if resource == "cpu":
-            value = (value + max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)) / 100
-            value = min(value, there[name][0])
+            wait = max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)
+            value = wanted_cpus(value / 100, wait / 100, there[name][0])
         if value <= _MOST.get(resource, math.inf):
             found.append((time_s, value))
     return found

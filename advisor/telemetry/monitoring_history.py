@@ -1,7 +1,7 @@
 """Demand over time from a monitoring system that has watched the instances for weeks: PromQL by presets, as windows.
 
 A preset says what an exporter calls things: a query for each resource (CPUs, Mbit/s, MB/s), and by which labels series
-name instances. CPU demand is run + wait where waiting is told, else what was used.
+name instances. CPU demand is what was used, and more where waiting is told.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
 from advisor.telemetry.series_store import Scraped, SeriesStore
-from models.profiling.demand_estimation import Tally, Window, estimated
+from models.profiling.demand_estimation import Tally, Window, estimated, wanted_cpus
 from profiler.demand import RESOURCES, Demand, Resource
 
 PRESETS = Path(__file__).parent / "presets"
@@ -120,8 +120,10 @@ def read(
             known = {by_name[name]: row for name, row in found.get(resource, {}).items() if name in by_name}
             if resource == "cpu":
                 extra = [{by_name[n]: row for n, row in found.get(e, {}).items() if n in by_name} for e in _EXTRA]
-                known = {name: _wanted(row, *(one.get(name, {}) for one in extra)) for name, row in known.items()}
-                known = {name: _within(row, vcpus[name]) for name, row in known.items()}
+                known = {
+                    name: _wanted(row, extra[0].get(name, {}), extra[1].get(name, {}), vcpus[name])
+                    for name, row in known.items()
+                }
             _teach(tallies, resource, known)
     progress(len(borders), len(borders))
     demands: dict[str, dict[Resource, Demand]] = defaultdict(dict)
@@ -169,15 +171,12 @@ def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:
     return {name: next(iter(who)) for name, who in found.items() if len(who) == 1}
 
 
-def _wanted(run: _Row, waiting: _Row, throttled: _Row) -> _Row:
-    """CPUs wanted: run and wait, without the time for which its own cap held it back."""
+def _wanted(run: _Row, waiting: _Row, throttled: _Row, vcpus: int) -> _Row:
+    """CPUs wanted; the time for which its own cap held it back is no waiting."""
     return {
-        time_s: used + max(waiting.get(time_s, 0.0) - throttled.get(time_s, 0.0), 0.0) for time_s, used in run.items()
+        time_s: wanted_cpus(used, max(waiting.get(time_s, 0.0) - throttled.get(time_s, 0.0), 0.0), vcpus)
+        for time_s, used in run.items()
     }
-
-
-def _within(row: _Row, vcpus: int) -> _Row:
-    return {time_s: min(value, float(vcpus)) for time_s, value in row.items()}
 
 
 def _teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, known: Mapping[str, _Row]) -> None:

@@ -130,17 +130,17 @@ def tally(windows: Iterable[Window], *, resource: Resource = "cpu", window_s: fl
     return found
 
 
-def windows_of_cpu(
-    times_s: Sequence[float],
-    run: Sequence[float],
-    wait: Sequence[float],
-    everybody: Sequence[float | None] | None = None,
-) -> list[Window]:
-    """Windows of CPU demand, run + wait, in CPUs; `wait` is without the time for which its own cap held it back."""
-    others = everybody if everybody is not None else [None] * len(times_s)
-    return [
-        Window(time_s, one + more, other) for time_s, one, more, other in zip(times_s, run, wait, others, strict=True)
-    ]
+def wanted_cpus(run: float, wait: float, vcpus: float) -> float:
+    """CPUs that an instance would use if nobody held it back, from what it ran and waited; all in CPUs.
+
+    Who had time to spare has done the work that came, and who was always ready would have run all the time; who thinks
+    between bursts lies between. So run / (1 - wait * ready), with the parts of its vCPUs' time in which it waited and
+    in which it was ready (ran or waited). Run + wait takes all queueing for work, see research/wanted_cpus.py.
+    """
+    ready = (run + wait) / vcpus
+    if ready >= 1:
+        return float(vcpus)
+    return min(run / (1 - wait / vcpus * ready), float(vcpus))
 
 
 def from_trace(

@@ -69,7 +69,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class HostView:
+class WatchedHost:
     """One host as its agent sees it."""
 
     host: str
@@ -198,7 +198,7 @@ class LivingHosts:
         """What the agent of each host tells of it now, as JSON."""
         for host, announcer in self._announcers.items():
             number = int(host[1:])
-            announcer.look(HostView(host, [self._instance(name) for name in self.there(number)]))
+            announcer.look(WatchedHost(host, [self._instance(name) for name in self.there(number)]))
             document = announcer.due()
             if document is not None:
                 time_of_day = _rfc3339(self._day())

@@ -6,7 +6,7 @@ Ten hosts are control groups with a part of a CPU each. For a world, 24 containe
 which a day passes, and one agent for each host tells a running service what it sees. Nobody writes an inventory. Then
 30 newcomers come, one each second, and a policy says where each goes. Then the next day passes. Runs of all policies
 are interleaved; each begins from what was known after the ten minutes, and is one line of OUTPUT. A run that is there
-is not made again. It needs root, version 1 control groups, a C compiler and faketime.
+is not made again. It needs root, version 1 control groups and a C compiler.
 """
 
 from __future__ import annotations

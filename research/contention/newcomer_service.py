@@ -1,4 +1,4 @@
-"""A running service whose clock goes faster: a day passes in some minutes. It is the program itself, under faketime."""
+"""A running service whose clock goes faster: a day passes in some minutes. All else is as users start it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from lab.errors import PreparationError, RunError
+from lab.errors import RunError
 from profiler.agent.http_client import ANNOUNCE, PATH, HttpClient, HttpError, parse_url
 from research.contention.newcomer_world import DailyContainer
 
 BEGIN = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
-_LIBRARIES = ("libfaketime.so.1",)
 _READY_S = 60.0
 _QUICK, _QUICK_S = 5, 0.3  # so many answers in a row in so few seconds
 _CLOCK = "clock.json"
@@ -57,20 +55,18 @@ class FastService:
             listen = f"127.0.0.1:{free.getsockname()[1]}"
         self._listen = listen
         self._client = HttpClient(parse_url(f"http://{listen}"), lambda: None, "newcomers")
-        begin = datetime.fromtimestamp(begin_s, UTC)
+        self._at = begin_s, time.monotonic()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COTENANT_")},
-            "LD_PRELOAD": str(_faketime()), "FAKETIME": f"@{begin:%Y-%m-%d %H:%M:%S} x{self._faster:g}", "TZ": "UTC",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "COTENANT_DATABASE": f"sqlite:///{here}/service.sqlite3",
-            "COTENANT_STATE_DIR": str(here), "COTENANT_LOG_LEVEL": "warning",
+            "COTENANT_DATABASE": f"sqlite:///{here}/service.sqlite3", "COTENANT_STATE_DIR": str(here),
+            "COTENANT_LOG_LEVEL": "warning",
         }  # fmt: skip
+        clock = [repr(one) for one in (*self._at, self._faster)]
         with (here / "service.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(Path(sys.executable).with_name("cotenant")), "serve", "--listen", listen],
+                [sys.executable, "-m", "tests.servers.fast_service", listen, *clock],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        # What the hosts leave of this machine is not what a service has elsewhere: it comes first, as its agents do.
-        os.sched_setscheduler(self._process.pid, os.SCHED_RR, os.sched_param(1))
         try:
             self._wait()
         except BaseException:
@@ -141,10 +137,10 @@ class FastService:
             try:
                 asked = http.client.HTTPConnection(self._listen, timeout=5)
                 asked.request("GET", "/readyz")
-                answer, now = asked.getresponse(), time.monotonic()
+                answer = asked.getresponse()
+                answer.read()
                 asked.close()
                 if answer.status == 200:
-                    self._at = parsedate_to_datetime(str(answer.headers["date"])).timestamp(), now
                     break
             except (http.client.HTTPException, OSError):
                 pass
@@ -164,11 +160,3 @@ class FastService:
             self._post("/v1/placements", body)
             quick = quick + 1 if time.monotonic() - begin < _QUICK_S else 0
             time.sleep(0.2)
-
-
-def _faketime() -> Path:
-    for folder in Path("/usr/lib").glob("*/faketime"):
-        for name in _LIBRARIES:
-            if (folder / name).exists():
-                return folder / name
-    raise PreparationError("a clock that goes faster is needed: apt-get install faketime")

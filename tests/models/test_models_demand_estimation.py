@@ -35,7 +35,7 @@ from models.profiling.demand_estimation import (
     from_trace,
     is_news,
     tally,
-    windows_of_cpu,
+    wanted_cpus,
 )
 from profiler.demand import Demand
 from profiler.observed import Instance
@@ -200,9 +200,23 @@ def test_windows_like_those_before_are_no_news_and_a_doubled_demand_is() -> None
     assert is_news(None, before)
 
 
-def test_demand_is_run_and_wait_within_the_vcpus() -> None:
-    windows = windows_of_cpu([300.0, 600.0], [0.5, 1.0], [0.25, 0.5])
-    assert [window.demand for window in windows] == [0.75, 1.5]
+@given(st.floats(0, 4), st.floats(0, 4), st.integers(1, 4))
+def test_what_is_wanted_is_what_ran_or_more_and_at_most_run_and_wait_or_the_vcpus(
+    run: float, wait: float, vcpus: int
+) -> None:
+    run, wait = min(run, vcpus), min(wait, vcpus - min(run, vcpus))
+    wanted = wanted_cpus(run, wait, vcpus)
+    assert run - 1e-9 <= wanted <= min(run + wait, vcpus) + 1e-9
+
+
+def test_who_is_always_ready_wants_all_and_who_has_time_to_spare_little_more_than_it_ran() -> None:
+    assert wanted_cpus(0.3, 0.7, 1) == 1.0
+    assert wanted_cpus(1.0, 5.0, 2) == 2.0  # threads of the emulator wait, too
+    assert wanted_cpus(0.2, 0.1, 1) == pytest.approx(0.2, rel=0.05)
+    assert wanted_cpus(0.4, 0.0, 1) == 0.4
+
+
+def test_demand_is_within_the_vcpus() -> None:
     assert estimated(tally(_windows([3.0, 3.0])), vcpus=2).mean == 2.0
 
 
