@@ -98,9 +98,9 @@ lint: setup
 lab-tools:  ## install what the lab runs; what would start a server of the system's own is only unpacked
 	$(call apt_install,$(LAB_TOOLS))
 	@! command -v apt-get >/dev/null || for package in $(UNPACKED); do \
-	  test -x var/tools/usr/bin/$$package || { \
-	    mkdir -p var/tools && cd var/tools && apt-get download -qq $$package && dpkg -x $${package}_*.deb . && rm $${package}_*.deb; cd - >/dev/null; \
-	  } 2>/dev/null || echo "could not get $$package: the test that needs it will skip"; \
+	  test -x var/tools/usr/bin/$$package || ( \
+	    mkdir -p var/tools && cd var/tools && apt-get download -qq $$package && dpkg -x $${package}_*.deb . && rm $${package}_*.deb \
+	  ) 2>/dev/null || echo "could not get $$package: the test that needs it will skip"; \
 	done
 
 server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own, and systemd, which judges units

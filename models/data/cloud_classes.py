@@ -40,9 +40,9 @@ class Taught:
     traits: tuple[Trait, ...]
     hours: Hours = ()
 
-    def left_out(self, of: LogSums) -> LogSums:
-        """The sums without it."""
-        return of.plus(self.log, -1, self.hours)
+    def left_out(self, trait: Trait, of: LogSums) -> LogSums:
+        """The sums of a trait without it, where it counts there."""
+        return of.plus(self.log, -1, self.hours) if trait in (EVERYBODY, *self.traits) else of
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class CloudClasses:
         tried = sorted(self.known)[:: -(-len(self.known) // MOST_TRIED)]
         for one in (self.known[name] for name in tried):
             own = one.log * LOG_UNIT
-            levels = [one.left_out(self.sums[trait]) for trait in (EVERYBODY, *one.traits)]
+            levels = [one.left_out(trait, self.sums[trait]) for trait in (EVERYBODY, *one.traits)]
             squares[0] += (centre_of(levels)[0] - own) ** 2
             squares[1] += (plain - own) ** 2
         factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
@@ -127,8 +127,8 @@ class CloudClasses:
         own, nobody = self.known.get(instance.id), LogSums()
         if len(self.known) - (own is not None) < LEAST_KNOWN:
             return []
-        found = [self.sums.get(trait, nobody) for trait in (EVERYBODY, *traits(instance))]
-        return found if own is None else [own.left_out(one) if one.n else one for one in found]
+        found = [(trait, self.sums.get(trait, nobody)) for trait in (EVERYBODY, *traits(instance))]
+        return [one if own is None else own.left_out(trait, one) for trait, one in found]
 
 
 def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:

@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from profiler.metrics import EIGHT
+from research.benchmarks.ingest import cpu_of_process_s
 from tests.servers.postgres import Postgres, postgres
 from tests.servers.running import NotInstalled, Running
 from tests.servers.service import Service
@@ -135,11 +136,11 @@ def measure(kind: str, *, agents: int, instances: int, window_s: float, minutes:
         first_s = _all_at_once(parts)
         asked: list[float] = []
         with _asking(service.port, asked):
-            before = _cpu_s(pid), _of_postgres_s(server)
+            before = cpu_of_process_s(pid), _of_postgres_s(server)
             began = time.monotonic()
             _together([lambda part=part: _speak(part, began, window_s, minutes) for part in parts])  # type: ignore[misc]
             seconds = time.monotonic() - began
-            after = _cpu_s(pid), _of_postgres_s(server)
+            after = cpu_of_process_s(pid), _of_postgres_s(server)
             memory_mb = _resident_mb(pid)
         lags = np.concatenate([part.lags for part in parts])
         return Cost(
@@ -228,20 +229,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process and its children so far (proc(5): utime and stime of stat)."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S + sum(_cpu_s(int(child)) for child in children)
-
-
 def _of_postgres_s(server: Postgres | None) -> float:
     """CPU time of all processes of the database so far, with that of its sessions that ended."""
     if server is None or server.running.process is None:
         return 0.0
     pid = server.running.process.pid
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return _cpu_s(pid) + (int(fields[13]) + int(fields[14])) * _TICK_S
+    return cpu_of_process_s(pid) + (int(fields[13]) + int(fields[14])) * _TICK_S
 
 
 def _resident_mb(pid: int) -> float:

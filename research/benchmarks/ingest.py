@@ -129,7 +129,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
     open_ = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=120) for _ in range(SENDERS)]
     texts = [_window(sender) for sender in range(SENDERS)]
     try:
-        before = _cpu_s(pid)
+        before = cpu_of_process_s(pid)
 
         def send(sender: int, batch: int) -> int:
             times = (_time(batch * windows + one) for one in range(windows))
@@ -142,7 +142,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
             return int(document["accepted"])
 
         done = drive(send, seconds)
-        return *done, _cpu_s(pid) - before
+        return *done, cpu_of_process_s(pid) - before
     finally:
         for connection in open_:
             connection.close()
@@ -174,11 +174,11 @@ def _time(window: int) -> str:
     return datetime.fromtimestamp(BEGIN_S + 10.0 * window, UTC).isoformat()
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_of_process_s(pid: int) -> float:
     """CPU time of a process and its children so far (proc(5): utime and stime of stat)."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S + sum(_cpu_s(int(child)) for child in children)
+    return (int(fields[11]) + int(fields[12])) * _TICK_S + sum(cpu_of_process_s(int(child)) for child in children)
 
 
 def _stored(url: str) -> int:

@@ -58,17 +58,6 @@ class SlowSource(LiveSource):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """Who comes."""
-
-    container: DailyContainer
-
-    @property
-    def mb(self) -> float:
-        return self.container.memory_mb
-
-
-@dataclass(frozen=True, slots=True)
 class WatchedHost:
     """One host as its agent sees it."""
 

@@ -29,7 +29,7 @@ from lab.errors import LabError, RunError, StopRequested
 from lab.signals import stoppable
 from research.contention.container_groups import STATE, HostGroups
 from research.contention.container_runs import RunFile, compile_program, first_in_line, machine_state, read_totals
-from research.contention.newcomer_hosts import Arrival, LivingHosts, busy, told
+from research.contention.newcomer_hosts import LivingHosts, busy, told
 from research.contention.newcomer_service import FastService
 from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw
 from research.contention.policy_tables import mean_and_ends
@@ -75,9 +75,9 @@ class Loads:
         return sum(statistics.fmean(self.used.get(name, [0.0])) for name in there)
 
 
-def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer: Arrival, rng: np.random.Generator) -> int:
+def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rng: np.random.Generator) -> int:
     """The host that a simple policy names, of those that may take one more; ties are broken by chance."""
-    free = [host for host in range(HOSTS) if len(hosts.there(host)) < MOST and hosts.free_mb(host) >= newcomer.mb]
+    free = [host for host in range(HOSTS) if len(hosts.there(host)) < MOST and hosts.free_mb(host) >= newcomer_mb]
     if policy == "random":
         return int(rng.choice(free))
     if policy == "Nova's weighers":  # free vCPUs and free memory, each from 0 to 1 among the hosts that pass
@@ -148,7 +148,7 @@ def run(evening: Evening, groups: HostGroups, program: Path, folder: Path, known
                 host = service.where(newcomer)
                 took_s.append(time.monotonic() - begin)
             else:
-                host = choose(policy, hosts, loads, Arrival(newcomer), rng)
+                host = choose(policy, hosts, loads, newcomer.memory_mb, rng)
             before = now
             placed.append(host)
             hosts.come(newcomer, host, at)

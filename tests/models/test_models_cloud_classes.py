@@ -129,6 +129,13 @@ def test_a_class_does_not_teach_itself() -> None:
     assert classes.changed({"web-99": guessed}) is classes
 
 
+def test_an_instance_that_is_asked_about_under_other_labels_takes_nothing_from_whom_it_never_taught() -> None:
+    known = [of_a_day(f"web-{number}", OFFICE) for number in range(4)] + [seen(f"db-{n}", 0.2) for n in range(4)]
+    classes = CloudClasses.of([*known, of_a_day("x", NIGHT)])
+    asked = Instance("x", 2, labels={"name": "db-9"})
+    assert classes.levels(asked) == CloudClasses.of(known).levels(asked)
+
+
 def test_who_is_asked_about_is_told_by_whom_it_goes() -> None:
     classes = CloudClasses.of([*SHOP, *BATCH])
     basis = classes.basis(Instance("web-99", 2, labels={"project": "shop", "image": "unseen"}))

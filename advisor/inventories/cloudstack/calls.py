@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import configparser
 import hashlib
 import hmac
 import os
@@ -16,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from profiler.secret_file import read_secret
+from advisor.inventories.accounts import given_account, keeps_secrets
 
 Row = Mapping[str, Any]
 REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error
@@ -52,22 +51,10 @@ def account(cloud: str | None, environment: Mapping[str, str] = os.environ, ini:
 
     Plain http is taken to this machine only: a call on its way can be read and, for minutes, repeated.
     """
-    if cloud is None:
-        given = {name: environment.get(f"CLOUDSTACK_{name.upper()}", "") for name in ("endpoint", "key", "secret")}
-        where = "the environment (CLOUDSTACK_ENDPOINT, CLOUDSTACK_KEY, CLOUDSTACK_SECRET)"
-    else:
-        file = configparser.ConfigParser(interpolation=None)
-        try:
-            file.read_string(read_secret(ini.expanduser()))
-        except configparser.Error:  # whose message shows the line
-            raise ValueError(f"{ini} is not sections of name = value") from None
-        given = dict(file[cloud]) if file.has_section(cloud) else {}
-        where = f"section {cloud} of {ini}"
-    missing = [name for name in ("endpoint", "key", "secret") if not given.get(name)]
-    if missing:
-        raise ValueError(f"{where} names no {' and no '.join(missing)}")
-    parts = urlsplit(given["endpoint"])
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "::1", "localhost"}):
+    given = given_account(
+        cloud, ("endpoint", "key", "secret"), variable="CLOUDSTACK_", environment=environment, ini=ini
+    )
+    if not keeps_secrets(given["endpoint"]):
         raise ValueError("the endpoint is not an https:// address, and not on this machine")
     return Account(given["endpoint"], given["key"], given["secret"])
 

@@ -12,6 +12,7 @@ from typing import Any
 from advisor.inventories.cloudstack.calls import Row
 from advisor.inventories.openstack.flavors import described
 from advisor.inventories.reading import Facts
+from advisor.inventories.values import clean_labels
 from profiler.host_kinds import HostKind
 from profiler.observed import NetworkSettings
 
@@ -46,7 +47,7 @@ def host_facts(row: Row, source: str) -> Facts:
         "cpu_mhz": mhz,
         "memory_mb": memory / 2**20,
         "enabled": not reason,
-        "labels": _labels(labels),
+        "labels": clean_labels(labels),
     }
     for name, promised, there in (
         ("cpu_overcommit", row.get("cpuwithoverprovisioning"), cpus * mhz),
@@ -89,7 +90,7 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
         "vcpus": vcpus,
         "memory_mb": float(row["memory"]),
         "settings": settings,
-        "labels": _labels(labels),
+        "labels": clean_labels(labels),
         **told,
     }
 
@@ -99,13 +100,3 @@ def _closed(row: Row) -> str:
     if row.get("state") != "Up":
         return f"its agent is {row.get('state')}"
     return "" if row.get("resourcestate") == "Enabled" else f"it is {row.get('resourcestate')}"
-
-
-def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
-    """What there is, without what breaks a line."""
-    kept = {
-        name: "".join(char for char in str(value) if char.isprintable())[:255]
-        for name, value in labels.items()
-        if value
-    }
-    return {name: value for name, value in kept.items() if value}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import re
@@ -14,13 +13,12 @@ from urllib.parse import urlsplit
 
 import requests
 
+from advisor.inventories.accounts import given_account, is_base
 from advisor.inventories.certificates import check_certificate, first_cause, session, verified_by
-from profiler.secret_file import read_secret
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 32 << 20  # a cluster of 10,000 guests answers with about 5 MB
 INI = Path("~/.proxmox.ini")  # a section per cluster
-_NAMES = ("endpoint", "api_token", "ca_file", "fingerprint")
 _VARIABLE = "PROXMOX_VE_"  # PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN, as the Terraform provider names them
 _TOKEN = re.compile(r"[^\s!=@:]+@[A-Za-z0-9._-]+![A-Za-z0-9._-]+=[0-9A-Za-z-]+\Z")
 
@@ -55,24 +53,12 @@ def account(
 ) -> ProxmoxAccount:
     """From PROXMOX_VE_ENDPOINT, _API_TOKEN, _CA_FILE and _FINGERPRINT, or a named section of ~/.proxmox.ini; ValueError
     says what lacks. What is given here counts for more. Plain http is taken to this machine only."""
-    if cloud is None:
-        given = {name: environment.get(f"{_VARIABLE}{name.upper()}", "") for name in _NAMES}
-        where = f"the environment ({_VARIABLE}ENDPOINT, {_VARIABLE}API_TOKEN)"
-    else:
-        file = configparser.ConfigParser(interpolation=None)
-        try:
-            file.read_string(read_secret(ini.expanduser()))
-        except configparser.Error:  # whose message shows the line
-            raise ValueError(f"{ini} is not sections of name = value") from None
-        given = dict(file[cloud]) if file.has_section(cloud) else {}
-        where = f"section {cloud} of {ini}"
-    missing = [name for name in ("endpoint", "api_token") if not given.get(name)]
-    if missing:
-        raise ValueError(f"{where} names no {' and no '.join(missing)}")
+    further = ("ca_file", "fingerprint")
+    given = given_account(
+        cloud, ("endpoint", "api_token"), further, variable=_VARIABLE, environment=environment, ini=ini
+    )
     endpoint = given["endpoint"].rstrip("/").removesuffix("/api2/json")
-    parts = urlsplit(endpoint)
-    local = parts.scheme == "http" and parts.hostname in {"127.0.0.1", "::1", "localhost"}
-    if not (parts.scheme == "https" or local) or not parts.hostname or "@" in parts.netloc or parts.query:
+    if not is_base(endpoint):
         raise ValueError("the endpoint is not an address like https://pve1.example.org:8006")
     if not _TOKEN.match(given["api_token"]):
         raise ValueError("the api_token is not USER@REALM!NAME=SECRET, as `pveum user token add` prints its parts")

@@ -5,18 +5,17 @@ Fields as public clients of the API read them, and by qm.conf(5) and pct.conf(5)
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
+from advisor.inventories.values import as_cpus, as_number, clean_labels
 from profiler.observed import NetworkSettings, Pinning, parse_cpus
 
 Row = Mapping[str, Any]
 OWN_LABELS = frozenset({"source", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
-_MOST_CORES = 8192
 _NIC = re.compile(r"net\d+\Z")
 _DISK = re.compile(r"(virtio|scsi|sata|ide)\d+\Z")
 _MBIT_PER_MB = 8.0  # rate of a NIC is megabytes per second
@@ -44,17 +43,17 @@ def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
         raise ValueError("it is offline; the host stays as it is")
     told = status.get("cpuinfo")
     info: Row = told if isinstance(told, Mapping) else {}
-    cpus, memory = _whole(info.get("cpus", row.get("maxcpu")), "cpus"), _number(row.get("maxmem"), "maxmem")
+    cpus, memory = as_cpus(info.get("cpus", row.get("maxcpu")), "cpus"), as_number(row.get("maxmem"), "maxmem")
     facts: dict[str, Any] = {
         "id": name,
         "kind": "kvm",
         "pcpus": cpus,
         "memory_mb": memory / 2**20,
         "enabled": True,
-        "labels": _labels({"source": source, "cpu_model": info.get("model"), "kernel": status.get("kversion")}),
+        "labels": clean_labels({"source": source, "cpu_model": info.get("model"), "kernel": status.get("kversion")}),
     }
     if info.get("mhz"):
-        facts["cpu_mhz"] = _number(info["mhz"], "mhz")
+        facts["cpu_mhz"] = as_number(info["mhz"], "mhz")
     cores = info.get("cores")
     if type(cores) is int and 1 <= cores <= cpus and cpus % cores == 0:
         facts["threads_per_core"] = cpus // cores
@@ -65,7 +64,7 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str) -> 
     """A guest by its row and its config; ValueError says what is wrong."""
     kind, number = guest_id(row)
     vcpus = _vcpus(row, config, kind)
-    limit = _number(config.get("cpulimit") or 0, "cpulimit")
+    limit = as_number(config.get("cpulimit") or 0, "cpulimit")
     smbios = _options(config.get("smbios1"))
     tags = re.split(r"[;, ]+", str(row.get("tags") or ""))
     labels = {
@@ -81,15 +80,15 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str) -> 
         "id": name,
         "host": host,
         "vcpus": vcpus,
-        "memory_mb": _number(row.get("maxmem"), "maxmem") / 2**20,
-        "disk_gb": _number(row.get("maxdisk") or 0, "maxdisk") / 1e9,
+        "memory_mb": as_number(row.get("maxmem"), "maxmem") / 2**20,
+        "disk_gb": as_number(row.get("maxdisk") or 0, "maxdisk") / 1e9,
         "settings": {
             "cap_percent": 100 * limit if limit else None,
             "network": _network(config),
             "disk_limit_mb_s": _disk_limit(config),
             "pinning": Pinning.all_on(parse_cpus(str(config["affinity"])), vcpus) if config.get("affinity") else None,
         },
-        "labels": _labels(labels),
+        "labels": clean_labels(labels),
     }
     return facts if row.get("status") == "running" else {**facts, "load": STOPPED_LOAD}
 
@@ -97,21 +96,21 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str) -> 
 def _vcpus(row: Row, config: Row, kind: str) -> int:
     """A VM has `vcpus` of its cores times sockets plugged in; a container without `cores` may use the whole host."""
     if kind == "qemu" and (config.get("cores") or config.get("sockets") or config.get("vcpus")):
-        cores, sockets = _whole(config.get("cores", 1), "cores"), _whole(config.get("sockets", 1), "sockets")
-        return _whole(config.get("vcpus") or cores * sockets, "vcpus")
-    return _whole(config.get("cores") or row.get("maxcpu"), "cores")
+        cores, sockets = as_cpus(config.get("cores", 1), "cores"), as_cpus(config.get("sockets", 1), "sockets")
+        return as_cpus(config.get("vcpus") or cores * sockets, "vcpus")
+    return as_cpus(config.get("cores") or row.get("maxcpu"), "cores")
 
 
 def _network(config: Row) -> NetworkSettings | None:
     """All NICs together; None where one of them is free."""
-    rates = [_number(nic.get("rate", 0), "rate") for nic in _devices(config, _NIC)]
+    rates = [as_number(nic.get("rate", 0), "rate") for nic in _devices(config, _NIC)]
     return NetworkSettings("dedicated", sum(rates) * _MBIT_PER_MB) if rates and min(rates) > 0 else None
 
 
 def _disk_limit(config: Row) -> float | None:
     """The lowest of all disks that have both limits, read plus write; CD drives are none."""
     limits = [
-        _number(disk["mbps_rd"], "mbps_rd") + _number(disk["mbps_wr"], "mbps_wr")
+        as_number(disk["mbps_rd"], "mbps_rd") + as_number(disk["mbps_wr"], "mbps_wr")
         for disk in _devices(config, _DISK)
         if disk.get("media") != "cdrom" and "mbps_rd" in disk and "mbps_wr" in disk
     ]
@@ -125,31 +124,3 @@ def _devices(config: Row, names: re.Pattern[str]) -> Iterator[Mapping[str, str]]
 def _options(text: object) -> Mapping[str, str]:
     """`a=1,b=2` as a mapping; parts without = stand for a default key and are not needed here."""
     return dict(part.split("=", 1) for part in str(text or "").split(",") if "=" in part)
-
-
-def _number(value: object, name: str) -> float:
-    """Proxmox writes some numbers as text."""
-    try:
-        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number")
-    return number
-
-
-def _whole(value: object, name: str) -> int:
-    number = _number(value, name)
-    if not 1 <= number <= _MOST_CORES or number != int(number):
-        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number of CPUs")
-    return int(number)
-
-
-def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
-    """What there is, without what breaks a line."""
-    clean = {
-        name: "".join(char for char in str(value) if char.isprintable())[:255]
-        for name, value in labels.items()
-        if value and name.isprintable() and len(name) <= 100
-    }
-    return {name: value for name, value in clean.items() if value}

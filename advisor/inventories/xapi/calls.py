@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import xmlrpc.client as rpc
 from collections.abc import Mapping
@@ -16,13 +15,12 @@ import requests
 from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped] # it brings no types
 from defusedxml.xmlrpc import DefusedExpatParser  # type: ignore[import-untyped]
 
+from advisor.inventories.accounts import given_account, is_base
 from advisor.inventories.certificates import check_certificate, first_cause, session, verified_by
-from profiler.secret_file import read_secret
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 64 << 20  # a pool of 64 hosts and 4,096 VMs answers with about 20 MB
 INI = Path("~/.xenserver.ini")  # a section per pool
-_NAMES = ("host", "user", "password", "ca_file", "fingerprint")
 _VARIABLE = "XENSERVER_"  # XENSERVER_HOST, _USER and _PASSWORD, as Ansible's modules for XenServer name them
 _VERSION, _ORIGIN = "1.0", "cotenant"
 _MAY_NOT = frozenset({"SESSION_AUTHENTICATION_FAILED", "RBAC_PERMISSION_DENIED", "SESSION_INVALID"})
@@ -62,24 +60,12 @@ def account(
 
     ValueError says what lacks. What is given here counts for more. Plain http is taken to this machine only.
     """
-    if cloud is None:
-        given = {name: environment.get(f"{_VARIABLE}{name.upper()}", "") for name in _NAMES}
-        where = f"the environment ({_VARIABLE}HOST, {_VARIABLE}USER, {_VARIABLE}PASSWORD)"
-    else:
-        file = configparser.ConfigParser(interpolation=None)
-        try:
-            file.read_string(read_secret(ini.expanduser()))
-        except configparser.Error:  # whose message shows the line
-            raise ValueError(f"{ini} is not sections of name = value") from None
-        given = dict(file[cloud]) if file.has_section(cloud) else {}
-        where = f"section {cloud} of {ini}"
-    missing = [name for name in ("host", "user", "password") if not given.get(name)]
-    if missing:
-        raise ValueError(f"{where} names no {' and no '.join(missing)}")
+    given = given_account(
+        cloud, ("host", "user", "password"), ("ca_file", "fingerprint"), variable=_VARIABLE, environment=environment,
+        ini=ini,
+    )  # fmt: skip
     url = given["host"] if "://" in given["host"] else f"https://{given['host']}"
-    parts = urlsplit(url)
-    local = parts.scheme == "http" and parts.hostname in {"127.0.0.1", "::1", "localhost"}
-    if not (parts.scheme == "https" or local) or not parts.hostname or "@" in parts.netloc or parts.query:
+    if not is_base(url):
         raise ValueError("the host is not a name or an address like https://xen1.example.org")
     ca_file = ca_file or (Path(given["ca_file"]) if given.get("ca_file") else None)
     fingerprint = fingerprint or given.get("fingerprint") or None

@@ -5,11 +5,11 @@ Fields as the Xen API reference and the documentation of XenServer describe them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from advisor.inventories.reading import Facts
+from advisor.inventories.values import as_cpus, as_number, clean_labels
 from profiler.observed import MAX_WEIGHT, NetworkSettings, Pinning, check_id, parse_cpus
 
 Record = Mapping[str, Any]
@@ -37,10 +37,10 @@ def host_facts(host: Record, metrics: Record | None, links: Iterable[Record], na
     facts: dict[str, Any] = {
         "id": name,
         "kind": "xen",
-        "pcpus": int(_number(cpus.get("cpu_count"), "cpu_count", least=1)),
-        "memory_mb": _number(metrics.get("memory_total"), "memory_total", least=1) / 2**20,
+        "pcpus": as_cpus(cpus.get("cpu_count"), "cpu_count"),
+        "memory_mb": as_number(metrics.get("memory_total"), "memory_total", least=1) / 2**20,
         "enabled": host.get("enabled") is True,
-        "labels": _labels(
+        "labels": clean_labels(
             {
                 "source": source, "uuid": host.get("uuid"), "name": host.get("name_label"),
                 "cpu_model": cpus.get("modelname"), "xen": software.get("xen"),
@@ -49,8 +49,8 @@ def host_facts(host: Record, metrics: Record | None, links: Iterable[Record], na
         ),
     }  # fmt: skip
     if cpus.get("speed"):
-        facts["cpu_mhz"] = _number(cpus["speed"], "speed")
-    speeds = [_number(link.get("speed") or 0, "speed") for link in links if link.get("carrier") is True]
+        facts["cpu_mhz"] = as_number(cpus["speed"], "speed")
+    speeds = [as_number(link.get("speed") or 0, "speed") for link in links if link.get("carrier") is True]
     if max(speeds, default=0.0) > 0:
         facts["nic_mbit"] = max(speeds)
     return facts
@@ -58,9 +58,9 @@ def host_facts(host: Record, metrics: Record | None, links: Iterable[Record], na
 
 def instance_facts(vm: Record, interfaces: Sequence[Record], name: str, host: str, source: str) -> Facts:
     """A VM with its interfaces; ValueError says what is wrong."""
-    vcpus = int(_number(vm.get("VCPUs_at_startup") or vm.get("VCPUs_max"), "VCPUs_at_startup", least=1))
+    vcpus = as_cpus(vm.get("VCPUs_at_startup") or vm.get("VCPUs_max"), "VCPUs_at_startup")
     params = _mapping(vm, "VCPUs_params")
-    cap, weight = (_number(params.get(field) or 0, field) for field in ("cap", "weight"))
+    cap, weight = (as_number(params.get(field) or 0, field) for field in ("cap", "weight"))
     tags = vm.get("tags")
     labels = {
         "source": source,
@@ -72,21 +72,21 @@ def instance_facts(vm: Record, interfaces: Sequence[Record], name: str, host: st
         "id": name,
         "host": host,
         "vcpus": vcpus,
-        "memory_mb": _number(vm.get("memory_dynamic_max"), "memory_dynamic_max") / 2**20,
+        "memory_mb": as_number(vm.get("memory_dynamic_max"), "memory_dynamic_max") / 2**20,
         "settings": {
             "cap_percent": cap or None,
             "weight": int(weight) if 1 <= weight <= MAX_WEIGHT else None,
             "network": _network(interfaces),
             "pinning": Pinning.all_on(parse_cpus(str(params["mask"])), vcpus) if params.get("mask") else None,
         },
-        "labels": _labels(labels),
+        "labels": clean_labels(labels),
     }
 
 
 def _network(interfaces: Sequence[Record]) -> NetworkSettings | None:
     """All interfaces together; None where one of them is free."""
     rates = [
-        _number(_mapping(one, "qos_algorithm_params").get("kbps") or 0, "kbps")
+        as_number(_mapping(one, "qos_algorithm_params").get("kbps") or 0, "kbps")
         if one.get("qos_algorithm_type") == "ratelimit"
         else 0.0
         for one in interfaces
@@ -97,24 +97,3 @@ def _network(interfaces: Sequence[Record]) -> NetworkSettings | None:
 def _mapping(record: Record, field: str) -> Record:
     found = record.get(field)
     return found if isinstance(found, Mapping) else {}
-
-
-def _number(value: object, name: str, *, least: float = 0.0) -> float:
-    """XAPI writes 64-bit numbers as text."""
-    try:
-        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not least <= number < math.inf:
-        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number from {least:g} on")
-    return number
-
-
-def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
-    """What there is, without what breaks a line."""
-    clean = {
-        name: "".join(char for char in str(value) if char.isprintable())[:255]
-        for name, value in labels.items()
-        if value and name.isprintable() and len(name) <= 100
-    }
-    return {name: value for name, value in clean.items() if value}

@@ -84,26 +84,25 @@ class Xapi:
         self, found: dict[str, Records], hosts: dict[str, str], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of VMs that are on a host, and UUIDs of those that are there and could not be read."""
-        present = [
-            record
-            for record in found["VM"].values()
+        present = {
+            reference: record
+            for reference, record in found["VM"].items()
             if record.get("power_state") in PRESENT
             and not any(record.get(field) for field in ("is_a_template", "is_a_snapshot", "is_control_domain"))
-        ]
-        often = Counter(str(record.get("name_label")) for record in present)
+        }
+        often = Counter(str(record.get("name_label")) for record in present.values())
         by_vm: dict[str, list[Record]] = {}
         for interface in found.get("VIF", {}).values():
             by_vm.setdefault(str(interface.get("VM")), []).append(interface)
-        references = {id(record): reference for reference, record in found["VM"].items()}
         instances, unclear = [], set()
-        for record in present:
+        for reference, record in present.items():
             try:
                 host = hosts.get(str(record.get("resident_on", NOWHERE)))
                 if host is None:
                     raise ValueError("nothing is known of its host; it stays as it is")
                 fields = ("name_label", "uuid") if often[str(record.get("name_label"))] == 1 else ("uuid",)
-                mine = by_vm.get(references[id(record)], [])
-                instances.append(instance_facts(record, mine, name_of(record, *fields), host, self.name))
+                links = by_vm.get(reference, [])
+                instances.append(instance_facts(record, links, name_of(record, *fields), host, self.name))
             except _MALFORMED as error:
                 unclear.add(str(record.get("uuid")))
                 left_out.append(f"VM {_called(record)}: {error}"[:300])

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.contention.newcomer_hosts import Arrival
 from research.contention.newcomer_runs import FURTHER, OURS, POLICIES, Loads, choose, figures, plan, table
 from research.contention.newcomer_world import HOSTS, KINDS, MOST, NEWCOMERS, RESIDENTS, draw
 
@@ -29,7 +28,7 @@ class Placed:
 
 
 def chosen(policy: str, hosts: Placed, loads: Loads) -> int:
-    return choose(policy, hosts, loads, Arrival(draw(0, 0).newcomers[0]), np.random.default_rng(1))  # type: ignore[arg-type]
+    return choose(policy, hosts, loads, 1024.0, np.random.default_rng(1))  # type: ignore[arg-type]
 
 
 def test_a_world_has_every_kind_and_is_the_same_each_time() -> None:
