@@ -70,9 +70,11 @@ class Service:
             cursor = f"&cursor={quote(after, safe='')}" if after else ""
             page = self._ask("GET", f"/v1/{what}?limit={_PAGE}{cursor}")
             yield from page["items"]
-            after = page["next_cursor"]
+            before, after = after, page["next_cursor"]
             if not after:
                 return
+            if after == before:
+                raise ServiceFailed(f"{self.url} gives the same page of {what} again and again")
 
     def post(self, *steps: str, body: Any) -> Any:
         """The JSON answer to a JSON body."""

@@ -139,6 +139,22 @@ def test_a_report_that_cannot_be_asked_for_is_one_sentence(arguments: tuple[str,
     assert words in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"items": [], "next_cursor": "a"}', "gives the same page of hosts again and again"),
+        (b'{"items": "hosts", "next_cursor": null}', "something that is no inventory"),
+        (b"[]", "something that is no inventory"),
+        (b'{"items": [], "next_cursor": null}', "something that is no plan"),
+    ],
+)
+def test_a_service_that_answers_nonsense_ends_in_one_sentence(double: Double, body: bytes, words: str) -> None:
+    double.welcome = Reply(200, body)
+    told = run("plan", "--server", double.url, "--kind", "rebalance")
+    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
+    assert words in told.stderr
+
+
 def test_a_plan_that_a_service_refuses_names_the_option(running: Service) -> None:
     refused = run("plan", "--server", running.url, "--empty", "nowhere")
     assert (refused.exit_code, refused.stdout) == (2, "")

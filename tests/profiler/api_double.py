@@ -33,7 +33,7 @@ class Double:
         self.paths: list[str] = []
         self.connections = 0
         self.announced: list[dict[str, Any]] = []
-        self.welcome = Reply(body=b'{"notes": []}')  # to announcements
+        self.welcome = Reply(body=b'{"notes": []}')  # to announcements, and to whoever only reads
         self.kept: dict[tuple[Any, ...], float] = {}
         self.lock = threading.Lock()
         self.url = ""
@@ -82,6 +82,10 @@ def serving() -> Iterator[Double]:
                 self.close_connection = True
                 return
             self._reply(reply, body)
+
+        def do_GET(self) -> None:
+            double.paths.append(self.path)
+            self._reply(double.welcome, double.welcome.body or b"{}")
 
         def _reply(self, reply: Reply, body: bytes) -> None:
             self.send_response(reply.status or 500)

@@ -1,0 +1,190 @@
+"""What placements of newcomers lead to, without running anybody: each host as a queue of work, which backlog waits in.
+
+    python -m research.contention.newcomer_choices [--cpus 2] [--worlds 2] [--sets 4]
+
+The evenings are those of `newcomer_runs`. Residents are known as after one day of windows; of newcomers only name and
+size are, but for the policies that say otherwise. A host is short while work is left over; bursts are not looked at,
+which only hosts of many CPUs come near. With `--cpus` hosts and containers are larger, and their demands as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Host, Instance, Inventory, PlacementRequest
+from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
+from advisor.snapshot import ClusterSnapshot
+from models.physics.prior import PriorPredictor
+from models.profiling.demand_estimation import from_trace
+from profiler.demand import Demand
+from research.contention.newcomer_world import (
+    HOST_CPUS,
+    HOSTS,
+    MEMORY_MB,
+    MOST,
+    DailyContainer,
+    NewcomerWorld,
+    draw,
+)
+
+Floats = NDArray[np.floating[Any]]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WINDOWS = 288  # of the day before, of five minutes
+STEPS = 32  # of the day after, as `newcomer_runs` measures
+ROOM = 0.8  # of a host's CPUs, above which greedy placement by days counts what is wanted
+EVEN = 0.01  # what greedy placement gives for balance where nothing is above ROOM
+Choose = Callable[[NewcomerWorld], Sequence[int]]
+
+
+def short_part(world: NewcomerWorld, placed: Sequence[int]) -> float:
+    """The part of the next day in which an instance is on a host with work left over, mean of all instances."""
+    wanted = np.array([one.demand(48.0, 24 / STEPS, STEPS) for one in (*world.residents, *world.newcomers)])
+    host_of = np.array([*world.host_of, *placed])
+    short = np.zeros(len(host_of))
+    for host in range(HOSTS):
+        there = host_of == host
+        left, over = 0.0, []
+        for value in wanted[there].sum(axis=0).tolist():
+            left = max(0.0, left + value - HOST_CPUS)
+            over.append(left > 0)
+        short[there] = np.mean(over)
+    return float(short.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Asks for each newcomer in turn, and puts it where the answer says."""
+
+    scale: int
+    newcomer_known: bool = False
+    hours: bool = True
+    predictor: ActivePredictor = field(default_factory=lambda: ActivePredictor(PriorPredictor()))
+
+    def __call__(self, world: NewcomerWorld) -> Sequence[int]:
+        hosts = tuple(Host(f"h{at}", "lxc", HOST_CPUS * self.scale, MEMORY_MB) for at in range(HOSTS))
+        residents = tuple(
+            replace(self._instance(one, known=True), host=f"h{at}")
+            for one, at in zip(world.residents, world.host_of, strict=True)
+        )
+        seen = {host.id: NOW for host in hosts}
+        snapshot = ClusterSnapshot.build(Inventory(hosts, residents, ()), seen=seen, pending=(), taken_at=NOW)
+        placed = []
+        for one in world.newcomers:
+            newcomer = self._instance(one, known=self.newcomer_known)
+            request = PlacementRequest(newcomer, limit=1, explain=False, commands=False, mend=False)
+            best = recommend(snapshot, QuestionContext(self.predictor, NOW, 1e9), request).candidates[0].host
+            placed.append(int(best[1:]))
+            there = {newcomer.id: replace(newcomer, host=best)}
+            snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=there)
+        return placed
+
+    def _instance(self, one: DailyContainer, *, known: bool) -> Instance:
+        return Instance(
+            one.name, self.scale, one.memory_mb, demand={"cpu": self._demand(one)} if known else {}
+        )  # fmt: skip
+
+    def _demand(self, one: DailyContainer) -> Demand:
+        windows = self.scale * one.demand(0.0, 24 / WINDOWS, WINDOWS)
+        found = replace(from_trace(windows.tolist(), vcpus=self.scale), origin="measured")
+        return found if self.hours else replace(found, hours=())
+
+
+def by_days(waves: int | None) -> Choose:
+    """Greedy placement by the days of residents and of the newcomer's class, with so many waves of each; None = all."""
+
+    def choose(world: NewcomerWorld) -> Sequence[int]:
+        known = {one.name: _smooth(one.demand(0.0, 24 / STEPS, STEPS), waves) for one in world.residents}
+        classes: dict[str, list[Floats]] = {}
+        for one in world.residents:
+            classes.setdefault(one.kind, []).append(known[one.name])
+        total, count = np.zeros((HOSTS, STEPS)), np.zeros(HOSTS)
+        for one, host in zip(world.residents, world.host_of, strict=True):
+            total[host] += known[one.name]
+            count[host] += 1
+        placed = []
+        for one in world.newcomers:
+            coming = np.mean(classes[one.kind], axis=0)
+            after, room = total + coming, ROOM * HOST_CPUS
+            more = np.maximum(after - room, 0.0).mean(axis=1) - np.maximum(total - room, 0.0).mean(axis=1)
+            cost = np.where(count < MOST, more + EVEN * after.mean(axis=1), np.inf)
+            host = int(cost.argmin())
+            total[host] += coming
+            count[host] += 1
+            placed.append(host)
+        return placed
+
+    return choose
+
+
+def nova(world: NewcomerWorld) -> Sequence[int]:
+    """Nova's CPU and RAM weighers, each from 0 to 1 among the hosts; ties are broken by chance."""
+    rng = np.random.default_rng(1)
+    count = np.bincount(world.host_of, minlength=HOSTS).astype(np.float64)
+    used = np.zeros(HOSTS)
+    np.add.at(used, list(world.host_of), [one.memory_mb for one in world.residents])
+    placed = []
+    for one in world.newcomers:
+        weight = np.where(count < MOST, _from_0_to_1(-count) + _from_0_to_1(-used), -np.inf)
+        host = int(rng.choice(np.flatnonzero(weight >= weight.max() - 1e-9)))
+        count[host] += 1
+        used[host] += one.memory_mb
+        placed.append(host)
+    return placed
+
+
+def _from_0_to_1(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    low, high = values.min(), values.max()
+    return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))
+
+
+def _smooth(day: Floats, waves: int | None) -> Floats:
+    if waves is None:
+        return day
+    found = np.fft.rfft(day)
+    found[waves + 1 :] = 0
+    return np.asarray(np.fft.irfft(found, day.size))
+
+
+def policies(cpus: int) -> Mapping[str, Choose]:
+    """By what they are called in the table; hosts have so many CPUs."""
+    scale = cpus // HOST_CPUS
+    return {
+        "Cotenant": Product(scale),
+        "Cotenant without hours": Product(scale, hours=False),
+        "Cotenant, newcomer known": Product(scale, newcomer_known=True),
+        "Nova's weighers": nova,
+        "greedy by means of classes": by_days(0),
+        "greedy by days, 2 waves": by_days(2),
+        "greedy by days, 4 waves": by_days(4),
+        "greedy by days, every hour": by_days(None),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpus", type=int, default=HOST_CPUS, help="of a host; a multiple of 2")
+    parser.add_argument("--worlds", type=int, default=2)
+    parser.add_argument("--sets", type=int, default=4)
+    options = parser.parse_args(arguments)
+    evenings = [draw(world, number) for world in range(options.worlds) for number in range(options.sets)]
+    sys.stdout.write("| policy | short, % of the time | each evening |\n|---|---|---|\n")
+    for name, choose in policies(options.cpus).items():
+        found = [100 * short_part(world, choose(world)) for world in evenings]
+        each = ", ".join(f"{value:.1f}" for value in found)
+        sys.stdout.write(f"| {name} | {np.mean(found):.1f} | {each} |\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
