@@ -2,7 +2,7 @@
 
 python -m research.first_days TRACES [PRIOR_HOURS...]
 
-TRACES is the folder of Bitbrains' trace. What counts is what prediction reads: the waves of 24 and of 12 hours.
+TRACES is the folder of Bitbrains' trace. What counts is what prediction reads: factors of the parts of a day.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.data.scene import day_waves
-from models.profiling.demand_estimation import PRIOR_HOURS
+from models.data.demand_classes import PRIOR_HOURS
+from models.data.scene import day_parts
 from research.contention.trace_fit import WINDOW_S, bitbrains
 
 Floats = NDArray[np.floating[Any]]
@@ -28,7 +28,8 @@ MOST = 0.3  # of a square: days that are unlike all others do not decide alone
 
 
 def errors(hourly: Floats, prior_hours: float) -> Mapping[int, tuple[float, float]]:
-    """By number of days: squared error of the waves over that of a day without, of all and with no square above MOST.
+    """By number of days: squared error of the parts of a day over that of a day without hours, of all and with no
+    square above MOST.
 
     `hourly` (D, 24, N) is the mean demand of each VM in each hour. Below 1, hours help.
     """
@@ -38,10 +39,10 @@ def errors(hourly: Floats, prior_hours: float) -> Mapping[int, tuple[float, floa
         for begin in range(0, len(hourly) - days - NEXT, 2):
             seen, after = hourly[begin : begin + days], hourly[begin + days : begin + days + NEXT]
             awake = (seen.mean(axis=(0, 1)) > LEAST) & (after.mean(axis=(0, 1)) > LEAST)
-            expected = _waves(_factors(seen[:, :, awake], prior_hours))
-            real = _waves(after[:, :, awake].mean(axis=0) / after[:, :, awake].mean(axis=(0, 1)))
-            told.append(((real - expected) ** 2).sum(axis=1))
-            flat.append((real**2).sum(axis=1))
+            expected = _parts(_factors(seen[:, :, awake], prior_hours)) - 1
+            real = _parts(after[:, :, awake].mean(axis=0) / after[:, :, awake].mean(axis=(0, 1))) - 1
+            told.append(((real - expected) ** 2).mean(axis=1))
+            flat.append((real**2).mean(axis=1))
         one, other = np.concatenate(told), np.concatenate(flat)
         found[days] = (
             float(one.mean() / other.mean()),
@@ -58,8 +59,22 @@ def _factors(seen: Floats, prior_hours: float) -> Floats:
     return np.asarray(factors / factors.mean(axis=0))
 
 
-def _waves(factors: Floats) -> Floats:
-    return np.asarray([day_waves(column) for column in factors.T])
+def _parts(factors: Floats) -> Floats:
+    return np.asarray([day_parts(column) for column in factors.T])
+
+
+def repeats(hourly: Floats) -> tuple[float, float]:
+    """How much of one day's hours comes again the days after: the slope of theirs over it; and the variance of what
+    does not, the mean of all machines; `hourly` as above."""
+    common = varies = 0.0
+    count = 0
+    for begin in range(0, len(hourly) - 1 - NEXT, 2):
+        seen, after = hourly[begin], hourly[begin + 1 : begin + 1 + NEXT].mean(axis=0)
+        awake = (seen.mean(axis=0) > LEAST) & (after.mean(axis=0) > LEAST)
+        one, other = (day[:, awake] / day[:, awake].mean(axis=0) - 1 for day in (seen, after))
+        common, varies = common + float((one * other).mean(axis=0).sum()), varies + float((one**2).mean(axis=0).sum())
+        count += int(awake.sum())
+    return common / varies, (varies - common) / count
 
 
 def hourly_means(windows: Floats) -> Floats:
@@ -72,6 +87,8 @@ def hourly_means(windows: Floats) -> Floats:
 def main(arguments: Sequence[str]) -> None:
     """Print a table."""
     hourly = hourly_means(bitbrains(Path(arguments[0])))
+    slope, rest = repeats(hourly)
+    sys.stdout.write(f"one day tells {slope:.2f} of the next ones; the variance of the rest is {rest:.2f}\n")
     sys.stdout.write("windows of the class  days seen  squared error  with limited squares\n")
     for prior in [float(one) for one in arguments[1:]] or [PRIOR_HOURS]:
         for days, (all_of_it, limited) in errors(hourly, prior).items():

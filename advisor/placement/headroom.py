@@ -45,8 +45,7 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     rooms = (snapshot.scenes.pcpus[hosts], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
 
     def left(sums: Floats, memory: Floats) -> Floats:
-        peak = p95(sums[:, :2])
-        used = (peak[:, 0], memory, peak[:, 1])
+        used = (p95(sums[:, 0]), memory, p95(sums[:, 1]))
         return np.stack([_left(part, room) for part, room in zip(used, rooms, strict=True)])
 
     cpu, memory_left, nic = left(sums_with(question, hosts), memory + newcomer.memory_mb)
@@ -60,7 +59,7 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
 
 
 def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """What all but the newcomer ask of these hosts, as `demand_sums`; (H, 4, 4)."""
+    """What all but the newcomer ask of these hosts, as `demand_sums`; (H, 4, 16)."""
     snapshot = question.snapshot
     sums = snapshot.demand_sums[hosts]
     for host, _ in snapshot.where(question.request.instance.id):  # it is asked about where it runs already
@@ -76,7 +75,7 @@ def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
 
 
 def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:
-    """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 4)."""
+    """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 16)."""
     scenes = base_with(question, host)[1]
     alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1)
     return demand_sums(alone, demands(alone))

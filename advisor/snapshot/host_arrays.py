@@ -31,7 +31,7 @@ class HostArrays:
     `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by
     id, so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be
     promised, inf = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 =
-    none or unknown. `demand_sums` (H, 4, 4) is what all together ask for (models.physics.peak_demand), and
+    none or unknown. `demand_sums` (H, 4, 16) is what all together ask for (models.physics.peak_demand), and
     `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of the largest NUMA node, inf where
     there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its own. `min_ratio`,
     `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.

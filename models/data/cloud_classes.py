@@ -19,12 +19,14 @@ from models.data.demand_classes import (
     hours_of,
     log_of,
     traits,
+    with_day_of,
 )
 from profiler.demand import Demand, DemandOrigin, Resource
 from profiler.observed import Instance
 
 KNOWN: frozenset[DemandOrigin] = frozenset({"given", "history", "measured", "trace"})  # says something of itself
 SEEN: frozenset[DemandOrigin] = frozenset({"history", "measured"})
+WEEK = 2016  # windows, from which on the days of an instance speak for themselves
 ENOUGH = 12  # windows, an hour of them, from which on an instance speaks for itself
 LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
 FULL_LOAD = 1.0
@@ -133,15 +135,17 @@ class CloudClasses:
 
 def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:
     """The instance with the demand of its class where nothing is known of its own, and drawn towards it where that was
-    measured for a short time, with its day where that was not seen whole; else as it is.
+    measured for a short time, with its day as far as that was not seen for a week; else as it is.
 
     A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
     """
     seen = instance.demand.get("cpu")
-    if seen is not None and (seen.origin not in SEEN or (seen.windows >= ENOUGH and seen.hours)):
+    if seen is not None and (seen.origin not in SEEN or (seen.windows >= WEEK and seen.hours)):
         return instance
     others: dict[Resource, Demand] = {name: one for name, one in instance.demand.items() if name != "cpu"}
     if seen is not None and seen.windows >= ENOUGH:  # of its mean it knows enough, of its day nothing
+        if seen.hours:
+            return replace(instance, demand={**others, "cpu": with_day_of(seen, classes.levels(instance))})
         hours = day_of(classes.levels(instance))
         return replace(instance, demand={**others, "cpu": replace(seen, hours=hours)}) if hours else instance
     if instance.workload in profiled:  # what was seen for minutes does not beat it

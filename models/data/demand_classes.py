@@ -9,12 +9,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
+import numpy as np
+
 from profiler.demand import Demand, Resource
 from profiler.observed import Instance
 
 _STEM = re.compile(r"[-_.]?[0-9]+$")  # what numbers the copies of one service: `web-12`
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
+# Of the hours of a day that an instance was seen for some days: windows of a day without hours that count beside those
+# of each hour. One day so drawn tells the next ones as well as three do, see research/first_days.py.
+PRIOR_HOURS = 24.0
+# So much of one day's hours comes again on the next days, and such a variance does not (Bitbrains; computed by
+# research/first_days.py on 2026-11-25): another instance of its kind cannot tell more.
+REPEATS, DAY_NOISE = 0.46, 0.46
 LOG_UNIT = 1e-6
 HOUR_UNIT = 1e-3
 Hours = tuple[int, ...]
@@ -118,7 +126,7 @@ def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
 @dataclass(frozen=True, slots=True)
 class LogSums:
     """Sums over instances of the logarithm of their mean demand per vCPU, exact in units of LOG_UNIT, and over those
-    whose day is known of the factors of its 24 hours, exact in units of HOUR_UNIT.
+    whose day is known of the factors of its 24 hours, exact in units of HOUR_UNIT, and of all their squares.
 
     Whole numbers, so that sums do not depend on the order in which instances came.
     """
@@ -128,15 +136,18 @@ class LogSums:
     second: int = 0
     shaped: int = 0
     hours: Hours = ()
+    squares: int = 0
 
     def plus(self, log: int, times: int = 1, hours: Hours = ()) -> LogSums:
         """With one more instance, or with `times` -1 one less."""
-        shaped, sums = self.shaped, self.hours
+        shaped, sums, squares = self.shaped, self.hours, self.squares
         if hours:
             shaped += times
             mine = self.hours or (0,) * len(hours)
             sums = tuple(one + times * other for one, other in zip(mine, hours, strict=True)) if shaped else ()
-        return LogSums(self.n + times, self.first + times * log, self.second + times * log * log, shaped, sums)
+            squares += times * sum(one * one for one in hours)
+        first, second = self.first + times * log, self.second + times * log * log
+        return LogSums(self.n + times, first, second, shaped, sums, squares)
 
 
 def log_of(mean: float, vcpus: float) -> int:
@@ -144,27 +155,54 @@ def log_of(mean: float, vcpus: float) -> int:
     return round(math.log(max(mean / vcpus, LEAST)) / LOG_UNIT)
 
 
+def own_part(demand: Demand) -> float:
+    """What part of the hours that are told of a demand is its own; the rest is a day without hours."""
+    if not demand.windows or not demand.hours:
+        return 1.0
+    in_each = demand.windows / len(demand.hours)
+    return in_each / (in_each + PRIOR_HOURS)
+
+
 def hours_of(demand: Demand) -> Hours:
-    """Factors of the hours of the day, whichever the day, in units of HOUR_UNIT; empty = unknown."""
-    count = len(demand.hours) // 24
-    return tuple(round(sum(demand.hours[hour::24]) / count / HOUR_UNIT) for hour in range(24)) if count else ()
+    """Factors of the hours of the day as they were seen, whichever the day, in units of HOUR_UNIT; empty = unknown."""
+    count, own = len(demand.hours) // 24, own_part(demand)
+    if not count:
+        return ()
+    told = (sum(demand.hours[hour::24]) / count for hour in range(24))
+    return tuple(round(max(1 + (one - 1) / own, 0.0) / HOUR_UNIT) for one in told)
 
 
 def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
     """Factors of the hours of the day, mean about 1, from wide to narrow levels; empty where nobody's day is known.
 
-    Each level is shrunk towards the next wider one, which counts as WORTH instances, the widest towards a day without
-    hours. They are rounded to STEP, so that one more instance seldom changes what is said of all others.
+    By empirical Bayes (James and Stein, 1961): each level is drawn towards the next wider one, the widest towards a day
+    without hours, by how much its mean differs from it beyond what the differences between its instances let expect;
+    it counts at most as much as so many days that were seen do for the next ones. Factors are rounded to STEP, so that
+    one more instance seldom changes what is said of all others.
     """
-    factors = [1.0] * 24
+    shape, noise = np.ones(24), DAY_NOISE
     for level in levels:
-        if level.shaped:
-            factors = [
-                (WORTH * factor + HOUR_UNIT * total) / (WORTH + level.shaped)
-                for factor, total in zip(factors, level.hours, strict=True)
-            ]
+        n = level.shaped
+        if not n:
+            continue
+        mean = np.array(level.hours) * (HOUR_UNIT / n)
+        within = max(level.squares * HOUR_UNIT**2 / 24 - n * float((mean**2).mean()), 0.0)
+        noise = (WORTH * noise + within) / (WORTH + n - 1)
+        differs = float(((mean - shape) ** 2).mean())
+        if differs > noise / n:
+            shape = shape + min(1 - noise / n / differs, n / (n + 1 / REPEATS - 1)) * (mean - shape)
     known = any(level.shaped for level in levels)
-    return tuple(round(round(one / STEP) * STEP, 9) for one in factors) if known else ()
+    return tuple(round(round(one / STEP) * STEP, 9) for one in shape.tolist()) if known else ()
+
+
+def with_day_of(seen: Demand, levels: Sequence[LogSums]) -> Demand:
+    """A demand whose hours were seen for some days, the rest of its day as that of its class."""
+    day, rest = day_of(levels), 1 - own_part(seen)
+    if not day:
+        return seen
+    hours = [max(one + rest * (day[at % 24] - 1), 0.0) for at, one in enumerate(seen.hours)]
+    scale = len(hours) / sum(hours)
+    return replace(seen, hours=tuple(round(scale * one, 9) for one in hours))
 
 
 def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -20,12 +19,10 @@ from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
-# Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the waves of a day and
-# of half a day, in CPUs, which add up over instances. What is shorter counts as spread that is nobody else's.
-DAY_WAVES = ("day_cos", "day_sin", "half_day_cos", "half_day_sin")
-CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY_WAVES)
-_ANGLES = 2 * np.pi * (np.arange(24) + 0.5)[:, None] * np.array([[1, 1, 2, 2]]) / 24
-_WAVES = np.where([True, False, True, False], np.cos(_ANGLES), np.sin(_ANGLES)) / 12
+# Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
+# in each two hours of the day. What is shorter counts as spread that is nobody else's.
+DAY_PARTS = tuple(f"day_{hour:02}" for hour in range(0, 24, 2))
+CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY_PARTS)
 DEVICES = RESOURCES[1:]
 DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
@@ -138,7 +135,7 @@ class SceneBatch:
     none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
     that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
     `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
-    that any vCPU of it may use. `cpu_demand` (S, N, 10): its demand for CPUs over time in the order of CPU_DEMAND, nan
+    that any vCPU of it may use. `cpu_demand` (S, N, 18): its demand for CPUs over time in the order of CPU_DEMAND, nan
     = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
     in the order of DEVICE_DEMAND.
     """
@@ -263,21 +260,21 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
 
 
 def cpu_demand(instance: Instance) -> Floats:
-    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (10,)."""
-    of_mean = _demand_row(instance, "cpu", CPU_DEMAND[: -len(DAY_WAVES)])
+    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (18,)."""
+    of_mean = _demand_row(instance, "cpu", CPU_DEMAND[: -len(DAY_PARTS)])
     known = instance.demand.get("cpu")
     if known is None or not known.hours:
-        return np.concatenate([of_mean, np.full(len(DAY_WAVES), np.nan)])
-    hours = np.array(known.hours).reshape(-1, 24).mean(axis=0)  # of the day, whichever the day
-    waves = day_waves(hours)
-    # No deeper than the mean: below nothing at all nobody makes room for others, as waves of a short peak alone would.
-    deepest = math.hypot(waves[0], waves[1]) + math.hypot(waves[2], waves[3])
-    return np.concatenate([of_mean, known.mean * waves / max(deepest, 1.0)])
+        return np.concatenate([of_mean, np.full(len(DAY_PARTS), np.nan)])
+    return np.concatenate([of_mean, day_parts(np.array(known.hours))])
 
 
-def day_waves(hours: Floats) -> Floats:
-    """Waves of 24 hours' factors, (24,), in the order of DAY_WAVES, (4,)."""
-    return np.asarray(hours @ _WAVES)
+def day_parts(hours: Floats) -> Floats:
+    """Factors of the mean, mean 1, in the order of DAY_PARTS, from those of 24 or 168 hours; (12,).
+
+    Of a week it is the mean day, whichever the day.
+    """
+    parts = hours.reshape(-1, len(DAY_PARTS), 24 // len(DAY_PARTS)).mean(axis=(0, 2))
+    return np.asarray(parts / parts.mean())
 
 
 def device_demand(instance: Instance) -> Floats:

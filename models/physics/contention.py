@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import CPU_DEMAND, DAY_WAVES, DEVICE_DEMAND, SceneBatch
+from models.data.scene import CPU_DEMAND, DAY_PARTS, DEVICE_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.demands import ASSUMED, OF_A_MEAN, guessed, mean_only, weights
@@ -55,36 +55,26 @@ def cpu_contention_of(
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     shape = everybody.demand.shape
-    run, want, short, fair, worst = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape)
+    run, want, short, fair, asked = (np.zeros(shape) for _ in range(5))
+    worst = np.ones(shape)
     crowded = np.zeros(len(scenes))
     z, chance = moments()
     if run.size > PYTHON_UP_TO:
         cpu_contention.compile_all()
     cpu_contention.share_hosts(
-        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.most,
-        everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance,
-        run, want, short, fair, worst, crowded,
+        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.day,
+        everybody.most, everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z,
+        chance, run, want, short, fair, asked, worst, crowded,
     )  # fmt: skip
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
         worst=worst[:, :-1],
         short=short[:, :-1],
-        overloaded=_overloaded(everybody, fair, z, chance)[:, :-1],
+        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :-1],
         crowded=crowded,
     )
     return CpuContention(pressure, fair[:, :-1], fair[:, -1])
-
-
-def _overloaded(everybody: _Consumers, fair: Floats, z: Floats, chance: Floats) -> Bools:
-    """Which open loops are served less than arrives, (S, N + 1). What its own vCPUs or its cap never serve does not
-    count as arriving: the highest demands that a guess allows for are no overload."""
-    asked = np.minimum(everybody.demand, everybody.most)
-    below = (everybody.loop == OPEN) & (fair < SERVED * asked)
-    rises = np.exp(everybody.growth[below][:, None] * z)
-    now = everybody.demand[below][:, None] * rises / (rises @ chance)[:, None]
-    asked[below] = np.minimum(now, everybody.most[below][:, None]) @ chance
-    return np.asarray(below & (fair < SERVED * asked))
 
 
 def doubted(scenes: SceneBatch) -> bool:
@@ -107,11 +97,12 @@ def moments() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Consumers:
-    """Instances and, in the last slot, the driver domain; (S, N + 1), `allowed` (S, N + 1, P)."""
+    """Instances and, in the last slot, the driver domain; (S, N + 1), `day` (S, N + 1, D), `allowed` (S, N + 1, P)."""
 
     size: Floats
     demand: Floats
     growth: Floats
+    day: Floats
     most: Floats
     loop: Ints
     weight: Floats
@@ -134,8 +125,8 @@ def _consumers(
     demand = np.where(here, cpu, 0.0)
     spread, common, doubt = variation(scenes, demand)
     demand = shifted(demand, doubt, deviations)
-    waves = np.where(here[:, :, None], np.nan_to_num(scenes.cpu_demand[:, :, -len(DAY_WAVES) :]), 0.0)
-    moves = growth(demand, spread, common, undecided(doubt, deviations), waves)
+    day = day_factors(scenes)
+    moves = growth(demand, *beside_the_day(demand, spread, common, day), undecided(doubt, deviations))
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
     capped = here & (demand >= scenes.cap) & (scenes.cap < size)
     most = np.minimum(size, scenes.cap)
@@ -150,12 +141,20 @@ def _consumers(
         demand=np.concatenate([demand, np.minimum(driver, driver_size)[:, None]], axis=1),
         most=np.concatenate([most, driver_size[:, None]], axis=1),
         growth=np.concatenate([moves, _over((moves * parts).sum(axis=1), parts.sum(axis=1))[:, None]], axis=1),
+        day=np.concatenate([day, _day_of_driver(day, parts)[:, None]], axis=1),
         loop=np.concatenate([loop, np.full((len(scenes), 1), OPEN)], axis=1),
         weight=weight,
         brief=weight if fluid else np.where(weight > 0, weight, 1.0) ** trait(scenes.kind, "brief_exponent")[:, None],
         astray=np.zeros(len(scenes)) if fluid else trait(scenes.kind, "work_astray"),
         allowed=np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1),
     )
+
+
+def _day_of_driver(day: Floats, parts: Floats) -> Floats:
+    """The day (S, D) of a driver domain, that of whom it works for; `parts` (S, N) as in `cpu_contention_of`."""
+    works = parts.sum(axis=1)[:, None]
+    of_all = (day * parts[:, :, None]).sum(axis=1)
+    return np.asarray(np.divide(of_all, works, out=np.ones_like(of_all), where=works > 1e-12))
 
 
 def _known(scenes: SceneBatch, name: str, otherwise: NDArray[np.floating[Any]]) -> Floats:
@@ -180,6 +179,12 @@ def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Float
     return spread, common, doubt
 
 
+def day_factors(scenes: SceneBatch) -> Floats:
+    """Factors of each slot's mean demand for CPUs in the order of DAY_PARTS, 1 where no day is known; (S, N, 12)."""
+    known = np.nan_to_num(scenes.cpu_demand[:, :, -len(DAY_PARTS) :], nan=1.0)
+    return np.where(scenes.present[:, :, None], known, 1.0)
+
+
 def shifted(demand: Floats, doubt: Floats, deviations: Floats | float) -> Floats:
     """Demand (S, N) where all of a host together want so many standard deviations of their doubt more than expected."""
     if not np.any(deviations):
@@ -193,24 +198,29 @@ def undecided(doubt: Floats, deviations: Floats | float) -> Floats:
     return np.where(np.reshape(deviations, (-1, 1)) == 0, doubt, 0.0)
 
 
-def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats, waves: Floats | None = None) -> Floats:
+def beside_the_day(demand: Floats, spread: Floats, common: Floats, day: Floats) -> tuple[Floats, Floats]:
+    """Spread and its common share (S, N) that the hours of the day do not explain; `day` (S, N, D) as DAY_PARTS.
+
+    What is left varies in proportion to the mean of the hour. What is common to everybody is the day first of all.
+    """
+    varies = day.var(axis=2)
+    explained = demand**2 * varies
+    left = np.maximum(spread**2 - explained, 0.0)
+    shared = np.minimum(np.maximum(common * spread**2 - explained, 0.0), left)
+    return np.sqrt(left / (1 + varies)), _over(shared, left)
+
+
+def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
     """How each demand moves with that of its whole host, as the exponent per standard deviation of the sum; (S, N).
 
-    The sum's variance is that of the common part, which adds up, that of everybody's own, and that of the `waves` of a
-    day (S, N, W), amplitudes which add up where they coincide and cancel where they are opposite. All are parts of
-    `spread`; what is common to everybody is the day first of all. Given the sum, a demand moves by its covariance with
-    it (linear regression), here as a lognormal one of the same mean and deviation. Who moves against the sum stays as
-    it is.
+    The sum's variance is that of the common part, which adds up, and that of everybody's own. Given the sum, a demand
+    moves by its covariance with it (linear regression), here as a lognormal one of the same mean and deviation.
     """
-    day = by_day = np.zeros_like(spread)
-    if waves is not None:
-        day = (waves**2).sum(axis=2) / 2
-        by_day = (waves * waves.sum(axis=1, keepdims=True)).sum(axis=2) / 2
-    shared = np.sqrt(np.maximum(common * spread**2 - day, 0.0))
-    own = np.maximum(spread**2 - day - shared**2, 0.0) + doubt**2
+    shared = np.sqrt(common) * spread
+    own = (1 - common) * spread**2 + doubt**2
     shared_sum = shared.sum(axis=1, keepdims=True)
-    together = np.sqrt(np.maximum(shared_sum**2 + (own + by_day).sum(axis=1, keepdims=True), 0.0))
-    moves = np.maximum(_over(shared * shared_sum + own + by_day, together), 0.0)
+    together = np.sqrt(np.maximum(shared_sum**2 + own.sum(axis=1, keepdims=True), 0.0))
+    moves = _over(shared * shared_sum + own, together)
     return np.asarray(np.sqrt(np.log1p(_over(moves, demand) ** 2)))
 
 

@@ -428,11 +428,52 @@ def share_set(
     return crowded
 
 
+def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, chances: Floats) -> Floats:
+    """How much each of N consumers of a host wants in M moments, from the calmest to the busiest one, as factors of its
+    mean; (M, N), or (1, N) where nobody's demand changes.
+
+    Beside the `day` (N, D), factors of the parts of a day, demand moves by exp(`moves` (N,) z) with what all want
+    together, at z = `moments` (M,), which have `chances` (M,) of the time. All z of all parts of the day, by what all
+    want then, are put together into M moments again: of each the mean is what everybody wants in it.
+    """
+    parts, count = day.shape[1], len(moments)
+    vary = (day != day[:, :1]).any()
+    if not (vary or moves.any()):
+        return np.ones((1, len(usual)))
+    beside = np.zeros((count, len(usual)))
+    means = np.zeros(len(usual))
+    for moment in range(count):
+        beside[moment] = np.exp(moves * moments[moment])
+        means += chances[moment] * beside[moment]
+    beside /= means
+    if not vary:
+        return beside
+    together = np.zeros(parts * count)
+    for part in range(parts):
+        now = usual * day[:, part]
+        for moment in range(count):
+            together[part * count + moment] = (now * beside[moment]).sum()
+    factors = np.zeros((count, len(usual)))
+    into, left = 0, chances[0]
+    for point in np.argsort(together, kind="mergesort"):
+        part, moment = point // count, point % count
+        rest, factor = chances[moment] / parts, day[:, part] * beside[moment]
+        while rest > 0:
+            taken = rest if into == count - 1 else min(rest, left)
+            factors[into] += taken / chances[into] * factor
+            rest, left = rest - taken, left - taken
+            if left <= 0 and into < count - 1:
+                into += 1
+                left = chances[into]
+    return factors
+
+
 def share_hosts(
     cpus: Floats,
     vcpus: Floats,
     demand: Floats,
     growth: Floats,
+    day: Floats,
     most: Floats,
     loop: Ints,
     weight: Floats,
@@ -445,16 +486,16 @@ def share_hosts(
     want: Floats,
     short: Floats,
     fair: Floats,
+    asked: Floats,
     worst: Floats,
     crowded: Floats,
 ) -> None:
-    """Fill in (S, N) what consumers `run` and `want`, how long they are `short` and their `fair` parts on S hosts,
-    the mean of M moments, how much of what they want they get in the `worst` twentieth of the time, and how long each
-    host is `crowded`, (S,).
+    """Fill in (S, N) what consumers `run` and `want`, how long they are `short`, their `fair` parts and what they
+    `asked` for of what they may have on S hosts, the mean of M moments; how much of what they want they get in the
+    `worst` twentieth of the time; and how long each host is `crowded`, (S,).
 
-    In a moment at z = `moments` (M,), which has `chances` (M,) of the time, a consumer's demand is `demand` (S, N)
-    times exp(`growth` z), over the mean of that, and at most `most` (S, N). Moments come in the order of z. Slots whose
-    `vcpus` are 0 are empty; `astray` is (S,).
+    In a moment a consumer's demand is `demand` (S, N) times its factor then (`moment_factors`), and at most `most`
+    (S, N). Slots whose `vcpus` are 0 are empty; `astray` is (S,).
     """
     for host in range(len(cpus)):
         who = np.flatnonzero(vcpus[host] > 0)
@@ -463,17 +504,14 @@ def share_hosts(
         size, kind, may = vcpus[host][who], loop[host][who], allowed[host][who]
         heavy, light = weight[host][who], brief[host][who]
         usual, moves, highest = demand[host][who], growth[host][who], most[host][who]
-        means = np.zeros(len(who))
-        for moment in range(len(moments)):
-            means += chances[moment] * np.exp(moves * moments[moment])
+        factors = moment_factors(usual, moves, day[host][who], moments, chances)
         ran, wanted, lacked, owed = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
         late_run, late_want = np.zeros(len(who)), np.zeros(len(who))
-        steady, passed = not moves.any(), 0.0
-        for moment in range(1 if steady else len(moments)):
+        steady, passed = len(factors) == 1, 0.0
+        for moment in range(len(factors)):
             part = 1.0 if steady else chances[moment]
             passed += part
-            now = usual if steady else usual * np.exp(moves * moments[moment]) / means
-            now = np.minimum(now, highest)
+            now = np.minimum(usual * factors[moment], highest)
             crowded[host] += part * share_host(
                 cpus[host], size, now, kind, heavy, light, astray[host], may, ran, wanted, lacked, owed
             )
@@ -483,6 +521,7 @@ def share_hosts(
                 want[host, at] += part * wanted[place]
                 short[host, at] += part * lacked[place]
                 fair[host, at] += part * owed[place]
+                asked[host, at] += part * now[place]
                 if passed > LATE:
                     late_run[place] += part * ran[place]
                     late_want[place] += part * wanted[place]
@@ -495,7 +534,7 @@ _tried = threading.Event()
 _compiling = threading.Lock()
 _FUNCTIONS = (  # in the order in which they call each other
     "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
-    "conserve", "bursts_meet", "share_cpus", "share_set", "share_host", "share_hosts",
+    "conserve", "bursts_meet", "share_cpus", "share_set", "share_host", "moment_factors", "share_hosts",
 )  # fmt: skip
 log = logging.getLogger(__name__)
 
@@ -527,9 +566,9 @@ def _replace(plain: Mapping[str, Callable[..., Any]]) -> None:
 
 def _share_one_host() -> None:
     ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
-    run, want, short, fair, worst = (np.zeros((1, 2)) for _ in range(5))
+    run, want, short, fair, asked, worst = (np.zeros((1, 2)) for _ in range(6))
     share_hosts(
-        np.ones(1), ones, half, tenth, ones, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
-        np.ones((1, 2, 1), dtype=bool), np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, worst,
-        np.zeros(1),
+        np.ones(1), ones, half, tenth, np.ones((1, 2, 2)), ones, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
+        np.ones((1, 2, 1), dtype=bool), np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, asked,
+        worst, np.zeros(1),
     )  # fmt: skip

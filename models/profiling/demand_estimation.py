@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.data.demand_classes import DAY_ONE, MachineClass, doubt
+from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, MachineClass, doubt
 from profiler.demand import Demand, DemandOrigin, Resource
 
 HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
 PER_OCTAVE = 8  # bins of the histogram: a quantile is right to 9 % of itself
 _FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
 PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
-# Windows that the class's shape counts for in each hour, and days that must have been seen before hours of the day, or
-# of the week, are told: one day so drawn tells the next ones as well as three do, see research/first_days.py.
-PRIOR_HOURS = 24.0
+# Days that must have been seen before hours of the day, or of the week, are told.
 DAYS_FOR_HOURS, DAYS_FOR_WEEK = 0.9, 21.0
 LEAST_COMMON = 24  # windows before a share with the others is told
 # Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
@@ -160,11 +158,10 @@ def estimated(
     known: Tally,
     *,
     vcpus: int | None = None,
-    hours: Sequence[float] = (),
     of: MachineClass = DAY_ONE,
     origin: DemandOrigin = "measured",
 ) -> Demand:
-    """What the tally says, within `vcpus` for CPU. `hours` (168) is the class's shape, to which its own is shrunk.
+    """What the tally says, within `vcpus` for CPU.
 
     The variance between windows counts the class's as PRIOR_WINDOWS windows of its own, so that two windows that
     happen to be alike do not look certain. ValueError without windows.
@@ -186,7 +183,7 @@ def estimated(
         p99=p99,
         window_s=known.window_s,
         autocorrelation_s=known.window_s / -math.log(lag) if lag is not None and lag > 0 else None,
-        hours=_hours(known, hours),
+        hours=_hours(known),
         common=_common(known),
         windows=known.n,
         doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
@@ -294,17 +291,14 @@ def _common(known: Tally) -> float | None:
     return max(1 - (1 - r * r) * (n - 1) / (n - 2), 0.0) if r > 0 else 0.0
 
 
-def _hours(known: Tally, shape: Sequence[float]) -> tuple[float, ...]:
-    """Factors of the mean, mean 1, of 24 or 168 hours: each shrunk to the class's by PRIOR_HOURS windows."""
+def _hours(known: Tally) -> tuple[float, ...]:
+    """Factors of the mean, mean 1, of 24 or 168 hours: each drawn to a day without hours by PRIOR_HOURS windows."""
     if known.days < DAYS_FOR_HOURS or known.mean <= 0:
         return ()
     number = HOURS if known.days >= DAYS_FOR_WEEK else 24
-    like = shape if len(shape) == HOURS else [1.0] * HOURS
     factors = []
     for hour in range(number):
-        same = range(hour, HOURS, number)
-        total, count = sum(known.sums[one] for one in same), sum(known.counts[one] for one in same)
-        prior = sum(like[one] for one in same) / len(same)
-        factors.append((total / known.mean + PRIOR_HOURS * prior) / (count + PRIOR_HOURS))
+        total, count = sum(known.sums[hour::number]), sum(known.counts[hour::number])
+        factors.append((total / known.mean + PRIOR_HOURS) / (count + PRIOR_HOURS))
     scale = number / sum(factors)
     return tuple(factor * scale for factor in factors)

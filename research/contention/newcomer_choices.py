@@ -1,10 +1,9 @@
 """What placements of newcomers lead to, without running anybody: each host as a queue of work, which backlog waits in.
 
-    python -m research.contention.newcomer_choices [--cpus 2] [--worlds 2] [--sets 4]
+    python -m research.contention.newcomer_choices [--worlds 0 1] [--sets 4]
 
 The evenings are those of `newcomer_runs`. Residents are known as after one day of windows; of newcomers only name and
-size are, but for the policies that say otherwise. A host is short while work is left over; bursts are not looked at,
-which only hosts of many CPUs come near. With `--cpus` hosts and containers are larger, and their demands as well.
+size are, but for the policies that say otherwise. A host is short while work is left over; bursts are not looked at.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 from models.profiling.demand_estimation import from_trace
 from profiler.demand import Demand
@@ -32,10 +32,12 @@ from research.contention.newcomer_world import (
     HOSTS,
     MEMORY_MB,
     MOST,
+    VCPUS,
     DailyContainer,
     NewcomerWorld,
     draw,
 )
+from research.contention.policy_tables import mean_and_ends
 
 Floats = NDArray[np.floating[Any]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,13 +67,12 @@ def short_part(world: NewcomerWorld, placed: Sequence[int]) -> float:
 class Product:
     """Asks for each newcomer in turn, and puts it where the answer says."""
 
-    scale: int
     newcomer_known: bool = False
     hours: bool = True
     predictor: ActivePredictor = field(default_factory=lambda: ActivePredictor(PriorPredictor()))
 
     def __call__(self, world: NewcomerWorld) -> Sequence[int]:
-        hosts = tuple(Host(f"h{at}", "lxc", HOST_CPUS * self.scale, MEMORY_MB) for at in range(HOSTS))
+        hosts = tuple(Host(f"h{at}", "lxc", HOST_CPUS, MEMORY_MB) for at in range(HOSTS))
         residents = tuple(
             replace(self._instance(one, known=True), host=f"h{at}")
             for one, at in zip(world.residents, world.host_of, strict=True)
@@ -89,13 +90,11 @@ class Product:
         return placed
 
     def _instance(self, one: DailyContainer, *, known: bool) -> Instance:
-        return Instance(
-            one.name, self.scale, one.memory_mb, demand={"cpu": self._demand(one)} if known else {}
-        )  # fmt: skip
+        return Instance(one.name, VCPUS, one.memory_mb, demand={"cpu": self._demand(one)} if known else {})
 
     def _demand(self, one: DailyContainer) -> Demand:
-        windows = self.scale * one.demand(0.0, 24 / WINDOWS, WINDOWS)
-        found = replace(from_trace(windows.tolist(), vcpus=self.scale), origin="measured")
+        windows = one.demand(0.0, 24 / WINDOWS, WINDOWS)
+        found = replace(from_trace(windows.tolist(), vcpus=VCPUS), origin="measured")
         return found if self.hours else replace(found, hours=())
 
 
@@ -155,13 +154,25 @@ def _smooth(day: Floats, waves: int | None) -> Floats:
     return np.asarray(np.fft.irfft(found, day.size))
 
 
-def policies(cpus: int) -> Mapping[str, Choose]:
-    """By what they are called in the table; hosts have so many CPUs."""
-    scale = cpus // HOST_CPUS
+def chance(world: NewcomerWorld) -> Sequence[int]:
+    """Any host that has room."""
+    rng = np.random.default_rng(2)
+    count = np.bincount(world.host_of, minlength=HOSTS)
+    placed = []
+    for _ in world.newcomers:
+        host = int(rng.choice(np.flatnonzero(count < MOST)))
+        count[host] += 1
+        placed.append(host)
+    return placed
+
+
+def policies() -> Mapping[str, Choose]:
+    """By what they are called in the table."""
     return {
-        "Cotenant": Product(scale),
-        "Cotenant without hours": Product(scale, hours=False),
-        "Cotenant, newcomer known": Product(scale, newcomer_known=True),
+        "Cotenant": Product(),
+        "Cotenant without hours": Product(hours=False),
+        "Cotenant, newcomer known": Product(newcomer_known=True),
+        "random": chance,
         "Nova's weighers": nova,
         "greedy by means of classes": by_days(0),
         "greedy by days, 2 waves": by_days(2),
@@ -172,16 +183,19 @@ def policies(cpus: int) -> Mapping[str, Choose]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cpus", type=int, default=HOST_CPUS, help="of a host; a multiple of 2")
-    parser.add_argument("--worlds", type=int, default=2)
-    parser.add_argument("--sets", type=int, default=4)
+    parser.add_argument("--worlds", type=int, nargs="+", default=[0, 1], help="numbers of sets of residents")
+    parser.add_argument("--sets", type=int, default=4, help="evenings for each")
     options = parser.parse_args(arguments)
-    evenings = [draw(world, number) for world in range(options.worlds) for number in range(options.sets)]
-    sys.stdout.write("| policy | short, % of the time | each evening |\n|---|---|---|\n")
-    for name, choose in policies(options.cpus).items():
+    evenings = [draw(world, number) for world in options.worlds for number in range(options.sets)]
+    ours: list[float] = []
+    cpu_contention.compile_all()
+    sys.stdout.write("| policy | short, % of the time | ours less | each evening |\n|---|---|---|---|\n")
+    for name, choose in policies().items():
         found = [100 * short_part(world, choose(world)) for world in evenings]
+        ours = ours or found
+        less = mean_and_ends([value - mine for value, mine in zip(found, ours, strict=True)])
         each = ", ".join(f"{value:.1f}" for value in found)
-        sys.stdout.write(f"| {name} | {np.mean(found):.1f} | {each} |\n")
+        sys.stdout.write("| {} | {:.1f} | {:.1f} [{:.1f}, {:.1f}] | {} |\n".format(name, np.mean(found), *less, each))
         sys.stdout.flush()
     return 0
 

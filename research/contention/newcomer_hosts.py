@@ -2,6 +2,7 @@
 
 A CPU of a host is a small part of a real one. An agent's monotonic clock therefore goes slower than ours: by it, a
 container that has all of a host's CPUs uses as many CPUs as the host has. What is waited for counts by that clock, too.
+A container's one process stands for all its vCPUs, which run and wait together.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from research.contention.container_groups import HostGroups
 from research.contention.container_mixes import MixHost, PlannedContainer
 from research.contention.container_runs import RunningContainer
 from research.contention.host_spec import InstanceSpec
-from research.contention.newcomer_world import HOST_CPUS, HOSTS, MEMORY_MB, DailyContainer, NewcomerWorld
+from research.contention.newcomer_world import HOST_CPUS, HOSTS, MEMORY_MB, VCPUS, DailyContainer, NewcomerWorld
 
 QUOTA_CPUS = 0.16  # real CPUs of a host
 SLOWER = HOST_CPUS / QUOTA_CPUS  # than a real CPU is one of a host
+WAITS_SLOWER = SLOWER / VCPUS  # so much less is what a process waits than all its vCPUs together do by a host's clock
 BURST_MS = 1.5  # of a real CPU
 PERIOD_MS = 100  # of a host's bandwidth
 _LEAD_S = 1.0
@@ -172,7 +174,7 @@ class LivingHosts:
         return [self._of_host(host, everything) for host in range(HOSTS)]
 
     def _instance(self, name: str) -> Instance:
-        return Instance(name, 1, self._daily[name].memory_mb, host=f"h{self._host_of[name]}")
+        return Instance(name, VCPUS, self._daily[name].memory_mb, host=f"h{self._host_of[name]}")
 
     def _of_host(self, host: int, everything: Counters) -> Counters:
         there = {name: _slow(everything.instances[name]) for name in self.there(host) if name in everything.instances}
@@ -214,7 +216,7 @@ class LivingHosts:
         found = {}
         for name, one in self._running.items():
             one.count()
-            found[name] = one.outcome(seconds, SLOWER) | {
+            found[name] = one.outcome(seconds, WAITS_SLOWER) | {
                 "host": f"h{self._host_of[name]}", "kind": self._daily[name].kind, "resident": name in self._residents,
             }  # fmt: skip
         return found
@@ -222,7 +224,7 @@ class LivingHosts:
 
 def _slow(counters: DomainCounters) -> DomainCounters:
     """With times that were waited by the clock of the host; what ran is CPU time, which is the same by both."""
-    tasks = {name: replace(task, wait_ns=round(task.wait_ns / SLOWER)) for name, task in counters.tasks.items()}
+    tasks = {name: replace(task, wait_ns=round(task.wait_ns / WAITS_SLOWER)) for name, task in counters.tasks.items()}
     times = {
         name: round(value / SLOWER) if name.endswith(("_ns", "_us")) else value
         for name, value in counters.further.items()

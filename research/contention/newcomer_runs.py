@@ -1,12 +1,12 @@
 """A newcomer's first evening, on real containers: agents on, nothing written, 30 newcomers after ten minutes.
 
-    python -m research.contention.newcomer_runs OUTPUT [--worlds 2] [--sets 4] [--minutes 90]
+    python -m research.contention.newcomer_runs OUTPUT [--worlds 0 1] [--sets 4] [--minutes 90]
 
-Ten hosts are control groups with a part of a CPU each. For a world, 24 containers of six kinds run for ten minutes, in
-which a day passes, and one agent for each host tells a running service what it sees. Nobody writes an inventory. Then
-30 newcomers come, one each second, and a policy says where each goes. Then the next day passes. Runs of all policies
-are interleaved; each begins from what was known after the ten minutes, and is one line of OUTPUT. A run that is there
-is not made again. It needs root, version 1 control groups and a C compiler.
+Ten hosts of 16 CPUs are control groups with a part of a real CPU each. For a world, 24 containers of six kinds run for
+ten minutes, in which a day passes, and one agent for each host tells a running service what it sees. Nobody writes an
+inventory. Then 30 newcomers come, one each second, and a policy says where each goes. Then the next day passes. Runs of
+all policies are interleaved; each begins from what was known after the ten minutes, and is one line of OUTPUT. A run
+that is there is not made again. It needs root, version 1 control groups and a C compiler.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _sleep_until(at: float) -> None:
     time.sleep(max(0.0, at - time.monotonic()))
 
 
-def measure(output: Path, worlds: int, sets: int, until_s: float, day_s: int) -> None:
+def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_s: int) -> None:
     """Make the runs that are missing; begin none after `until_s` of the monotonic clock."""
     with ExitStack() as stack:
         groups = stack.enter_context(HostGroups(STATE))
@@ -250,9 +250,9 @@ def measure(output: Path, worlds: int, sets: int, until_s: float, day_s: int) ->
             _say(f"{record['run']}: {said}{', disturbed' if record['disturbed'] else ''} {record['machine']}")
 
 
-def plan(worlds: int, sets: int) -> list[Evening]:
+def plan(worlds: Sequence[int], sets: int) -> list[Evening]:
     """All runs: those of an evening one after the other, in any order; what goes beyond the usual policies last."""
-    evenings = [(world, number) for number in range(sets) for world in range(worlds)]
+    evenings = [(world, number) for number in range(sets) for world in worlds]
     rng = np.random.default_rng(5)
     found: list[Evening] = []
     for policies in (POLICIES, FURTHER):
@@ -268,7 +268,13 @@ def _name(world: int, number: int, policy: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="file of runs, one JSON object a line; continued when it is there")
-    parser.add_argument("--worlds", type=int, default=2, help="sets of residents, each watched for ten minutes")
+    parser.add_argument(
+        "--worlds",
+        type=int,
+        nargs="+",
+        default=[0, 1],
+        help="numbers of sets of residents, each watched for ten minutes",
+    )
     parser.add_argument("--sets", type=int, default=4, help="evenings with other newcomers, for each world")
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no run after so long; 0 = only the table")
     parser.add_argument("--watch", type=int, default=DAY_S, help="seconds for which residents are watched")

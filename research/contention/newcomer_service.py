@@ -20,7 +20,7 @@ from typing import Any
 
 from lab.errors import RunError
 from profiler.agent.http_client import ANNOUNCE, PATH, HttpClient, HttpError, parse_url
-from research.contention.newcomer_world import DailyContainer
+from research.contention.newcomer_world import VCPUS, DailyContainer
 
 BEGIN = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 _READY_S = 60.0
@@ -114,7 +114,7 @@ class FastService:
 
     def where(self, newcomer: DailyContainer) -> int:
         """The number of the host that it puts first for somebody of whom only name and size are known."""
-        instance = {"id": newcomer.name, "vcpus": 1, "memory_mb": newcomer.memory_mb}
+        instance = {"id": newcomer.name, "vcpus": VCPUS, "memory_mb": newcomer.memory_mb}
         answer = self._post("/v1/placements", json.dumps({"instance": instance, "limit": 1}).encode())
         if not answer["candidates"]:
             raise RunError(f"no host has room for {newcomer.name}: {answer}"[:500])

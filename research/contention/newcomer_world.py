@@ -15,22 +15,23 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 HOSTS = 10
-HOST_CPUS = 2
-MOST = 8  # vCPUs that a host may promise: four for each CPU, as where nobody says otherwise
+HOST_CPUS = 16
+VCPUS = 8  # of a container
+MOST = 8  # containers on a host, which may promise four vCPUs for each CPU, as where nobody says otherwise
 RESIDENTS, NEWCOMERS = 24, 30
 LOAD = 0.52  # of all CPUs, over the day, with everybody there: what is expected of these kinds
 MEMORY_MB = 16_384.0  # of a host
 KINDS = ("web", "shop", "db", "batch", "ci", "dev")
 _ODDS = (0.24, 0.16, 0.2, 0.16, 0.12, 0.12)
 SIZES_MB = {"web": 1024.0, "shop": 1024.0, "db": 2048.0, "batch": 1024.0, "ci": 2048.0, "dev": 512.0}
-_LEVELS = {"web": 0.30, "shop": 0.28, "db": 0.30, "batch": 0.22, "ci": 0.25, "dev": 0.04}  # mean CPUs
+_LEVELS = {"web": 0.30, "shop": 0.28, "db": 0.30, "batch": 0.22, "ci": 0.25, "dev": 0.04}  # one to the other
 _SPREAD = 0.35  # of the logarithm of a container's level, within its kind
 _NOISE, _MEMORY = 0.25, 0.7  # of the logarithm of each value; how much of it the next one keeps
 
 
 @dataclass(frozen=True, slots=True)
 class DailyContainer:
-    """A container with one vCPU; `curve` (T,) is its demand at T times of the day, evenly spaced."""
+    """A container with VCPUS; `curve` (T,) is its demand at T times of the day, evenly spaced."""
 
     name: str
     kind: str
@@ -54,7 +55,7 @@ class DailyContainer:
         for at in range(count):
             value = _MEMORY * value + math.sqrt(1 - _MEMORY**2) * rng.normal()
             noise[at] = value
-        return np.asarray(np.minimum(calm * np.exp(_NOISE * noise - _NOISE**2 / 2), 1.0))
+        return np.asarray(np.minimum(calm * np.exp(_NOISE * noise - _NOISE**2 / 2), float(VCPUS)))
 
 
 @dataclass(frozen=True, slots=True)

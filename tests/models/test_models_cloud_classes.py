@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.cloud_classes import LEAST_KNOWN, CloudClasses, completed
+from models.data.cloud_classes import LEAST_KNOWN, WEEK, CloudClasses, completed
 from models.data.demand_classes import day_of, day_one
 from profiler.demand import Demand
 from profiler.observed import Instance
@@ -48,8 +49,8 @@ OFFICE = tuple(2.0 if 9 <= hour < 17 else 0.5 for hour in range(24))
 NIGHT = tuple(2.0 if 1 <= hour < 9 else 0.5 for hour in range(24))
 
 
-def of_a_day(name: str, hours: tuple[float, ...]) -> Instance:
-    return Instance(name, 2, demand={"cpu": Demand(1.0, windows=300, origin="measured", hours=hours)})
+def of_a_day(name: str, hours: tuple[float, ...], windows: int = 8 * WEEK) -> Instance:
+    return Instance(name, 2, demand={"cpu": Demand(1.0, windows=windows, origin="measured", hours=hours)})
 
 
 def test_a_newcomer_is_expected_to_have_the_day_of_those_that_it_is_like() -> None:
@@ -69,8 +70,32 @@ def test_who_was_measured_for_an_hour_and_not_for_a_day_gets_the_day_of_its_clas
     found = completed(hour, classes, ()).demand["cpu"]
     assert (found.mean, found.windows, found.origin) == (0.4, 20, "measured")
     assert found.hours[10] > 1.4
-    own = of_a_day("web-9", NIGHT)
-    assert completed(own, classes, ()) is own
+
+
+def test_a_day_that_was_seen_once_is_completed_by_that_of_the_class_and_a_week_speaks_for_itself() -> None:
+    classes = CloudClasses.of([of_a_day(f"web-{number}", OFFICE) for number in range(6)])
+    own = of_a_day("web-9", NIGHT, windows=300)
+    found = completed(own, classes, ()).demand["cpu"]
+    assert sum(found.hours) == pytest.approx(24)
+    assert OFFICE[10] > found.hours[10] > own.demand["cpu"].hours[10]
+    assert NIGHT[3] > found.hours[3] > 1.0
+    week = replace(own, demand={"cpu": replace(own.demand["cpu"], windows=WEEK)})
+    assert completed(week, classes, ()) is week
+
+
+def test_what_all_of_a_kind_do_counts_for_more_than_what_one_of_them_does() -> None:
+    def depth(*days: tuple[float, ...]) -> float:
+        classes = CloudClasses.of([
+            *(of_a_day(f"web-{at}", one) for at, one in enumerate(days)), *(seen(f"db-{at}", 0.2) for at in range(3))
+        ])  # fmt: skip
+        found = classes.demand_of(Instance("web-99", 2))
+        assert found is not None
+        return found.hours[12] - found.hours[4]
+
+    shifted = [OFFICE[at:] + OFFICE[:at] for at in range(0, 24, 4)]
+    assert depth(*[OFFICE] * 6) > depth(OFFICE) > depth(*shifted)
+    assert depth(*[OFFICE] * 6) > 1.2
+    assert depth(*shifted) < 0.3
 
 
 def test_without_any_day_none_is_told_and_nobody_teaches_itself_its_day() -> None:

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.data.scene import CPU_DEMAND, DAY_WAVES, ProfileTable, build_batch, cpu_demand
-from models.physics.contention import growth
+from models.data.scene import CPU_DEMAND, DAY_PARTS, ProfileTable, build_batch, cpu_demand
+from models.physics.contention import beside_the_day, moments
+from models.physics.cpu_contention import moment_factors
+from models.physics.demands import demands as wanted_of
+from models.physics.peak_demand import FIGURES, demand_sums, p95
 from models.physics.prior import PriorResult, solve
 from profiler.demand import Demand
 from profiler.observed import Host, Instance
@@ -74,14 +77,11 @@ def test_a_week_counts_by_its_mean_day() -> None:
 
 
 @given(shape=st.lists(st.floats(0, 24), min_size=24, max_size=24).filter(lambda one: sum(one) > 1), mean=means)
-def test_waves_are_those_of_the_hours_and_never_deeper_than_the_mean(shape: list[float], mean: float) -> None:
+def test_parts_of_a_day_are_the_means_of_its_hours(shape: list[float], mean: float) -> None:
     hours = np.array(shape) * 24 / sum(shape)
     found = cpu_demand(Instance("a", vcpus=4, demand={"cpu": wants(mean, tuple(hours))}))
     assert len(found) == len(CPU_DEMAND)
-    waves = found[-len(DAY_WAVES) :]
-    turns = np.fft.rfft(hours)[1:3] / 12 * np.exp(-2j * np.pi * np.array([1, 2]) * 0.5 / 24)  # of the middle of hours
-    plain = mean * np.array([turns[0].real, -turns[0].imag, turns[1].real, -turns[1].imag])
-    assert waves == pytest.approx(plain / max(abs(turns).sum(), 1.0), abs=1e-9)
+    assert found[-len(DAY_PARTS) :] == pytest.approx((hours[::2] + hours[1::2]) / 2)
 
 
 @given(st.lists(st.tuples(means, depths, phases), min_size=2, max_size=6), st.integers(2, 12))
@@ -94,20 +94,56 @@ def test_one_more_neighbour_whatever_its_day_never_helps_beyond_the_bound(
     assert (after.cpu.share[0, :-1] <= before.cpu.share[0] + BOUND).all()
 
 
-@given(st.lists(st.tuples(means, depths, phases), min_size=1, max_size=8))
-def test_the_sum_varies_as_the_hours_and_the_rest_of_everybody_say(cast: list[tuple[float, float, float]]) -> None:
-    mean, depth, peak = (np.array([values]) for values in zip(*cast, strict=True))
-    angle = 2 * np.pi * peak / 24
-    waves = np.stack([mean * depth * np.cos(angle), mean * depth * np.sin(angle)], axis=2)
-    nothing = np.zeros_like(mean)
-    moves = growth(mean, mean, nothing, nothing, waves)
-    hours = np.arange(24)[:, None] * 2 * np.pi / 24
-    by_hour: Floats = (mean * (1 + depth * np.cos(hours - angle))).sum(axis=1)
-    variance = by_hour.var() + ((1 - depth**2 / 2) * mean**2).sum()
-    deviations = np.sqrt(np.expm1(moves**2)) * mean
-    assert deviations.sum() >= math.sqrt(variance) * (1 - 1e-6), "what moves against the sum is left out"
-    if (waves[:, :, 0] >= 0).all() and (waves[:, :, 1] >= 0).all():
-        assert deviations.sum() == pytest.approx(math.sqrt(variance), rel=1e-6)
+def parts(depth: Floats, peak: Floats) -> Floats:
+    """Factors of the parts of such days, (N, 12)."""
+    return np.array([np.array(day(*one)).reshape(12, 2).mean(axis=1) for one in zip(depth, peak, strict=True)])
+
+
+@given(st.lists(st.tuples(means, depths, phases), min_size=1, max_size=8), st.floats(0.0, 0.6))
+def test_in_moments_everybody_wants_its_mean_and_the_sum_falls_and_rises_as_its_day_and_chance_say(
+    cast: list[tuple[float, float, float]], moves: float
+) -> None:
+    mean, depth, peak = (np.array(values) for values in zip(*cast, strict=True))
+    z, chance = moments()
+    of_day = parts(depth, peak)
+    factors = moment_factors(mean, np.full(len(mean), moves), of_day, z, chance)
+    if len(factors) == 1:
+        assert (factors == 1).all()
+        return
+    np.testing.assert_allclose(chance @ factors, 1.0, rtol=1e-9)
+    together = factors @ mean
+    assert (np.diff(together) >= -1e-9).all(), "from the calmest moment to the busiest one"
+    spread = np.exp(moves * z)
+    points = (mean @ of_day)[:, None] * (spread / (spread @ chance))
+    assert together[-1] <= points.max() + 1e-9
+    busiest = np.sort(np.repeat(points.ravel(), np.tile(np.round(1000 * chance).astype(int), len(DAY_PARTS))))[-120:]
+    assert together[-1] == pytest.approx(busiest.mean(), rel=1e-6), "the mean of the worst hundredth of all"
+
+
+def test_what_beside_the_day_is_left_of_a_spread_is_that_of_the_whole() -> None:
+    depth, mean = np.array([[0.0, 0.5, 1.0]]), np.array([[1.0, 2.0, 3.0]])
+    of_day = parts(depth[0], np.zeros(3))[None]
+    left, common = beside_the_day(mean, mean, np.full((1, 3), 0.4), of_day)
+    by_day = of_day.var(axis=2)
+    np.testing.assert_allclose(mean**2 * by_day + left**2 * (1 + by_day), mean**2)
+    assert common[0, 0] == pytest.approx(0.4)
+    assert (np.diff(common) < 0).all(), "what all have in common is the day first of all"
+
+
+def test_at_busy_times_a_host_wants_what_coincides() -> None:
+    at_noon, at_night = wants(2.0, day(0.9, 12)), wants(2.0, day(0.9, 0))
+    host = Host("h", "lxc", pcpus=16, memory_mb=1e6)
+
+    def busy(*cast: Demand) -> float:
+        there = [Instance(f"i{at}", vcpus=4, demand={"cpu": demand}) for at, demand in enumerate(cast)]
+        scenes = build_batch([(host, there)], EMPTY)
+        sums = demand_sums(scenes, wanted_of(scenes))
+        assert sums[0, 0, FIGURES:].mean() == pytest.approx(sums[0, 0, 0])
+        return float(p95(sums[:, 0])[0])
+
+    flat = busy(*[wants(2.0)] * 4)
+    assert busy(at_noon, at_noon, at_noon, at_noon) > flat
+    assert busy(at_noon, at_noon, at_night, at_night) < flat
 
 
 def test_the_day_that_all_have_in_common_counts_once() -> None:

@@ -12,8 +12,8 @@ from advisor.domain import Instance
 from advisor.placement import decision
 from advisor.prediction.active import PredictorProxy
 from advisor.snapshot import ClusterSnapshot
-from models.data.scene import SceneBatch
-from models.physics.peak_demand import shares
+from models.data.scene import DAY_PARTS, SceneBatch
+from models.physics.peak_demand import FIGURES, shares
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
 from profiler.demand import Demand
@@ -91,8 +91,9 @@ def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little()
 
 def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> None:
     load = np.linspace(0.1, 3.0, 40)
-    sums = np.zeros((len(load), 1, 4))
+    sums = np.zeros((len(load), 1, FIGURES + len(DAY_PARTS)))
     sums[:, 0, 0], sums[:, 0, 3] = 64 * load, 30 * load
+    sums[:, 0, FIGURES:] = 64 * load[:, None]
     found = shares(sums, np.full((len(load), 1), 64.0))
     assert found[0] == 1
     assert (np.diff(found) <= 1e-12).all()

@@ -7,8 +7,8 @@ import numpy as np
 from research.contention.newcomer_choices import Product, by_days, nova, short_part
 from research.contention.newcomer_world import HOSTS, MOST, NEWCOMERS, DailyContainer, NewcomerWorld, draw
 
-DAY = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 0.9, 0.02)
-NIGHT = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 0.02, 0.9)
+DAY = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 7.2, 0.16)
+NIGHT = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 0.16, 7.2)
 
 
 def world() -> NewcomerWorld:
@@ -25,15 +25,15 @@ def test_who_goes_by_days_puts_night_workers_where_people_work_by_day() -> None:
 
 
 def test_no_host_is_short_where_nobody_works() -> None:
-    idle = tuple(DailyContainer(f"dev-{at}", "dev", np.full(144, 0.01), at) for at in range(5))
+    idle = tuple(DailyContainer(f"dev-{at}", "dev", np.full(144, 0.08), at) for at in range(5))
     assert short_part(NewcomerWorld(idle, (0,) * 5, ()), []) == 0
-    busy = tuple(DailyContainer(f"ci-{at}", "ci", np.full(144, 0.95), at) for at in range(5))
+    busy = tuple(DailyContainer(f"ci-{at}", "ci", np.full(144, 7.6), at) for at in range(5))
     assert short_part(NewcomerWorld(busy, (0,) * 5, ()), []) > 0.9
 
 
 def test_everybody_finds_a_host_that_has_room() -> None:
     evening = draw(0, 0)
-    for choose in (nova, by_days(0), Product(1)):
+    for choose in (nova, by_days(0), Product()):
         placed = choose(evening)
         assert len(placed) == NEWCOMERS
         assert np.bincount([*evening.host_of, *placed], minlength=HOSTS).max() <= MOST
