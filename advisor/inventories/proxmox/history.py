@@ -1,6 +1,6 @@
 """The history that Proxmox VE keeps of its guests, read through its REST API: windows of five minutes, and means.
 
-| timeframe | version 8 (pve-cluster, PVE/RRD.pm) | version 9, and 8.4's own files beside it |
+| timeframe | version 8 (pve-cluster, PVE/RRD.pm) | version 9 |
 |---|---|---|
 | hour | 70 of a minute | 60 of a minute |
 | day | 70 of half an hour | 1,440 of a minute |
