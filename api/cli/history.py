@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.errors import InvalidInput
 from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
-from api.cli.options import AsJson, Database, settings
+from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
 from profiler.demand import RESOURCES
 
@@ -37,22 +36,9 @@ def history(
             show_default="COTENANT_PROMETHEUS_URL",
         ),
     ] = None,
-    cloud: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With proxmox: name of the section in ~/.proxmox.ini, as for sync.",
-            show_default="what the environment says",
-        ),
-    ] = None,
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With proxmox: PEM of who signed its certificate, such as pve-root-ca.pem."),
-    ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(metavar="SHA256", help="With proxmox: its certificate's fingerprint, in place of a check by CA."),
-    ] = None,
+    cloud: CloudName = None,
+    ca_file: CaFile = None,
+    fingerprint: Fingerprint = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 14d, 30d.")] = "14d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     database: Database = None,
