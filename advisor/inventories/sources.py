@@ -64,6 +64,7 @@ SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], fro
     "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
     "xapi": (_xapi, frozenset({"cloud", "ca_file", "fingerprint"})),
 }
+HISTORIES = frozenset({"proxmox"})  # which of them keep a history of their guests that `cotenant history` reads
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 
