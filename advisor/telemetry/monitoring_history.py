@@ -36,8 +36,8 @@ _Row = Mapping[float, float]  # end of a window → value
 class Preset:
     """What one exporter calls things: queries by resource, `waiting` and `throttled` (both in CPUs) beside them.
 
-    `labels` name instances: the first by which one is known counts. `a.b` is the text of both with a dot between. A text
-    that begins with a slash is a control group, and names what runs in it.
+    `labels` name instances: the first by which one is known counts. `a.b` is the text of both with a dot between. A
+    text that begins with a slash is a control group, and names what runs in it.
     """
 
     name: str
@@ -156,7 +156,7 @@ class _Whose:
         self._labels = [label.split(".") for label in labels]
         self._by_name = by_name
         self._strangers: set[str] = set()
-        self._spaces: dict[str, dict[str, str]] = defaultdict(dict)  # by instance: its namespaces, and a full name in each
+        self._spaces: dict[str, dict[str, str]] = defaultdict(dict)  # by instance: its namespaces, a full name in each
 
     def instance(self, series: Scraped) -> str | None:
         names = list(self._names(series))

@@ -64,6 +64,7 @@ def exposed() -> dict[str, list[str]]:
     slices = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
     pod = {"id": f"{slices}/cri-containerd-{HEX}.scope", "name": HEX, "namespace": "shop", "pod": "web-7"}
     whole = {"id": slices, "name": "", "namespace": "shop", "pod": "web-7"}
+    docker = {"id": f"/docker/{HEX[::-1]}", "name": "db-2"}
     vmi, guest = {"namespace": "shop", "name": "vm-1", "node": "n1"}, {"id": "qemu/100", "instance": "pve1:9221"}
     found = [
         counter("libvirt_domain_info_cpu_time_seconds_total", db, 0.3, late=0.7),
@@ -79,8 +80,8 @@ def exposed() -> dict[str, list[str]]:
         both("node_disk", {**inside, "device": "vda"}, 1.5e6, "read_bytes_total", "written_bytes_total"),
         counter("container_cpu_usage_seconds_total", {**pod, "cpu": "total"}, 0.3),
         counter("container_cpu_usage_seconds_total", {**whole, "cpu": "total"}, 0.3),
-        counter("container_cpu_usage_seconds_total", {"id": f"/docker/{HEX[::-1]}", "name": "db-2", "cpu": "cpu00"}, 0.1),
-        counter("container_cpu_usage_seconds_total", {"id": f"/docker/{HEX[::-1]}", "name": "db-2", "cpu": "cpu01"}, 0.2),
+        counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu00"}, 0.1),
+        counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu01"}, 0.2),
         counter("container_cpu_usage_seconds_total", {"id": "/lxc/mail-1", "cpu": "cpu00"}, 0.2),
         counter("container_cpu_schedstat_runqueue_seconds_total", pod, 0.3),
         counter("container_cpu_cfs_throttled_seconds_total", pod, 0.1),

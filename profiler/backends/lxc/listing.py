@@ -24,7 +24,8 @@ _CONTAINERS = (
     re.compile(r"(?:^|/)machine\.slice/machine-(?!qemu|lxc)(?P<name>.+)\.scope\Z"),
     re.compile(r"(?:^|/)cotenant-lab-(?P<name>[^/]+)\Z"),
 )
-_POD = re.compile("/[^/]*pod" + "[-_]".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)) + r"(?:\.slice)?(?:/|\Z)")
+_UID = "[-_]".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
+_POD = re.compile(rf"/[^/]*pod{_UID}(?:\.slice)?(?:/|\Z)")
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
 _KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
