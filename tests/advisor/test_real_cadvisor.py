@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from advisor.domain import Host, Instance, Inventory
-from advisor.service import Advisor
-from advisor.settings import Settings
-from advisor.telemetry import monitoring_history
-from api.cli import app
+from advisor.domain import Instance
 from lab.control_groups import GroupMaker, device_of, remove_group
 from lab.processes import LabProcess
 from profiler.backends.lxc.control_groups import find_groups
 from profiler.backends.source import LiveSource
-from profiler.demand import Demand
 from profiler.observed import IsolationSettings
+from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
 from tests.servers.exporters import scraped
 from tests.servers.prometheus import Prometheus
 from tests.servers.real_containers import NEIGHBOUR, Podman, RealContainer, podman
@@ -35,7 +29,6 @@ from tests.servers.running import NotInstalled
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 POD, LXC = "0b7a9f0e-1111-4222-8333-444455556666", "cotenant-test-mail"
-WINDOW_S, HISTORY_S = 5, 60  # windows instead of those of five minutes, so that a minute is a history
 SPIN = "while :; do :; done"
 COPY = """busybox dd if=/dev/zero of=/data bs=64k count=64
 while :; do busybox dd if=/data of=/copy bs=64k count=64 iflag=direct oflag=direct; busybox sleep 0.2; done"""
@@ -47,6 +40,7 @@ SENDS = [
 ]  # fmt: skip
 # cAdvisor's own list but for `sched`, which tells how long its processes wait.
 LEFT_OUT = "advtcp,cpu_topology,cpuset,hugetlb,memory_numa,process,referenced_memory,resctrl,tcp,udp"
+OWN: Mapping[str, Any] = {"listen": "--listen", "root": True}  # options of `scraped`
 
 
 class Kernel:
@@ -89,15 +83,6 @@ class Watched:
     kernel: Kernel
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the command said, and what the inventory then knows; `end_s` is when its last window ended."""
-
-    end_s: float
-    said: Any
-    demands: Mapping[str, Mapping[str, Demand]] = field(default_factory=dict)
-
-
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with ExitStack() as stack:
@@ -126,9 +111,6 @@ def _watched(stack: ExitStack, runtime: Podman, folder: Path) -> Watched:
     return Watched(alone, kubelet, db, kernel)
 
 
-OWN: Mapping[str, Any] = {"listen": "--listen", "root": True}
-
-
 def _lxc(stack: ExitStack, folder: Path) -> str:
     """A control group as LXC names those of its containers, with a process that wants a quarter of a CPU."""
     group = f"lxc.payload.{LXC}"
@@ -140,34 +122,16 @@ def _lxc(stack: ExitStack, folder: Path) -> str:
 
 
 @pytest.fixture
-def history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Known]:
-    """Runs the command on an inventory of some instances."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "var").mkdir()
-    monkeypatch.setattr(monitoring_history, "WINDOW_S", WINDOW_S)
-    monkeypatch.setattr(monitoring_history, "ENOUGH", 6)
-
-    def run(store: Prometheus, *instances: Instance) -> Known:
-        with Advisor(Settings()) as advisor:
-            cloud = Inventory((Host("h1", "lxc", 4, 8192.0),), instances)
-            advisor.inventory.put(cloud, mode="replace", generation=None)
-        argv = ["history", "cadvisor", "--prometheus", store.url, "--since", "1m", "--json"]
-        end_s = time.time() // WINDOW_S * WINDOW_S
-        told = CliRunner().invoke(app, argv)
-        assert told.exit_code == 0, told.stderr
-        with Advisor(Settings()) as advisor:
-            known = {one.id: advisor.inventory.instance(one.id).demand for one in instances}
-        return Known(end_s, json.loads(told.stdout), known)
-
-    return run
+def history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ShortHistory:
+    return ShortHistory(monkeypatch, tmp_path)
 
 
 def test_cadvisor_alone_tells_what_containers_use_as_the_kernel_counts_it(
-    watched: Watched, history: Callable[..., Known]
+    watched: Watched, history: ShortHistory
 ) -> None:
     db = watched.db.id[:12]  # as an agent calls a container whose name nobody told it
     web = Instance("u-1", 1, host="h1", labels={"name": "cotenant-test-web"})
-    known = history(watched.alone, web, Instance(db, 2, host="h1"), Instance(LXC, 2, host="h1"))
+    known = history.of("cadvisor", watched.alone, web, Instance(db, 2, host="h1"), Instance(LXC, 2, host="h1"))
 
     def counted(name: str) -> float:
         return watched.kernel.per_s(name, known.end_s)
@@ -183,10 +147,10 @@ def test_cadvisor_alone_tells_what_containers_use_as_the_kernel_counts_it(
     assert known.demands["u-1"]["cpu"].mean <= 1  # its only vCPU, however long it waited
 
 
-def test_the_kubelets_series_are_of_pods(watched: Watched, history: Callable[..., Known]) -> None:
+def test_the_kubelets_series_are_of_pods(watched: Watched, history: ShortHistory) -> None:
     """Without waiting, so that demand is what was used."""
     pods = Instance("shop.web-7", 1, host="h1"), Instance(POD, 2, host="h1"), Instance(LXC, 2, host="h1")
-    known = history(watched.kubelet, *pods)
+    known = history.of("cadvisor", watched.kubelet, *pods)
     assert known.said["silent"] == ["waiting"]
     for name, called in (("shop.web-7", "web"), (POD, "db"), (LXC, "mail")):
         used = watched.kernel.per_s(called, known.end_s)
