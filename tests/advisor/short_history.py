@@ -17,10 +17,10 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry import monitoring_history
 from api.cli import app
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from tests.servers.prometheus import Prometheus
 
-WINDOW_S, HISTORY_S = 5, 60
+WINDOW_S, HISTORY_S = 10, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Known:
 
     end_s: float
     said: Any
-    demands: Mapping[str, Mapping[str, Demand]]
+    demands: Mapping[str, Mapping[Resource, Demand]]
 
 
 class ShortHistory:
@@ -39,7 +39,7 @@ class ShortHistory:
         patch.chdir(folder)
         (folder / "var").mkdir()
         patch.setattr(monitoring_history, "WINDOW_S", WINDOW_S)
-        patch.setattr(monitoring_history, "ENOUGH", 6)
+        patch.setattr(monitoring_history, "ENOUGH", 4)
 
     def of(self, preset: str, store: Prometheus, *instances: Instance) -> Known:
         with Advisor(Settings()) as advisor:

@@ -25,10 +25,11 @@ from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
 from tests.servers.exporters import scraped
 from tests.servers.prometheus import Prometheus
 from tests.servers.real_containers import NEIGHBOUR, Podman, RealContainer, podman
-from tests.servers.running import NotInstalled
+from tests.servers.running import NotInstalled, as_child
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 POD, LXC = "0b7a9f0e-1111-4222-8333-444455556666", "cotenant-test-mail"
+NEAR = 0.2  # windows of ten seconds with few readings in each, on a machine that may be busy
 SPIN = "while :; do :; done"
 COPY = """busybox dd if=/dev/zero of=/data bs=64k count=64
 while :; do busybox dd if=/data of=/copy bs=64k count=64 iflag=direct oflag=direct; busybox sleep 0.2; done"""
@@ -99,7 +100,7 @@ def _watched(stack: ExitStack, runtime: Podman, folder: Path) -> Watched:
     pod = ("--label", "io.kubernetes.pod.namespace=shop", "--label", "io.kubernetes.pod.name=web-7")
     web = runtime.run("cotenant-test-web", SPIN, "--cpus", "0.3", *pod)
     db = runtime.run("cotenant-test-db", COPY, *limit, parent=f"cotenant-test-pod{POD}")
-    sender = subprocess.Popen(["nsenter", f"--net=/proc/{db.pid}/ns/net", *SENDS])
+    sender = subprocess.Popen([*as_child(drop=False), "nsenter", f"--net=/proc/{db.pid}/ns/net", *SENDS])
     stack.callback(sender.wait)
     stack.callback(sender.kill)
     kernel = Kernel({"web": web.group, "db": db.group, "mail": _lxc(stack, folder)}, db)
@@ -107,7 +108,7 @@ def _watched(stack: ExitStack, runtime: Podman, folder: Path) -> Watched:
     every = ["--allow_dynamic_housekeeping=false", f"--podman=unix://{runtime.socket}"]
     alone = stack.enter_context(scraped("cadvisor", *every, f"--disable_metrics={LEFT_OUT}", **OWN))
     kubelet = stack.enter_context(scraped("cadvisor", *every, "--kubelet", **OWN))
-    time.sleep(HISTORY_S + 3 * WINDOW_S)
+    time.sleep(HISTORY_S + 2 * WINDOW_S)
     return Watched(alone, kubelet, db, kernel)
 
 
@@ -139,11 +140,11 @@ def test_cadvisor_alone_tells_what_containers_use_as_the_kernel_counts_it(
     assert set(known.said["changed"]) == {"u-1", db, LXC}
     assert set(known.demands[db]) == {"cpu", "net_mbit", "disk_mb_s"}
     assert known.said["silent"] == []  # waiting and being throttled are told, too
-    assert known.demands[db]["net_mbit"].mean == pytest.approx(counted("net_mbit"), rel=0.15)
-    assert known.demands[db]["disk_mb_s"].mean == pytest.approx(counted("disk_mb_s"), rel=0.15)
+    assert known.demands[db]["net_mbit"].mean == pytest.approx(counted("net_mbit"), rel=NEAR)
+    assert known.demands[db]["disk_mb_s"].mean == pytest.approx(counted("disk_mb_s"), rel=NEAR)
     for name, called in (("u-1", "web"), (db, "db"), (LXC, "mail")):
         used, wanted = counted(called), known.demands[name]["cpu"].mean
-        assert 0.85 * used <= wanted, (name, used, wanted)
+        assert (1 - NEAR) * used <= wanted, (name, used, wanted)
     assert known.demands["u-1"]["cpu"].mean <= 1  # its only vCPU, however long it waited
 
 
@@ -154,5 +155,5 @@ def test_the_kubelets_series_are_of_pods(watched: Watched, history: ShortHistory
     assert known.said["silent"] == ["waiting"]
     for name, called in (("shop.web-7", "web"), (POD, "db"), (LXC, "mail")):
         used = watched.kernel.per_s(called, known.end_s)
-        assert known.demands[name]["cpu"].mean == pytest.approx(used, rel=0.15), name
+        assert known.demands[name]["cpu"].mean == pytest.approx(used, rel=NEAR), name
     assert known.demands[POD]["net_mbit"].mean > 0

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.domain import Instance
 from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, certified, guest, serving
-from tests.advisor.short_history import HISTORY_S, ShortHistory
+from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
 from tests.servers.exporters import scraped
 from tests.servers.prometheus import Prometheus
 from tests.servers.running import NotInstalled
@@ -52,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             with scraped(
                 "pve", *options, path="/pve", parameters=asked, program=str(EXPORTER), root=True
             ) as running:  # fmt: skip
-                time.sleep(HISTORY_S * 0.7)
+                time.sleep(HISTORY_S + WINDOW_S)
                 yield running
         except NotInstalled as missing:
             pytest.skip(str(missing))

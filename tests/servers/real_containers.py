@@ -17,6 +17,7 @@ from tests.servers.running import NotInstalled, Running, found
 TOOLS = ("podman", "crun", "unshare", "nsenter", "setpriv", "busybox", "ip")
 IMAGE = "localhost/tiny"
 NEIGHBOUR = "10.79.0.1"
+LONGEST_S = 300  # that a container lives, also when nobody is left to remove it
 # Of a process that runs as root without CAP_SYS_RESOURCE, which cannot raise its limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 
@@ -67,7 +68,19 @@ class Podman:
         if parent is not None:
             self._parents.append(parent)
             options = (*options, "--cgroup-parent", f"/{parent}")
-        argv = ["run", "--detach", "--name", name, "--network", "none", *LIMITS, *options, IMAGE]
+        argv = [
+            "run",
+            "--detach",
+            "--name",
+            name,
+            "--network",
+            "none",
+            "--timeout",
+            str(LONGEST_S),
+            *LIMITS,
+            *options,
+            IMAGE,
+        ]
         self._made.append(name)
         identifier = self._storage.podman(*argv, "/bin/busybox", "sh", "-c", script).stdout.strip()
         pid = int(self._storage.podman("inspect", "--format", "{{.State.Pid}}", name).stdout)
