@@ -41,7 +41,7 @@ SENDS = [
 ]  # fmt: skip
 # cAdvisor's own list but for `sched`, which tells how long its processes wait.
 LEFT_OUT = "advtcp,cpu_topology,cpuset,hugetlb,memory_numa,process,referenced_memory,resctrl,tcp,udp"
-OWN: Mapping[str, Any] = {"listen": "--listen", "root": True}  # options of `scraped`
+OWN: Mapping[str, Any] = {"listen": "--listen", "root": True, "every": "2s"}  # options of `scraped`
 
 
 class Kernel:

@@ -28,6 +28,7 @@ def scraped(
     parameters: Mapping[str, Sequence[str]] | None = None,
     program: str | None = None,
     root: bool = False,
+    every: str = "1s",
 ) -> Iterator[Prometheus]:
     """A Prometheus with what an exporter tells from now on; NotInstalled where one of the two is not there."""
     port, folder = free_port(), own_folder("exporter")
@@ -44,7 +45,7 @@ def scraped(
     exporter = Running(argv, ready, folder / "log", drop=not root)
     job = {"job_name": name, "metrics_path": path, "params": parameters or {}}
     configuration = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "global": {"scrape_interval": every, "scrape_timeout": every},
         "scrape_configs": [{**job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
     }
     try:
