@@ -9,6 +9,8 @@ UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
+CADVISOR := var/tools/usr/bin/cadvisor
+CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
@@ -52,9 +54,20 @@ test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools lint  ## lint, types, and every test that needs no longer target
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
 
-test-real: setup lab-tools server-tools  ## the lab's real processes, control groups and networks (root), and pages in Chromium
+test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
+	$(call apt_install,$(CONTAINER_TOOLS))
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "lab and not measured"
 	$(BIN)/python -m pytest -m "not measured" tests/browser
+
+$(CADVISOR): tests/servers/cadvisor/main.go tests/servers/cadvisor/go.sum
+	@command -v go >/dev/null && mkdir -p $(@D) && cd tests/servers/cadvisor \
+	  && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(CURDIR)/$@ . \
+	  || echo "could not build cAdvisor with Go: the tests that need it will skip"
+
+var/pve-exporter/.ready: tests/servers/pve_exporter.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $< && touch $@ \
+	  || echo "could not get prometheus-pve-exporter: the test that needs it will skip"
 
 test-measured: setup lab-tools server-tools  ## tests of real time, rates and scheduling: alone on the machine, up to three tries
 	$(BIN)/python -m pytest -m measured

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from advisor.domain import Instance
 from advisor.errors import InvalidInput
 from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.demand_estimation import Tally, Window, estimated, wanted_cpus
+from profiler.backends.lxc.listing import names_in_group
 from profiler.demand import RESOURCES, Demand, Resource
 
 PRESETS = Path(__file__).parent / "presets"
@@ -35,7 +36,8 @@ Row = Mapping[float, float]  # end of a window → value
 class Preset:
     """What one exporter calls things: queries by resource, `waiting` and `throttled` (both in CPUs) beside them.
 
-    `labels` name instances, the first that is there counts.
+    `labels` name instances: the first by which one is known counts. `a.b` is the text of both with a dot between. A
+    text that begins with a slash is a control group, and names what runs in it.
     """
 
     name: str
@@ -108,28 +110,30 @@ def read(
     SeriesUnavailable where it does not answer or refuses a query.
     """
     instances = list(there)
-    by_name, vcpus = _by_name(instances), {one.id: one.vcpus for one in instances}
+    vcpus = {one.id: one.vcpus for one in instances}
+    whose = _Whose(preset.labels, _by_name(instances))
     tallies: dict[tuple[str, Resource], Tally] = {}
-    unknown: set[str] = set()
     answered: set[str] = set()
     borders = _borders(now, since_s)
     for at, (begin, end) in enumerate(borders):
         progress(at, len(borders))
-        found = {name: _rows(store, preset, query, begin, end) for name, query in preset.queries.items()}
-        answered |= {name for name, rows in found.items() if rows}
-        unknown |= {name for rows in found.values() for name in rows if name not in by_name}
+        found: dict[str, Mapping[str, Row]] = {}
+        for name, query in preset.queries.items():
+            series = list(store.range(query.replace("$window", f"{WINDOW_S}s"), begin, end, WINDOW_S))
+            answered |= {name} if series else set()
+            found[name] = _rows(whose, series)
         for resource in RESOURCES:
-            known = {by_name[name]: row for name, row in found.get(resource, {}).items() if name in by_name}
+            known = found.get(resource, {})
             if resource == "cpu":
-                extra = [{by_name[n]: row for n, row in found.get(e, {}).items() if n in by_name} for e in _EXTRA]
+                waiting, throttled = (found.get(extra, {}) for extra in _EXTRA)
                 known = {
-                    name: wanted(row, extra[0].get(name, {}), extra[1].get(name, {}), vcpus[name])
+                    name: wanted(row, waiting.get(name, {}), throttled.get(name, {}), vcpus[name])
                     for name, row in known.items()
                 }
             teach(tallies, resource, known)
     progress(len(borders), len(borders))
-    demands = learned(tallies, vcpus)
-    return MonitoringHistory(demands, tuple(sorted(unknown)), tuple(sorted(preset.queries.keys() - answered)))
+    demands = {name: one for name, one in learned(tallies, vcpus).items() if name not in whose.doubtful}
+    return MonitoringHistory(demands, whose.unknown, tuple(sorted(preset.queries.keys() - answered)))
 
 
 def learned(
@@ -155,20 +159,51 @@ def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime
     return found
 
 
-def _rows(store: SeriesStore, preset: Preset, query: str, begin: datetime, end: datetime) -> Mapping[str, Row]:
-    """Values by the name that the series give to instances; several series of one name add up."""
+class _Whose:
+    """Tells of which instance a series is, and remembers names that none has."""
+
+    def __init__(self, labels: Sequence[str], by_name: Mapping[str, str]) -> None:
+        self._labels = [label.split(".") for label in labels]
+        self._by_name = by_name
+        self._strangers: set[str] = set()
+        self._spaces: dict[str, dict[str, str]] = defaultdict(dict)  # by instance: its namespaces, a full name in each
+
+    def instance(self, series: Scraped) -> str | None:
+        names = list(self._names(series))
+        known = next((self._by_name[name] for name in names if name in self._by_name), None)
+        if known is not None:
+            self._spaces[known][series.labels.get("namespace", "")] = names[0]
+        elif names:
+            self._strangers.add(names[0])
+        return known
+
+    @property
+    def doubtful(self) -> set[str]:
+        """Instances by whose name several namespaces have somebody: which of them it is, nobody can tell."""
+        return {name for name, spaces in self._spaces.items() if len(spaces) > 1}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(sorted(self._strangers | {one for name in self.doubtful for one in self._spaces[name].values()}))
+
+    def _names(self, series: Scraped) -> Iterator[str]:
+        for parts in self._labels:
+            texts = [series.labels.get(part, "") for part in parts]
+            if all(texts):
+                text = ".".join(texts)
+                yield from names_in_group(text) if text.startswith("/") else (text,)
+
+
+def _rows(whose: _Whose, every: Iterable[Scraped]) -> Mapping[str, Row]:
+    """Values by instance; several series of one add up."""
     found: dict[str, dict[float, float]] = defaultdict(dict)
-    for one in store.range(query.replace("$window", f"{WINDOW_S}s"), begin, end, WINDOW_S):
-        name = _name(preset, one)
-        if name:
+    for one in every:
+        name = whose.instance(one)
+        if name is not None:
             row = found[name]
             for time_s, value in zip(one.times, one.values, strict=True):
                 row[time_s] = row.get(time_s, 0.0) + max(value, 0.0)
     return found
-
-
-def _name(preset: Preset, series: Scraped) -> str:
-    return next((text for label in preset.labels if (text := series.labels.get(label))), "")
 
 
 def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:

@@ -27,6 +27,7 @@ EVERY_S, HOURS = 60, 26
 END_S = int(datetime.now(UTC).timestamp()) // 300 * 300
 TIMES = range(END_S - HOURS * 3600, END_S + 1, EVERY_S)
 Labels = Mapping[str, str]
+UID, HEX = "0b7a9f0e-1111-4222-8333-444455556666", "0123456789abcdef" * 4
 
 
 def counter(name: str, labels: Labels, per_s: float, *, late: float | None = None) -> Iterator[str]:
@@ -47,11 +48,24 @@ def both(name: str, labels: Labels, per_s: float, *suffixes: str) -> Iterator[st
         yield from counter(f"{name}_{suffix}", labels, per_s)
 
 
+def proxmox(guest: Labels) -> Iterator[Iterator[str]]:
+    """What one scraped node says of a guest somewhere in its cluster, before counters were called `_total`."""
+    yield gauge("pve_cpu_usage_ratio", guest, 0.125)
+    yield gauge("pve_cpu_usage_limit", guest, 4)
+    yield gauge("pve_guest_info", {**guest, "name": "pve-1", "node": "pve"}, 1)
+    yield both("pve_network", guest, 1e6, "receive_bytes", "transmit_bytes")
+    yield both("pve_disk", guest, 1.5e6, "read_bytes", "write_bytes")
+
+
 def exposed() -> dict[str, list[str]]:
     """Lines of each metric: what exporters tell of one instance each, 0.5 CPUs, 16 Mbit/s and 3 MB/s as a rule."""
     db, disk = {"domain": "db-1"}, {"domain": "db-1", "target_device": "vda"}
     tap, inside = {"domain": "db-1", "target_device": "tap0"}, {"instance": "10.0.0.5:9100"}
-    pod, vmi, guest = {"name": "k8s_web", "pod": "web-7"}, {"name": "vm-1", "node": "n1"}, {"id": "qemu/100"}
+    slices = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+    pod = {"id": f"{slices}/cri-containerd-{HEX}.scope", "name": HEX, "namespace": "shop", "pod": "web-7"}
+    whole = {"id": slices, "name": "", "namespace": "shop", "pod": "web-7"}
+    docker = {"id": f"/docker/{HEX[::-1]}", "name": "db-2"}
+    vmi, guest = {"namespace": "shop", "name": "vm-1", "node": "n1"}, {"id": "qemu/100", "instance": "pve1:9221"}
     found = [
         counter("libvirt_domain_info_cpu_time_seconds_total", db, 0.3, late=0.7),
         counter("libvirt_domain_vcpu_delay_seconds_total", {**db, "vcpu": "0"}, 0.1),
@@ -65,6 +79,10 @@ def exposed() -> dict[str, list[str]]:
         both("node_network", {**inside, "device": "eth0"}, 1e6, "receive_bytes_total", "transmit_bytes_total"),
         both("node_disk", {**inside, "device": "vda"}, 1.5e6, "read_bytes_total", "written_bytes_total"),
         counter("container_cpu_usage_seconds_total", {**pod, "cpu": "total"}, 0.3),
+        counter("container_cpu_usage_seconds_total", {**whole, "cpu": "total"}, 0.3),
+        counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu00"}, 0.1),
+        counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu01"}, 0.2),
+        counter("container_cpu_usage_seconds_total", {"id": "/lxc/mail-1", "cpu": "cpu00"}, 0.2),
         counter("container_cpu_schedstat_runqueue_seconds_total", pod, 0.3),
         counter("container_cpu_cfs_throttled_seconds_total", pod, 0.1),
         both("container_network", pod, 1e6, "receive_bytes_total", "transmit_bytes_total"),
@@ -73,11 +91,9 @@ def exposed() -> dict[str, list[str]]:
         counter("kubevirt_vmi_vcpu_delay_seconds_total", vmi, 0.1),
         both("kubevirt_vmi_network", vmi, 1e6, "receive_bytes_total", "transmit_bytes_total"),
         both("kubevirt_vmi_storage", vmi, 1.5e6, "read_traffic_bytes_total", "write_traffic_bytes_total"),
-        gauge("pve_cpu_usage_ratio", guest, 0.125),
-        gauge("pve_cpu_usage_limit", guest, 4),
-        gauge("pve_guest_info", {**guest, "name": "pve-1", "node": "pve"}, 1),
-        both("pve_network", guest, 1e6, "receive_bytes", "transmit_bytes"),
-        both("pve_disk", guest, 1.5e6, "read_bytes", "write_bytes"),
+        counter("kubevirt_vmi_cpu_usage_seconds_total", {**vmi, "name": "vm-2"}, 0.4),
+        counter("kubevirt_vmi_cpu_usage_seconds_total", {**vmi, "name": "vm-2", "namespace": "bank"}, 0.4),
+        *(series for scraped in ("pve1:9221", "pve2:9221") for series in proxmox({**guest, "instance": scraped})),
     ]
     lines: dict[str, list[str]] = {}
     for series in found:
@@ -99,9 +115,12 @@ def store() -> Iterator[Prometheus]:
 INSTANCES = (
     Instance("u-1", 2, host="h1", labels={"domain": "db-1"}),
     Instance("app-1", 2, host="h1"),
-    Instance("web-7", 2, host="h1", labels={"name": "k8s_web"}),
+    Instance(UID, 2, host="h1"),
     Instance("vm-1", 2, host="h1"),
-    Instance("pve-1", 4, host="h1"),
+    Instance("100", 4, host="h1"),
+    Instance("db-2", 2, host="h1"),
+    Instance("mail-1", 2, host="h1"),
+    Instance("vm-2", 2, host="h1"),
 )
 WANTED = {
     "libvirt-exporter": 0.51,
@@ -113,9 +132,9 @@ WANTED = {
 PRESETS = {
     "libvirt-exporter": "u-1",
     "node-exporter": "app-1",
-    "cadvisor": "web-7",
+    "cadvisor": UID,
     "kubevirt": "vm-1",
-    "pve-exporter": "pve-1",
+    "pve-exporter": "100",
 }
 
 
@@ -132,7 +151,6 @@ def test_there_is_a_case_for_every_preset() -> None:
 @pytest.mark.parametrize(("preset", "name"), PRESETS.items())
 def test_every_preset_tells_the_demand_of_its_exporters_instances(store: Prometheus, preset: str, name: str) -> None:
     found = asked(store, preset)
-    assert set(found.demands) == {name}
     demands = found.demands[name]
     cpu = WANTED[preset]
     assert demands["cpu"].mean == pytest.approx(cpu, rel=0.02)
@@ -140,6 +158,20 @@ def test_every_preset_tells_the_demand_of_its_exporters_instances(store: Prometh
     assert {one.origin for one in demands.values()} == {"history"}
     assert demands["cpu"].windows == 300
     assert found.silent == ()
+
+
+def test_containers_are_known_by_their_pods_their_names_or_their_control_groups(store: Prometheus) -> None:
+    found = asked(store, "cadvisor")
+    assert {name: round(one["cpu"].mean, 2) for name, one in found.demands.items()} == {
+        UID: pytest.approx(WANTED["cadvisor"], abs=0.01), "db-2": 0.3, "mail-1": 0.2,
+    }  # fmt: skip
+    assert found.unknown == ()
+
+
+def test_a_name_that_two_namespaces_have_is_left_out_and_told(store: Prometheus) -> None:
+    found = asked(store, "kubevirt")
+    assert set(found.demands) == {"vm-1"}
+    assert found.unknown == ("bank.vm-2", "shop.vm-2")
 
 
 def test_demand_over_time_varies_as_the_series_do_and_strangers_are_named(store: Prometheus) -> None:

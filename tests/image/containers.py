@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,13 +41,13 @@ class Containers:
     """Images and containers of one test, all below `folder`."""
 
     def __init__(self, folder: Path, namespace: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self._namespace = namespace
 
     def build(self) -> None:
         """The image by its own Dockerfile, with this machine's index of packages as a secret."""
         self._make_base()
-        secrets = [f"--secret=id={name},src={path}" for name, path in _pip_secrets(self._folder).items()]
+        secrets = [f"--secret=id={name},src={path}" for name, path in _pip_secrets(self.folder).items()]
         argv = ["build", "--isolation", "chroot", "--format", "docker", "--pull=never", *secrets]
         self.buildah(*argv, "--build-arg", f"BASE={BASE}", "--tag", IMAGE, str(ROOT))
 
@@ -56,7 +56,7 @@ class Containers:
         sources = next((path for path in SOURCES if path.exists()), None)
         if sources is None:
             raise NotInstalled(f"there is none of {', '.join(map(str, SOURCES))} to make a base from")
-        tree = self._folder / "base.tar"
+        tree = self.folder / "base.tar"
         argv = ["--quiet", "--variant=minbase", "--include=ca-certificates,python3,python3-venv"]
         self._inside(found("mmdebstrap"), *argv, _release(), str(tree), str(sources))
         container = self.buildah("from", "scratch").strip()
@@ -68,24 +68,31 @@ class Containers:
         return self._inside(found("buildah"), *self._storage(), *arguments).stdout
 
     def podman(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self._inside(*self._podman(arguments), check=check)
+
+    def podman_argv(self, *arguments: str) -> list[str]:
+        """What to start so that podman runs beside the test."""
+        return [*self._enter(), *self._podman(arguments)]
+
+    def _podman(self, arguments: Sequence[str]) -> list[str]:
         own = ["--cgroup-manager", "cgroupfs", "--events-backend", "none", "--runtime", "crun"]
-        return self._inside(
-            found("podman"), *self._storage(), *own, "--tmpdir", str(self._folder / "tmp"), *arguments, check=check
-        )
+        return [found("podman"), *self._storage(), *own, "--tmpdir", str(self.folder / "tmp"), *arguments]
 
     def _storage(self) -> list[str]:
         return [
             "--root",
-            str(self._folder / "root"),
+            str(self.folder / "root"),
             "--runroot",
-            str(self._folder / "run"),
+            str(self.folder / "run"),
             "--storage-driver=overlay",
         ]
 
     def _inside(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        enter = ["nsenter", f"--mount=/proc/{self._namespace}/ns/mnt", f"--wd={ROOT}"]
-        environment = {**os.environ, "TMPDIR": str(self._folder)}
-        return _run([*enter, *argv], STEP_S, environment, check=check)
+        environment = {**os.environ, "TMPDIR": str(self.folder)}
+        return _run([*self._enter(), *argv], STEP_S, environment, check=check)
+
+    def _enter(self) -> list[str]:
+        return ["nsenter", f"--mount=/proc/{self._namespace}/ns/mnt", f"--wd={ROOT}"]
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run the image in the foreground until it ends, whatever its exit code."""
@@ -132,11 +139,11 @@ class Serving:
 
 
 @contextmanager
-def containers() -> Iterator[Containers]:
+def containers(tools: Sequence[str] = TOOLS) -> Iterator[Containers]:
     """An empty storage and its namespace; NotInstalled says what is missing for one."""
     if os.geteuid() != 0:
         raise NotInstalled("needs root for a mount namespace and a base system")
-    for tool in TOOLS:
+    for tool in tools:
         found(tool)
     folder = Path(tempfile.mkdtemp(prefix="cotenant-image-", dir="/var/tmp"))  # gigabytes, which /tmp may not have
     folder.chmod(0o711)  # apt-get fetches as a user of its own

@@ -8,10 +8,12 @@ import pytest
 
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.instance_ids import instance_id
+from profiler.backends.lxc.listing import names_in_group
 from profiler.observed import Instance, check_id
 from tests.profiler.fake_host import FakeHost
 
 DOCKER_ID = "ab12" * 16
+UID = "0b7a9f0e-1111-4222-8333-444455556666"
 
 
 def _shop() -> FakeHost:
@@ -28,12 +30,27 @@ def _names(backend: LxcBackend) -> list[str]:
 
 def test_containers_of_other_programs_are_found_by_their_groups() -> None:
     host = FakeHost()
-    for path, tid in ((f"docker/{DOCKER_ID}", 1), (f"system.slice/docker-{'cd34' * 16}.scope", 2), ("lxc/a b", 3)):
+    docker, podman = f"system.slice/docker-{'cd34' * 16}.scope", f"libpod_parent/libpod-{'ef56' * 16}"
+    for tid, path in enumerate((f"docker/{DOCKER_ID}", docker, "lxc/a b", podman, "libpod_parent/conmon"), 1):
         host.version_1(path, [tid], 5)
         host.task(tid, 5)
-    host.version_1("system.slice/ssh.service", [4], 5)
+    host.version_1("system.slice/ssh.service", [9], 5)
     names = [instance.id for instance in LxcBackend(host, host="h").list_instances()]
-    assert names == sorted([DOCKER_ID[:12], "cd34cd34cd34", instance_id("a b")])
+    assert names == sorted([DOCKER_ID[:12], "cd34cd34cd34", "ef56ef56ef56", instance_id("a b")])
+
+
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        (f"/docker/{DOCKER_ID}", ("ab12ab12ab12",)),
+        (f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{DOCKER_ID}.scope", ("ab12ab12ab12", UID)),
+        (f"/kubepods/besteffort/pod{UID}/{DOCKER_ID}", (UID,)),
+        ("/lxc.payload.shop", ("shop",)),
+        ("/system.slice/ssh.service", ()),
+    ],
+)
+def test_a_group_names_its_container_and_its_pod(group: str, names: tuple[str, ...]) -> None:
+    assert names_in_group(group) == names
 
 
 def test_an_instance_that_vanishes_while_it_is_read_is_named_and_is_no_error() -> None:

@@ -1,4 +1,4 @@
-"""Real exporters of Debian that a real Prometheus scrapes each second."""
+"""Real exporters that a real Prometheus scrapes each second."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 from advisor.telemetry.monitoring_history import Preset
 from tests.servers.prometheus import UNPACKED, Prometheus, prometheus
@@ -19,22 +20,33 @@ _WAIT_S = 60.0
 
 
 @contextmanager
-def scraped(name: str, *options: str, listen: str = "--web.listen-address") -> Iterator[Prometheus]:
+def scraped(
+    name: str,
+    *options: str,
+    listen: str = "--web.listen-address",
+    path: str = "/metrics",
+    parameters: Mapping[str, Sequence[str]] | None = None,
+    program: str | None = None,
+    root: bool = False,
+    every: str = "1s",
+) -> Iterator[Prometheus]:
     """A Prometheus with what an exporter tells from now on; NotInstalled where one of the two is not there."""
     port, folder = free_port(), own_folder("exporter")
-    argv = [found(name, UNPACKED), f"{listen}=127.0.0.1:{port}", *options]
+    argv = [program or found(name, UNPACKED), f"{listen}=127.0.0.1:{port}", *options]
+    asked = f"http://127.0.0.1:{port}{path}?{urlencode(parameters or {}, doseq=True)}"
 
     def ready() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(asked, timeout=5) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False
 
-    exporter = Running(argv, ready, folder / "log", drop=True)
+    exporter = Running(argv, ready, folder / "log", drop=not root)
+    job = {"job_name": name, "metrics_path": path, "params": parameters or {}}
     configuration = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
+        "global": {"scrape_interval": every, "scrape_timeout": every},
+        "scrape_configs": [{**job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
     }
     try:
         exporter.start()

@@ -20,10 +20,12 @@ from profiler.observed import Instance
 _CONTAINERS = (
     re.compile(r"(?:^|/)lxc(?:/|\.payload[./])(?P<name>[^/]+)\Z"),
     re.compile(r"(?:^|/)docker/(?P<name>[0-9a-f]{64})\Z"),
-    re.compile(r"(?:^|/)(?:docker|libpod|crio|cri-containerd)-(?P<name>[0-9a-f]{64})\.scope\Z"),
+    re.compile(r"(?:^|/)(?:docker|libpod|crio|cri-containerd)-(?P<name>[0-9a-f]{64})(?:\.scope)?\Z"),
     re.compile(r"(?:^|/)machine\.slice/machine-(?!qemu|lxc)(?P<name>.+)\.scope\Z"),
     re.compile(r"(?:^|/)cotenant-lab-(?P<name>[^/]+)\Z"),
 )
+_UID = "[-_]".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
+_POD = re.compile(rf"/[^/]*pod{_UID}(?:\.slice)?(?:/|\Z)")
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
 _KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
@@ -118,6 +120,15 @@ def _identifier(path: str) -> str | None:
         return None
     name = match["name"]
     return instance_id(name[:_SHORT_ID] if len(name) == _HEX_ID else name)
+
+
+def names_in_group(path: str) -> tuple[str, ...]:
+    """What a control group says of who is in it: its container's id here, and the UID of its Kubernetes pod.
+
+    systemd's names have a low line where the UID has a hyphen, which stands for a step down in a slice.
+    """
+    container, pod = _identifier(path), _POD.search(path)
+    return tuple(filter(None, (container, "-".join(pod.groups()) if pod else None)))
 
 
 def _below(paths: list[str], position: int) -> tuple[str, ...]:
