@@ -12,7 +12,7 @@ from advisor.store.instances import instances
 from advisor.store.rollups import bucket
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import among_pairs, chunks, insert, insert_new, parameters, upsert
+from advisor.store.statements import chunks, insert, insert_new, parameters, upsert
 from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
@@ -63,13 +63,13 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
     """These rows; nobody else changes them before this transaction ends."""
-    found: dict[Key, Learned] = {}
-    for some in chunks(sorted(keys)):  # in one order, or two that hold some would wait for each other
-        here = among_pairs(connection, (demands.c.instance, demands.c.resource), some)
-        query = sa.select(demands).where(here).order_by(*demands.primary_key).with_for_update()
-        for row in connection.execute(query):
+    wanted, found = set(keys), {}
+    for some in chunks(sorted({name for name, _ in wanted})):
+        # in one order, or two that hold some would wait for each other
+        query = sa.select(demands).where(demands.c.instance.in_(some)).order_by(*demands.primary_key)
+        for row in connection.execute(query.with_for_update()):
             found[row.instance, row.resource] = Learned(row.until_s, row.tally)
-    return found
+    return {key: row for key, row in found.items() if key in wanted}
 
 
 def put(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:

@@ -20,7 +20,8 @@ SERIES_AT_ONCE = 100
 ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
 SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
 EVERY = timedelta(minutes=10)
-LEASE = timedelta(minutes=10)  # after the last step of a pass whose process was killed another one may go on
+LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
+RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
 _FIRST_S = 60.0  # after the start
 
 log = logging.getLogger(__name__)
@@ -85,11 +86,18 @@ class Retention:
         now = self._clock()
         cut_s = (now - self._keep).timestamp() // BUCKET_S * BUCKET_S
 
-        def hold(*, early: bool = False) -> bool:
-            return self._hold(holder, cut_s, early=early)
-
-        if not hold(early=early):
+        if not self._hold(holder, cut_s, early=early):
             return None
+        held_at = now
+
+        def hold() -> bool:
+            nonlocal held_at
+            renewed_at = self._clock()
+            if timedelta(0) <= renewed_at - held_at < RENEWED:
+                return True
+            held_at = renewed_at
+            return self._hold(holder, cut_s, early=False)
+
         try:
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
             with self._database.write() as connection:

@@ -11,7 +11,7 @@ from advisor.domain import Usage
 from advisor.store import locks
 from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
-from advisor.store.statements import among_pairs, chunks, insert_new
+from advisor.store.statements import chunks, insert_new, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.observed import MetricSample
 
@@ -135,7 +135,6 @@ def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKe
     """Those that are there, and others of the same hosts and instances."""
     found: dict[SeriesKey, int] = {}
     for some in chunks(sorted({key[:2] for key in keys})):
-        here = among_pairs(connection, (series.c.host, series.c.instance), some)
-        for number, *key in connection.execute(sa.select(series).where(here)):
+        for number, *key in connection.execute(with_pairs(connection, (series.c.host, series.c.instance), some)):
             found[tuple(key)] = number
     return found
