@@ -160,7 +160,7 @@ def with_pairs(
     names = [sa.column(column.name, sa.Text) for column in columns]
     wanted = sa.func.unnest(*arrays).table_valued(*names).render_derived("wanted")
     here = [column == wanted.c[column.name] for column in columns]
-    return sa.select(sa.select(table).where(*here).offset(sa.text("0")).lateral("found")).select_from(wanted)
+    return sa.select(sa.select(table).where(*here).offset(0).lateral("found")).select_from(wanted)
 
 
 def _write_cursor(parts: Sequence[str]) -> str:
