@@ -110,9 +110,16 @@ def write(
         for name in news.gone_hosts:
             hosts.delete(connection, name)
         pending.drop(connection, news.gone_instances)
+    note_heard(connection, news, now=now, fresh=fresh, again=again)
+    return generation
+
+
+def note_heard(
+    connection: Connection, news: SyncDiff, *, now: datetime, fresh: timedelta, again: timedelta | None = None
+) -> None:
+    """Note that these hosts were told of now; `again` as in `write`."""
     if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh, again=again):
         counters.bump(connection, "sightings")
-    return generation
 
 
 def stored(connection: Connection) -> tuple[Inventory, int]:

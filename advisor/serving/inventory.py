@@ -134,6 +134,10 @@ class DatabaseInventory:
             seen_at = hosts.sightings_of(connection, [announcement.host_id]).get(announcement.host_id)
         if news.is_nothing and seen_at is not None and timedelta(0) <= now - seen_at < announcement.again / 10:
             return found  # nothing is new, not even that it was heard of
+        if news.is_nothing:  # nobody need wait for the disk, nor for others who change the inventory
+            with self._write(synced=False) as connection:
+                sync.note_heard(connection, news, now=now, fresh=self._fresh, again=announcement.again)
+            return found
         with self._write() as connection:
             counters.hold(connection, "inventory")
             news, found = announced.compare(announcement, self._around(connection, announcement, now), now)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.store.instances import instances
 from advisor.store.rollups import bucket
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import chunks, insert_new, upsert
+from advisor.store.statements import chunks, insert, insert_new, parameters, upsert
 from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
@@ -64,13 +63,13 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
     """These rows; nobody else changes them before this transaction ends."""
-    here = sa.tuple_(demands.c.instance, demands.c.resource)
-    found: dict[Key, Learned] = {}
-    for some in chunks(sorted(keys)):  # in one order, or two that hold some would wait for each other
-        query = sa.select(demands).where(here.in_(some)).order_by(*demands.primary_key).with_for_update()
-        for row in connection.execute(query):
+    wanted, found = set(keys), {}
+    for some in chunks(sorted({name for name, _ in wanted})):
+        # in one order, or two that hold some would wait for each other
+        query = sa.select(demands).where(demands.c.instance.in_(some)).order_by(*demands.primary_key)
+        for row in connection.execute(query.with_for_update()):
             found[row.instance, row.resource] = Learned(row.until_s, row.tally)
-    return found
+    return {key: row for key, row in found.items() if key in wanted}
 
 
 def put(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
@@ -132,8 +131,7 @@ def add_totals(connection: sa.Connection, more: Mapping[tuple[str, float], tuple
     """Add to what others have added of the same windows."""
     if not more:
         return
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(totals)
+    statement = insert(connection, totals, ["time_s", "resource", "total", "number"])
     added = {name: totals.c[name] + statement.excluded[name] for name in ("total", "number")}
     rows = [
         {"time_s": time_s, "resource": resource, "total": total, "number": number}
@@ -141,7 +139,10 @@ def add_totals(connection: sa.Connection, more: Mapping[tuple[str, float], tuple
     ]
     # In one order everywhere: two hosts add to the same windows at the same time.
     rows.sort(key=lambda row: (row["time_s"], row["resource"]))
-    connection.execute(statement.on_conflict_do_update(index_elements=["time_s", "resource"], set_=added), rows)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["time_s", "resource"], set_=added),
+        parameters(connection, totals, rows),
+    )
 
 
 def expire(connection: sa.Connection, before_s: float, now_s: float) -> None:

@@ -16,11 +16,13 @@ from advisor.store import demands, plans, recommendations, rollups
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 
-SERIES_AT_ONCE = 100
+SERIES_AT_ONCE = 500  # are looked at …
+ROLLED_AT_ONCE = 100  # … and, where something is old, rolled up
 ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
 SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
 EVERY = timedelta(minutes=10)
-LEASE = timedelta(minutes=10)  # after the last step of a pass whose process was killed another one may go on
+LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
+RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
 _FIRST_S = 60.0  # after the start
 
 log = logging.getLogger(__name__)
@@ -85,11 +87,18 @@ class Retention:
         now = self._clock()
         cut_s = (now - self._keep).timestamp() // BUCKET_S * BUCKET_S
 
-        def hold(*, early: bool = False) -> bool:
-            return self._hold(holder, cut_s, early=early)
-
-        if not hold(early=early):
+        if not self._hold(holder, cut_s, early=early):
             return None
+        held_at = now
+
+        def hold() -> bool:
+            nonlocal held_at
+            renewed_at = self._clock()
+            if timedelta(0) <= renewed_at - held_at < RENEWED:
+                return True
+            held_at = renewed_at
+            return self._hold(holder, cut_s, early=False)
+
         try:
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
             with self._database.write() as connection:
@@ -129,16 +138,24 @@ class Retention:
 
     def _tidy(self, ids: Sequence[int], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
         rolled = 0
-        while not self._stopping.is_set():
-            with self._database.read() as connection:
-                first_s = rollups.oldest(connection, ids)
-            if first_s is None or first_s >= cut_s:
-                break
-            begin_s = first_s // BUCKET_S * BUCKET_S
-            with self._resting(pausing=pausing), self._database.write() as connection:
-                rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
+        if self._begins_s(ids, cut_s) is not None:
+            for start in range(0, len(ids), ROLLED_AT_ONCE):
+                rolled += self._roll(ids[start : start + ROLLED_AT_ONCE], cut_s, pausing=pausing)
         with self._database.write() as connection:
             return Removed(rolled, rollups.expire(connection, ids, expired_s), rollups.drop_empty(connection, ids))
+
+    def _roll(self, ids: Sequence[int], cut_s: float, *, pausing: bool) -> int:
+        rolled = 0
+        while not self._stopping.is_set() and (begin_s := self._begins_s(ids, cut_s)) is not None:
+            with self._resting(pausing=pausing), self._database.write() as connection:
+                rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
+        return rolled
+
+    def _begins_s(self, ids: Sequence[int], cut_s: float) -> float | None:
+        """The border before the first sample of these series that is to be rolled up, None = there is none."""
+        with self._database.read() as connection:
+            first_s = rollups.oldest(connection, ids)
+        return None if first_s is None or first_s >= cut_s else first_s // BUCKET_S * BUCKET_S
 
     @contextmanager
     def _resting(self, *, pausing: bool) -> Iterator[None]:

@@ -11,7 +11,7 @@ from advisor.domain import Usage
 from advisor.store import locks
 from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
-from advisor.store.statements import chunks, insert_new
+from advisor.store.statements import chunks, insert_new, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.observed import MetricSample
 
@@ -132,9 +132,9 @@ def _series_ids(connection: sa.Connection, keys: Sequence[SeriesKey]) -> Mapping
 
 
 def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
-    columns = sa.tuple_(series.c.host, series.c.instance, series.c.scope, series.c.metric)
+    """Those that are there, and others of the same hosts and instances."""
     found: dict[SeriesKey, int] = {}
-    for some in chunks(keys):
-        for row in connection.execute(sa.select(series).where(columns.in_(some))):
-            found[row.host, row.instance, row.scope, row.metric] = row.id
+    for some in chunks(sorted({key[:2] for key in keys})):
+        for number, *key in connection.execute(with_pairs(connection, (series.c.host, series.c.instance), some)):
+            found[tuple(key)] = number
     return found

@@ -1,0 +1,61 @@
+"""Announcements that nobody should send: what is refused leaves the inventory as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.api.api_client import Client
+
+_HOST = {"id": "told", "kind": "kvm", "pcpus": 64, "memory_mb": 262_144}
+_ANY_NAME = st.one_of(
+    st.text(max_size=300),
+    st.sampled_from(
+        ["..", "a/b", "a b", "%2e%2e", "x" * 256, "é", "\0", "'; DROP TABLE hosts; --", "<b>", "A:b.c_d-e"]
+    ),
+)
+
+
+def _announce(client: Client, names: list[str], host: str = "told") -> Any:
+    there = [{"id": name} for name in names]
+    body = {"host": _HOST | {"id": host}, "instances": there, "machine": "m", "time": "2026-01-31T12:00:00Z"}
+    return client.ask("POST", "/v1/announcements", json=body)
+
+
+def test_a_million_instances_are_refused_and_nothing_of_them_is_stored(client: Client) -> None:
+    answer = _announce(client, ["i"] * 5_001)
+    assert answer.status_code == 422, answer.text[:200]
+    assert answer.json()["field"] == "instances"
+    there = b",".join(b'{"id":"i%d"}' % number for number in range(1_000_000))
+    body = b'{"host":%s,"time":"2026-01-31T12:00:00Z","instances":[%s]}' % (json.dumps(_HOST).encode(), there)
+    answer = client.ask("POST", "/v1/announcements", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    assert client.get("/v1/hosts/told").status_code == 404
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_ANY_NAME)
+def test_whatever_an_instance_is_called_it_is_refused_by_its_place_or_found_by_its_name(
+    client: Client, name: str
+) -> None:
+    answer = _announce(client, ["always", name])
+    if answer.status_code == 200:
+        found = client.get(f"/v1/instances/{quote(name, safe='')}")
+        assert (found.status_code, found.json()["id"], found.json()["host"]) == (200, name, "told")
+    else:
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "instances.1.id"
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_ANY_NAME)
+def test_whatever_a_host_is_called_it_is_refused_or_found_by_its_name(client: Client, name: str) -> None:
+    answer = _announce(client, [], host=name)
+    if answer.status_code == 200:
+        assert client.get(f"/v1/hosts/{quote(name, safe='')}").json()["id"] == name
+    else:
+        assert (answer.status_code, answer.json()["field"]) == (422, "host.id")
