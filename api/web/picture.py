@@ -21,6 +21,7 @@ from profiler.observed import format_cpus
 WIDTH = 240  # of a picture, in its own units
 MOST = 1.1  # the right edge: an instance can be a little faster than its solo measurement said
 KEPT = 0.9  # without a limit of its own, an instance counts as unharmed from here on
+FALLS_BEHIND = "falls behind"  # of an instance, for "overloaded" would be read of its host
 _LEFT, _RIGHT = 4.0, 236.0
 
 
@@ -44,11 +45,11 @@ class IntervalRow:
     figure: str
     interval: str
     before_figure: str
-    latency: str  # as many times that alone, or "overloaded"
+    latency: str  # as many times that alone, or that it falls behind
     short: str  # for which part of the time it is short of CPU, empty = not predicted
     short_before: str
     short_words: str  # the same as a sentence
-    outside: bool
+    outside: bool  # nothing like it was measured, so its range is wider
     words: str
     complaint: str  # in words, when the level is bad
     loss: float  # of its ratio, by the placement; 0 for the newcomer
@@ -76,7 +77,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         figure=f"{band.expected:.2f}",
         interval=f"{band.lower:.2f}–{band.upper:.2f}",
         before_figure="–" if before is None else f"{before:.2f}",
-        latency=latency_in_words(effect),
+        latency=FALLS_BEHIND if effect.overloaded else latency_in_words(effect),
         short=time_part(effect.cpu.short) if effect.cpu else "",
         short_before=_short_before(effect),
         short_words=short_of_cpu(effect.instance, effect.cpu) if effect.cpu else "",

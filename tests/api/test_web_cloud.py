@@ -159,7 +159,7 @@ def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, me
     worst = found.slowing[0]
     assert worst.loss > 0.05
     assert f"{worst.loss:+.2f}" in page.text
-    asked = bars.bars(found.now.pressure)
+    asked = bars.bars(found.now.pressure, found.now.cpu_peak)
     assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
     assert "Not known of this host: Disk, Memory bandwidth." in page.text
     assert "Driver domain 109 %" in page.text
