@@ -9,6 +9,7 @@ from advisor.domain import (
     Band,
     Candidate,
     Effect,
+    Instance,
     IsolationSettings,
     PredictedVsObserved,
     latency_in_words,
@@ -129,6 +130,16 @@ def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
     return found
 
 
+def size(instance: Instance) -> str:
+    """As the line on the first page reads it, too: "8 vCPUs, 16 GB"."""
+    return f"{instance.vcpus} vCPU{'s' if instance.vcpus > 1 else ''}, {memory(instance.memory_mb)}"
+
+
+def memory(megabytes: float) -> str:
+    """In GB where that is a short figure."""
+    return f"{megabytes / 1024:g} GB" if megabytes >= 1024 and megabytes % 256 == 0 else f"{megabytes:.12g} MB"
+
+
 def age_in_words(seconds: float) -> str:
     """An age as people say it."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -149,14 +160,18 @@ class BesideRow:
     inside: bool | None
 
 
+def told_before(name: str, band: Band, *, limit: float | None = None) -> IntervalRow:
+    """What was told of an instance's throughput ratio, ready to be drawn."""
+    return row(Effect(name, band, Band(1.0, 1.0, 1.0)), newcomer=False, limit=limit)
+
+
 def beside(observed: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
     """What was predicted and what was measured, ready to be drawn."""
     if observed.band is None:
         return BesideRow(
             observed.instance, None, x(observed.measured), f"{observed.measured:.2f}", "not predicted there", None
         )
-    nothing = Band(1.0, 1.0, 1.0)
-    drawn = row(Effect(observed.instance, observed.band, nothing), newcomer=False, limit=limit)
+    drawn = told_before(observed.instance, observed.band, limit=limit)
     words = "inside" if observed.inside else "above" if observed.measured > observed.band.upper else "below"
     return BesideRow(observed.instance, drawn, x(observed.measured), f"{observed.measured:.2f}", words, observed.inside)
 

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from advisor.domain import Instance
 from advisor.protocols import InventoryService
 from api.routes.common import InventoryDep
-from api.web import one_line
+from api.web import one_line, picture
 
 MOST = 8
 _LONGEST = 256  # characters, as of the field
@@ -72,7 +72,7 @@ def _of_line(inventory: InventoryService, said: set[str], part: str, *, first: b
     yield from (LineSuggestion(text, about) for _, text, about in words if text != part)
     if len(part) > 1 and not said & {"vcpus", "memory_mb"}:
         for size in inventory.flavors(part, limit=MOST // 2):
-            yield LineSuggestion(f"{size.vcpus} vCPUs, {_memory(size.memory_mb)}", f"flavor {size.name}")
+            yield LineSuggestion(f"{size.vcpus} vCPUs, {picture.memory(size.memory_mb)}", f"flavor {size.name}")
     if first and part:
         yield from _instances(inventory, part)
 
@@ -90,10 +90,4 @@ def _instances(inventory: InventoryService, part: str) -> Iterator[LineSuggestio
 
 
 def _about(one: Instance) -> str:
-    cpus = f"{one.vcpus} vCPU{'s' if one.vcpus > 1 else ''}"
-    return f"{cpus}, {_memory(one.memory_mb)}, {f'on {one.host}' if one.host else 'on no host'}"
-
-
-def _memory(megabytes: float) -> str:
-    """As the line reads it."""
-    return f"{megabytes / 1024:g} GB" if megabytes >= 1024 and megabytes % 256 == 0 else f"{megabytes:.12g} MB"
+    return f"{picture.size(one)}, {f'on {one.host}' if one.host else 'on no host'}"
