@@ -25,7 +25,7 @@ SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
     "24h": "the last day",
 }
 FELT = 0.01  # of a ratio: what is lost below it is not listed
-MOST_PAIRS = 20
+MOST_PAIRS = 10
 LISTED = 20  # instances that are shown at once, the worst off; the others are folded
 MOST_SQUARE = 12  # instances up to which everybody against everybody is a table that one can read
 _SHADES = (0.05, 0.1, 0.2)  # losses from which on a cell is shaded darker
