@@ -27,6 +27,7 @@ from advisor.domain import (
     ModelCard,
     ModelQuality,
     Move,
+    NamedSize,
     Page,
     PlacementRequest,
     Plan,
@@ -103,6 +104,14 @@ class InventoryService(Protocol):
         self, *, host: str | None = None, workload: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[Instance]:
         """All instances, or those on one host, or of one workload."""
+        ...
+
+    def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
+        """Instances with `part` in their id, whatever its case; those that begin with it come first."""
+        ...
+
+    def flavors(self, part: str, *, limit: int = 10) -> tuple[NamedSize, ...]:
+        """Sizes that instances have under the name of a flavor with `part` in it, those of most instances first."""
         ...
 
     def put_workload(

@@ -42,7 +42,7 @@ from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
 from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
-from api.web import cloud, docs, host, instance, models, placements, signing, where
+from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
 from api.web import plans as plan_pages
 from api.web.form import DEFAULTS
 from api.web.plan_fields import FIELDS
@@ -147,6 +147,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, lane="sign_in", scope="open"),
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
     Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question", reads=DEFAULTS),
+    Route("GET", "/suggestions", suggestions.suggest, "pages", answers=JSONResponse),
     Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.FILTERS),
     Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
     # In no lane of questions: it may wait for another store of samples.

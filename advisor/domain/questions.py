@@ -68,6 +68,15 @@ def like_another(instance: Instance, other: Instance, sized: Collection[str]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSize:
+    """A size of instances by the name that their cloud has for it, such as a flavor."""
+
+    name: str
+    vcpus: int
+    memory_mb: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """A host and who shares it: the question of `predict`. Workloads not among `workloads` are looked up by name."""
 

@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, Operation
-from advisor.domain import ANNOUNCED, Announced, Announcement, Host, Instance, Inventory, Page, WorkloadProfile
+from advisor.domain import (
+    ANNOUNCED,
+    Announced,
+    Announcement,
+    Host,
+    Instance,
+    Inventory,
+    NamedSize,
+    Page,
+    WorkloadProfile,
+)
 from advisor.errors import NotFound, StaleGeneration
 from advisor.inventories import announced, sync, writes
 from advisor.inventories.announced import Around
@@ -79,6 +89,14 @@ class DatabaseInventory:
     ) -> Page[Instance]:
         with self._read() as connection:
             return instances.list_page(connection, host=host, workload=workload, cursor=cursor, limit=limit)
+
+    def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
+        with self._read() as connection:
+            return instances.named(connection, part, limit)
+
+    def flavors(self, part: str, *, limit: int = 10) -> tuple[NamedSize, ...]:
+        with self._read() as connection:
+            return instances.flavors(connection, part, limit)
 
     def put_workload(self, workload: WorkloadProfile, *, only_if: Only[WorkloadProfile] = anyway) -> bool:
         with self._change("workload.put", workload.name) as connection:

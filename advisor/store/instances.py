@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from advisor.domain import Instance, Page
+from advisor.domain import Instance, NamedSize, Page
 from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
@@ -105,6 +105,27 @@ def list_page(
     if host is not None:
         query = query.where(instances.c.host == host)
     return page(connection, query, [instances.c.id], _read, cursor=cursor, limit=limit)
+
+
+def named(connection: sa.Connection, part: str, limit: int) -> tuple[Instance, ...]:
+    """Those with `part` in their id, whatever its case; those that begin with it come first."""
+    column = instances.c.id
+    behind = sa.case((column.istartswith(part, autoescape=True), 0), else_=1)
+    query = sa.select(instances).where(column.icontains(part, autoescape=True)).order_by(behind, column).limit(limit)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def flavors(connection: sa.Connection, part: str, limit: int) -> tuple[NamedSize, ...]:
+    """Flavors by name that instances have (label `flavor`) and whose name has `part`, those of most instances first."""
+    name, sizes = instances.c.labels["flavor"].as_string(), (instances.c.vcpus, instances.c.memory_mb)
+    query = (
+        sa.select(name.label("name"), *sizes)
+        .where(name.icontains(part, autoescape=True))
+        .group_by(name, *sizes)
+        .order_by(sa.func.count().desc(), name, *sizes)
+        .limit(limit)
+    )
+    return tuple(NamedSize(row.name, row.vcpus, row.memory_mb) for row in connection.execute(query))
 
 
 def load_all(connection: sa.Connection) -> tuple[Instance, ...]:

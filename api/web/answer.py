@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from advisor.domain import (
     Band,
@@ -27,6 +28,8 @@ _KINDS = {
 }
 UNNOTICED = 0.005  # of the speed or of the time
 FOLDED_FROM = 3  # neighbours of whom nothing changes are folded from so many on
+LISTED = 20  # rows of a candidate that are not folded, and as many that are; the page of its host has everybody
+_SAME_SCORE = 0.0005  # what is less is no difference in three decimals
 _NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
 
 
@@ -39,6 +42,8 @@ class Card:
     settings: list[tuple[str, str]]
     changes: list[tuple[str, list[tuple[str, str]]]]  # what neighbours get, by name
     here: bool  # the instance is on this host already
+    behind: str = ""  # by how much its score is below the best one's, empty = not at all
+    learned: bool = False  # a trained model answered
 
     @property
     def reasons(self) -> list[tuple[str, list[Reason]]]:
@@ -51,22 +56,25 @@ class Card:
 
     @property
     def crowded(self) -> str:
-        """For which part of the time more vCPUs are ready to run there than CPUs; empty = not known."""
-        return "" if self.candidate.crowded is None else time_part(self.candidate.crowded)
+        """For which part of the time more vCPUs are ready to run there than CPUs; empty = never, or not known."""
+        return time_part(self.candidate.crowded) if self.candidate.crowded else ""
 
     @property
     def shown(self) -> list[picture.IntervalRow]:
         """The newcomer, and the neighbours whose figures change or who fare badly."""
-        return [row for row in self.rows if not self._unaffected(row)]
+        return self._others[0]
 
     @property
     def unaffected(self) -> list[picture.IntervalRow]:
         """The neighbours of whom nothing changes that anybody would notice, if they are several."""
-        return [row for row in self.rows if self._unaffected(row)]
+        return self._others[1]
 
-    def _unaffected(self, row: picture.IntervalRow) -> bool:
-        quiet = [one for one in self.rows if _is_quiet(one)]
-        return len(quiet) >= FOLDED_FROM and row in quiet
+    @property
+    def _others(self) -> tuple[list[picture.IntervalRow], list[picture.IntervalRow]]:
+        quiet = [row for row in self.rows if _is_quiet(row)]
+        if len(quiet) < FOLDED_FROM:
+            return list(self.rows), []
+        return [row for row in self.rows if not _is_quiet(row)], quiet
 
     @property
     def worst(self) -> picture.IntervalRow:
@@ -78,8 +86,6 @@ class Card:
         """The part of the time in which whoever is short for longest is short of CPU; empty = not predicted."""
         effects = (self.candidate.newcomer, *self.candidate.neighbours)
         known = [effect.cpu for effect in effects if effect.cpu]
-        if any(cpu.overloaded for cpu in known):
-            return "overloaded"
         return time_part(max(cpu.short for cpu in known)) if known else ""
 
     @property
@@ -103,6 +109,7 @@ class RecommendationView:
     cards: tuple[Card, ...]
     current: Card | None = None  # where it is now, when that is not among the cards
     stay: bool = False  # it is already where it is best off, or nowhere surely better
+    LISTED: ClassVar[int] = LISTED
 
     @property
     def best(self) -> Card | None:
@@ -145,8 +152,10 @@ class RecommendationView:
         words = [calibration_in_words([calibration]).removesuffix(".")]
         if calibration == "observed":
             words.insert(0, _width(effect.throughput_ratio))
-        if effect.outside_training:
+        if effect.outside_training and self.told.learned:
             words.append("nothing like it was measured, so the queueing model answers with a wider interval")
+        elif effect.outside_training:
+            words.append("what it runs is not known, so its range is wider")
         factor = self.recommendation.widened.get(self.told.candidate.host)
         if factor:
             words.append(f"intervals here are {factor:.1f} times as wide as the model's own, for it was off of late")
@@ -157,9 +166,14 @@ def answer(
     recommendation: Recommendation, instance: Instance, limits: Mapping[str, float], there: Candidate | None = None
 ) -> RecommendationView:
     """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is how it stands where it is now."""
-    cards = tuple(card(candidate, instance, limits) for candidate in recommendation.candidates)
-    current = card(there, instance, limits) if there else None
-    best = cards[0].candidate if cards else None
+    learned = recommendation.model_version != "prior"
+    best = recommendation.candidates[0] if recommendation.candidates else None
+
+    def made(candidate: Candidate) -> Card:
+        return card(candidate, instance, limits, best=best.score if best else 0.0, learned=learned)
+
+    cards = tuple(made(candidate) for candidate in recommendation.candidates)
+    current = made(there) if there else None
     # The best names only the first of those that it is tied with; the candidate of its present host may name the best.
     stay = best is not None and (
         instance.host in (best.host, *best.tied_with) or (there is not None and best.host in there.tied_with)
@@ -167,8 +181,11 @@ def answer(
     return RecommendationView(recommendation, instance, cards, current, stay)
 
 
-def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) -> Card:
-    """One candidate with everybody on its host, the newcomer first, then who is worst off."""
+def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float], *, best: float, learned: bool) -> Card:
+    """One candidate with everybody on its host, the newcomer first, then who is worst off; `best` is the best score.
+
+    People are shown how far a score is behind the best: by itself it says little, and on crowded hosts it is below 0.
+    """
     newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
     neighbours = sorted(candidate.neighbours, key=lambda one: (one.throughput_ratio.expected, one.instance))
     rows = (
@@ -177,7 +194,8 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) 
     )
     settings = picture.settings_in_words(candidate.isolation)
     changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
-    return Card(candidate, rows, settings, changes, candidate.host == instance.host)
+    behind = f"{best - candidate.score:.3f}" if best - candidate.score >= _SAME_SCORE else ""
+    return Card(candidate, rows, settings, changes, candidate.host == instance.host, behind, learned)
 
 
 def _is_quiet(row: picture.IntervalRow) -> bool:

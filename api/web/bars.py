@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.domain import Headroom
 
@@ -27,21 +27,39 @@ class Bar:
     length: float
     figure: str
     words: str
+    peak: float | None = None  # where busy times reach; None = not known
+    peak_figure: str = ""
 
 
-def bars(pressure: Mapping[str, float | None]) -> tuple[Bar, ...]:
-    """What is asked of each resource, in their order."""
-    return tuple(_bar(NAMES.get(name, name), value) for name, value in pressure.items())
+def bars(pressure: Mapping[str, float | None], cpu_peak: float) -> tuple[Bar, ...]:
+    """What is asked of each resource, in their order; `cpu_peak` is what is asked of the CPUs at busy times."""
+    return tuple(
+        _bar(NAMES.get(name, name), value, cpu_peak if name == "cpu" else None) for name, value in pressure.items()
+    )
 
 
-def _bar(name: str, value: float | None) -> Bar:
+def _bar(name: str, value: float | None, peak: float | None) -> Bar:
     if value is None:
         return Bar(name, "good", 0.0, "", f"{name}: nobody knows what it can do")
     level = "bad" if value > FULL else "fair" if value > HIGH else "good"
-    figure = f"{100 * value:.0f} %" if value < 10 else f"{value:.0f} ×"
-    return Bar(
-        name, level, round(WIDTH * min(value, 1.0), 1), figure, f"{name}: {figure} of what it can do is asked for"
-    )
+    words = f"{name}: {_figure(value)} of what it can do is asked for"
+    bar = Bar(name, level, _length(value), _figure(value), words)
+    if not peak or peak <= value:
+        return bar
+    return replace(bar, words=f"{words}, {_figure(peak)} at busy times", peak=_length(peak), peak_figure=_figure(peak))
+
+
+def kept(share: float, level: str) -> Bar:
+    """What an instance keeps of its own speed."""
+    return Bar("Keeps", level, _length(share), f"{share:.2f}", f"keeps {share:.2f} of its own speed")
+
+
+def _length(value: float) -> float:
+    return round(WIDTH * min(max(value, 0.0), 1.0), 1)
+
+
+def _figure(value: float) -> str:
+    return f"{100 * value:.0f} %" if value < 10 else f"{value:.0f} ×"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +88,12 @@ def rooms(headroom: Headroom | None) -> tuple[Room, ...]:
 def _room(name: str, after: float, left: float | None, when: str) -> Room:
     was = after if left is None else 1 - left
     level = "bad" if after > FULL else "fair" if after > HIGH else "good"
-    start = WIDTH * min(max(was, 0.0), 1.0)
-    end = WIDTH * min(max(after, 0.0), 1.0)
+    start, end = _length(was), _length(after)
     figure = f"{100 * after:.0f} %"
     return Room(
         name,
         level,
-        round(start, 1),
+        start,
         round(max(end - start, 0.0), 1),
         figure,
         f"{name} {when}: {100 * was:.0f} % before, {figure} with it",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from statistics import median
 
 from advisor.domain import Histories, History
 from profiler.metrics import EIGHT
@@ -154,7 +155,8 @@ def _chart(
 
 
 def _path(history: History, told: Histories, top: float) -> str:
-    """The line through the middles of the steps, broken where more than one step is missing."""
+    """The line through the middles of the steps, broken where more than one is missing of those that are usual here:
+    who pushes every two minutes leaves steps of half a minute empty. A step between two breaks is a dot."""
     span = told.end_s - told.begin_s
     points = [
         (
@@ -163,8 +165,13 @@ def _path(history: History, told: Histories, top: float) -> str:
         )
         for at, value in zip(history.times, history.values, strict=True)
     ]
-    steps = [True, *(after - before > 2.5 * told.step_s for before, after in pairwise(history.times))]
-    return "".join(f"{'M' if new else 'L'}{x:g} {y:g}" for (x, y), new in zip(points, steps, strict=True)) + "h.1"
+    apart = [after - before for before, after in pairwise(history.times)]
+    most = 2.5 * max(told.step_s, median(apart or [0.0]))
+    breaks = [True, *(one > most for one in apart), True]
+    return "".join(
+        f"{'M' if new else 'L'}{x:g} {y:g}{'h.1' if ends else ''}"
+        for (x, y), new, ends in zip(points, breaks, breaks[1:], strict=False)
+    )
 
 
 def _level(value: float) -> str:

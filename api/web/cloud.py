@@ -33,6 +33,7 @@ class InstanceLine:
     name: str
     host: str
     figure: str
+    kept: bars.Bar  # the same as a bar
     level: str  # good or bad: whether it keeps its limit, or what unharmed means without one
     limit: str
     short: str  # part of the time in which it is short of CPU, empty = not known
@@ -100,6 +101,8 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     last = max((len(fitting) + AT_ONCE - 1) // AT_ONCE, 1)
     number = min(number, last)
     shown = fitting[(number - 1) * AT_ONCE : number * AT_ONCE]
+    lines = [_line(one, told, now) for one in shown]
+    known = {bar.name for line in lines for bar in line.bars if bar.figure}
     return page(
         request,
         "cloud.html",
@@ -107,13 +110,13 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         told=told,
         filter=chosen,
         kinds=HOST_KINDS,
-        hosts=[_line(one, told, now) for one in shown],
+        hosts=lines,
         fitting=len(fitting),
         instances=sum(len(host.residents) for host in told.hosts),
         stale=sum(_is_stale(host, told, now) for host in told.hosts),
         newest=_newest(told, now),
         worst=worst_off(fitting),
-        resources=bars.NAMES.values(),
+        resources=[name for name in bars.NAMES.values() if name in known],
         number=number,
         last=last,
         at_once=AT_ONCE,
@@ -123,11 +126,13 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
 def resident(now: ResidentNow, host: str) -> InstanceLine:
     """One instance where it is, ready to be shown."""
     limit = now.instance.min_throughput_ratio
+    level = "bad" if now.expected < (picture.KEPT if limit is None else limit) else "good"
     return InstanceLine(
         name=now.instance.id,
         host=host,
         figure=f"{now.expected:.2f}",
-        level="bad" if now.expected < (picture.KEPT if limit is None else limit) else "good",
+        kept=bars.kept(now.expected, level),
+        level=level,
         limit="" if limit is None else f"{limit:.2f}",
         short="" if now.short is None else time_part(now.short),
         workload=now.instance.workload or "",
@@ -152,7 +157,7 @@ def _line(host_now: HostNow, told: CloudNow, now: datetime) -> HostLine:
         enabled=host_now.host.enabled,
         instances=len(host_now.residents),
         worst=resident(host_now.worst, host_now.host.id) if host_now.worst else None,
-        bars=bars.bars(host_now.pressure),
+        bars=bars.bars(host_now.pressure, host_now.cpu_peak),
         crowded="" if host_now.crowded is None else time_part(host_now.crowded),
         age=age(host_now, now),
         stale=_is_stale(host_now, told, now),

@@ -43,7 +43,7 @@ def _row(demand: Demand) -> DemandRow:
         doubt=f"± {demand.doubt:.2g}" if demand.doubt else _UNKNOWN,
         p95=p95,
         p99=p99,
-        common=_UNKNOWN if demand.common is None else f"{demand.common:.0%}",
+        common=_UNKNOWN if demand.common is None else f"{100 * demand.common:.0f} %",
         source=_source(demand),
     )
 

@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import Histories, HostDetail, HostNow, Instance, time_part
+from advisor.domain import Histories, HostDetail, HostNow, Instance, Slowing, time_part
 from api.html.render import page
 from api.routes.common import CloudDep, PathId, TelemetryDep
 from api.web import bars, chart, picture
@@ -25,7 +25,8 @@ SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
     "24h": "the last day",
 }
 FELT = 0.01  # of a ratio: what is lost below it is not listed
-MOST_PAIRS = 20
+MOST_PAIRS = 10
+LISTED = 20  # instances that are shown at once, the worst off; the others are folded
 MOST_SQUARE = 12  # instances up to which everybody against everybody is a table that one can read
 _SHADES = (0.05, 0.1, 0.2)  # losses from which on a cell is shaded darker
 
@@ -44,6 +45,14 @@ class Losses:
 
     name: str
     cells: tuple[InterferenceCell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowedPair:
+    """What one instance would keep more without one other, as a bar beside the largest loss of the host."""
+
+    slowing: Slowing
+    bar: bars.Bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +76,12 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         it=found.now.host,
         found=found,
         residents=_residents(found),
-        bars=bars.bars(found.now.pressure),
+        learned=cloud.now().model_version != "prior",
+        listed=LISTED,
+        bars=bars.bars(found.now.pressure, found.now.cpu_peak),
         facts=_facts(found.now),
         square=_square(found) if pairs and len(found.now.residents) <= MOST_SQUARE else [],
-        pairs=pairs[:MOST_PAIRS],
+        pairs=[SlowedPair(one, bars.kept(one.loss / pairs[0].loss, "fair")) for one in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(found.now, datetime.now(UTC)),
         told=told,

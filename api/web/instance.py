@@ -39,7 +39,8 @@ def instance(
     since: Span = "24h",
 ) -> HTMLResponse:
     """One instance with what is predicted and measured of it."""
-    there = _there(cloud.now(), instance)
+    now = cloud.now()
+    there = _there(now, instance)
     it, pending = (there[1], there[2]) if there else (inventory.instance(instance), False)
     detail = cloud.host(there[0].host.id) if there else None
     told = telemetry.histories(instance=instance, since=since)
@@ -49,6 +50,7 @@ def instance(
         "instance.html",
         it=it,
         pending=pending,
+        learned=now.model_version != "prior",
         row=_row(detail, it) if detail else None,
         age=age(detail.now, datetime.now(UTC)) if detail else None,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _NUMBER = r"(?P<number>\d{1,9}(?:[.]\d{1,6})?)"
 _MB = {"m": 1, "g": 1024, "t": 1024 * 1024}
-_BETWEEN = re.compile(r"[\s,;]+|and\b")
+_BETWEEN = re.compile(r"(?:[\s,;]+|and\b)+")
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vcpus", re.compile(rf"{_NUMBER}\s*(?:v?cpus?|cores?)\b", re.IGNORECASE)),
     ("memory_mb", re.compile(rf"{_NUMBER}\s*(?P<unit>[mgt])(?:i?b)?\b", re.IGNORECASE)),
     ("like", re.compile(r"(?:like|as)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
     ("id", re.compile(r"(?:named?|called)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
-    ("min_throughput_ratio", re.compile(rf"(?:keeps?|at least)\s+{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE)),
+    (
+        "min_throughput_ratio",
+        re.compile(rf"(?:keeps?(?:\s+at least)?|at least)\s+{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE),
+    ),
     ("max_time_short", re.compile(rf"short\s+(?:at most\s+)?{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE)),
     ("service", re.compile(r"(?P<name>latency|throughput)\b", re.IGNORECASE)),
     ("exclusive", re.compile(r"(?P<name>alone|exclusive)\b", re.IGNORECASE)),
@@ -30,19 +33,40 @@ def read(text: str, exists: Callable[[str], bool]) -> dict[str, str]:
     if exists(text):
         return {"instance": text}
     found: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        if between := _BETWEEN.match(text, at):
-            at = between.end()
-            continue
-        name, match = next(
-            ((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), ("", None)
-        )
-        if match is None:
-            raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
-        found[name] = _value(name, match)
-        at = match.end()
+    at = _skip(text, 0)
+    for name, match in _parts(text):
+        found[name], at = _value(name, match), _skip(text, match.end())
+    if at < len(text):
+        raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
     return found
+
+
+def unfinished(text: str) -> tuple[set[str], int]:
+    """Of the line up to the cursor: the fields that are said before the part at the cursor, and where that begins."""
+    said = list(_parts(text))
+    if said and said[-1][1].end() == len(text):
+        begun = said.pop()[1].start()
+        return {name for name, _ in said}, begun
+    at = _skip(text, said[-1][1].end() if said else 0)
+    mark = max(text.rfind(",", at), text.rfind(";", at)) + 1  # what is not understood ends there, too
+    return {name for name, _ in said}, _skip(text, max(at, mark))
+
+
+def _parts(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Each part with the field that it fills, up to the first that is not understood."""
+    at = _skip(text, 0)
+    while at < len(text):
+        found = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
+        if found is None:
+            return
+        yield found
+        at = _skip(text, found[1].end())
+
+
+def _skip(text: str, at: int) -> int:
+    """Where the next part begins."""
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
 
 
 def _value(name: str, match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from advisor.domain import (
     Band,
     Candidate,
     Effect,
+    Instance,
     IsolationSettings,
     PredictedVsObserved,
     latency_in_words,
@@ -21,6 +22,7 @@ from profiler.observed import format_cpus
 WIDTH = 240  # of a picture, in its own units
 MOST = 1.1  # the right edge: an instance can be a little faster than its solo measurement said
 KEPT = 0.9  # without a limit of its own, an instance counts as unharmed from here on
+FALLS_BEHIND = "falls behind"  # of an instance, for "overloaded" would be read of its host
 _LEFT, _RIGHT = 4.0, 236.0
 
 
@@ -44,11 +46,11 @@ class IntervalRow:
     figure: str
     interval: str
     before_figure: str
-    latency: str  # as many times that alone, or "overloaded"
+    latency: str  # as many times that alone, or that it falls behind
     short: str  # for which part of the time it is short of CPU, empty = not predicted
     short_before: str
     short_words: str  # the same as a sentence
-    outside: bool
+    outside: bool  # nothing like it was measured, so its range is wider
     words: str
     complaint: str  # in words, when the level is bad
     loss: float  # of its ratio, by the placement; 0 for the newcomer
@@ -76,7 +78,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         figure=f"{band.expected:.2f}",
         interval=f"{band.lower:.2f}–{band.upper:.2f}",
         before_figure="–" if before is None else f"{before:.2f}",
-        latency=latency_in_words(effect),
+        latency=FALLS_BEHIND if effect.overloaded else latency_in_words(effect),
         short=time_part(effect.cpu.short) if effect.cpu else "",
         short_before=_short_before(effect),
         short_words=short_of_cpu(effect.instance, effect.cpu) if effect.cpu else "",
@@ -128,6 +130,16 @@ def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
     return found
 
 
+def size(instance: Instance) -> str:
+    """As the line on the first page reads it, too: "8 vCPUs, 16 GB"."""
+    return f"{instance.vcpus} vCPU{'s' if instance.vcpus > 1 else ''}, {memory(instance.memory_mb)}"
+
+
+def memory(megabytes: float) -> str:
+    """In GB where that is a short figure."""
+    return f"{megabytes / 1024:g} GB" if megabytes >= 1024 and megabytes % 256 == 0 else f"{megabytes:.12g} MB"
+
+
 def age_in_words(seconds: float) -> str:
     """An age as people say it."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -148,14 +160,18 @@ class BesideRow:
     inside: bool | None
 
 
+def told_before(name: str, band: Band, *, limit: float | None = None) -> IntervalRow:
+    """What was told of an instance's throughput ratio, ready to be drawn."""
+    return row(Effect(name, band, Band(1.0, 1.0, 1.0)), newcomer=False, limit=limit)
+
+
 def beside(observed: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
     """What was predicted and what was measured, ready to be drawn."""
     if observed.band is None:
         return BesideRow(
             observed.instance, None, x(observed.measured), f"{observed.measured:.2f}", "not predicted there", None
         )
-    nothing = Band(1.0, 1.0, 1.0)
-    drawn = row(Effect(observed.instance, observed.band, nothing), newcomer=False, limit=limit)
+    drawn = told_before(observed.instance, observed.band, limit=limit)
     words = "inside" if observed.inside else "above" if observed.measured > observed.band.upper else "below"
     return BesideRow(observed.instance, drawn, x(observed.measured), f"{observed.measured:.2f}", words, observed.inside)
 

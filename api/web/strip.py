@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,11 @@ class Cell:
     known: str  # of how many of its instances more than the size is known
     badge: str  # all, some or none
     words: str
+
+
+def counts(found: Sequence[Cell]) -> Counter[str]:
+    """How many hosts fare how: by level, "" = nobody is there."""
+    return Counter(one.level for one in found)
 
 
 def cells(hosts: Sequence[HostNow]) -> tuple[Cell, ...]:

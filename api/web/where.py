@@ -28,6 +28,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
     state = cloud.ready()
     found = _ask(form, inventory, placements) if form.asked and not form.errors else None
     told = None if found else cloud.now()
+    cells = strip.cells(told.hosts) if told else ()
     return page(
         request,
         "where.html",
@@ -40,7 +41,8 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVES,
         picture=picture,
-        cells=strip.cells(told.hosts) if told else (),
+        cells=cells,
+        counts=strip.counts(cells),
         worst=worst_off(told.hosts) if told else (),
         example=one_line.EXAMPLE,
         named=strip.NAMED,

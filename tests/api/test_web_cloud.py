@@ -159,7 +159,7 @@ def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, me
     worst = found.slowing[0]
     assert worst.loss > 0.05
     assert f"{worst.loss:+.2f}" in page.text
-    asked = bars.bars(found.now.pressure)
+    asked = bars.bars(found.now.pressure, found.now.cpu_peak)
     assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
     assert "Not known of this host: Disk, Memory bandwidth." in page.text
     assert "Driver domain 109 %" in page.text
@@ -339,3 +339,11 @@ def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured
 
     assert "It got 0.10 of the CPU time that it wanted" in page_of(0.1)
     assert "of the CPU time that it wanted in this time" not in page_of(1.0)
+
+
+def test_samples_that_come_seldom_are_joined_and_one_between_two_gaps_is_a_dot() -> None:
+    seldom = History("h1", "a", "cpu", "%", (120.0, 240.0, 360.0, 1800.0, 3000.0, 3120.0), (1.0,) * 6)
+    (drawn,) = chart.charts(Histories(0.0, 3600.0, 30.0, (seldom,)), {"a": 0})
+    parts = drawn.lines[0].path.split("M")[1:]
+    assert [part.count("L") for part in parts] == [2, 0, 1]
+    assert all(part.endswith("h.1") for part in parts)

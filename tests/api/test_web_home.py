@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.domain import Headroom, Host, HostNow, Instance, Inventory, ResidentNow
+from advisor.domain import Headroom, Host, HostNow, Instance, Inventory, PlacementRequest, ResidentNow
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
@@ -177,3 +177,23 @@ def test_of_another_of_its_kind_less_is_known() -> None:
     assert (other.mean, other.spread, other.p95, other.hours) == (2.0, 0.6, 3.2, known.hours)
     assert other.doubt > 2 * known.doubt
     assert (other.windows, other.origin) == (0.0, "class")
+
+
+def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advisor, settings: Settings) -> None:
+    busy = Demand(1.0, spread=0.3, windows=50)
+    hosts = (*(Host(name, "kvm", pcpus=8, memory_mb=262144, cpu_overcommit=16.0) for name in ("crowded", "full")),)
+    there = [
+        Instance(f"{host.id}-{number}", vcpus=2, memory_mb=512, host=host.id, demand={"cpu": busy})
+        for host, count in zip(hosts, (30, 40), strict=True)
+        for number in range(count)
+    ]
+    advisor.inventory.put(Inventory(hosts, tuple(there)), mode="replace", generation=None)
+    client = Client(create_app(advisor, settings))
+    newcomer = Instance("new", vcpus=2, memory_mb=512, demand={"cpu": busy})
+    found = advisor.placements.place(PlacementRequest(newcomer, limit=10, dry_run=True)).recommendation
+    assert found.candidates[-1].score < 0
+    _, page = ask(client, f"2 vCPUs, 1 GB, like {there[0].id}")
+    assert "Score" not in page.text
+    assert "Behind the best by" in page.text
+    assert "11 others are affected better off than those above" in page.text  # of 30 and the newcomer, 20 are shown
+    assert "These are the 20 worst off of them. Everybody on full" in page.text

@@ -176,6 +176,68 @@ def test_one_line_asks_about_a_new_instance_and_a_host_of_the_answer_is_opened(p
     expect(second.get_by_role("row", name="new-instance newcomer")).to_be_visible()
 
 
+def test_the_line_is_completed_by_keyboard_and_by_mouse(page: Page) -> None:
+    page.goto("/")
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    options = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    line.press_sequentially("1 v")
+    expect(options).to_have_count(1)
+    expect(line).to_have_attribute("aria-expanded", "true")
+    line.press("ArrowDown")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    assert line.get_attribute("aria-activedescendant") == options.first.get_attribute("id")
+    page.evaluate(AXE)
+    assert page.evaluate("axe.run(document)")["violations"] == []
+    line.press("Enter")
+    expect(line).to_have_value("1 vCPUs")
+    expect(line).to_have_attribute("aria-expanded", "false")
+    line.press_sequentially(", 2 GB, like render")
+    expect(options.first).to_contain_text("like render-1")
+    line.press("Escape")
+    expect(options).to_have_count(0)
+    expect(line).to_have_value("1 vCPUs, 2 GB, like render")
+    line.press("ArrowDown")
+    options.first.click()
+    expect(line).to_have_value("1 vCPUs, 2 GB, like render-1")
+    expect(line).to_be_focused()
+    line.press("Enter")
+    expect(page.get_by_role("heading", name="Put new-instance on")).to_be_visible()
+
+
+def test_the_word_under_the_cursor_is_replaced_and_the_rest_stays(page: Page) -> None:
+    page.goto("/?ask=like+render-1,+2+GB")
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    line.evaluate("field => { field.focus(); field.setSelectionRange(8, 8); }")
+    line.press("ArrowDown")
+    options = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    options.nth(1).click()
+    expect(line).to_have_value("like render-2, 2 GB")
+
+
+def test_names_of_every_character_stay_text_in_suggestions(page: Page) -> None:
+    hostile = "</li><img src=x onerror=alert(1)>\"' &amp; \u202e\U0001f600"
+    told = {"before": "like \U0001f600, ", "items": [{"text": hostile, "about": hostile}]}
+    page.route("**/suggestions?*", lambda route: route.fulfill(json=told))
+    page.goto("/")
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    line.press_sequentially("x")
+    option = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    expect(option).to_contain_text(hostile)
+    assert option.locator("img").count() == 0
+    option.click()
+    expect(line).to_have_value(f"like \U0001f600, {hostile}")
+
+
+def test_without_an_answer_the_line_is_a_field_as_before(page: Page) -> None:
+    page.route("**/suggestions?*", lambda route: route.abort())
+    page.goto("/")
+    line = page.get_by_role("combobox", name="An instance, or what a new one is")
+    with page.expect_request("**/suggestions?*"):
+        line.press_sequentially("render-1")
+    line.press("Enter")
+    expect(page.locator("#answer h2").first).to_contain_text("render-1")
+
+
 def test_without_a_script_everything_but_copying_works(
     browser: Browser, small: Service, signed_in: StorageState
 ) -> None:
@@ -183,6 +245,8 @@ def test_without_a_script_everything_but_copying_works(
     page = context.new_page()
     page.goto("/?instance=render-1")
     expect(page.locator("#answer h2").first).to_contain_text("render-1")
+    offered = page.locator("#ask").evaluate("field => [...field.list.options].map(one => one.value)")
+    assert "render-1" in offered
     page.goto("/plans/new?kind=rebalance")
     page.get_by_role("button", name="Make the plan").click()
     expect(
