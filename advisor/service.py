@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
+from advisor.errors import AdvisorError
 from advisor.inventories.reading import InventorySource, Reading
 from advisor.inventories.sources import HISTORIES, SOURCES, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
@@ -92,6 +94,7 @@ class Advisor:
             raise
         audit = Audit(clock, timedelta(days=settings.keep_audit_days))
         monitor = Monitor(settings)
+        self._clock = clock
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
         stored = self._retention.nudge
@@ -117,8 +120,14 @@ class Advisor:
         self.close()
 
     def warm_up(self) -> None:
-        """Compile what predictions need in the background; questions that come before are answered all the same."""
-        threading.Thread(target=cpu_contention.compile_all, name="warm-up", daemon=True).start()
+        """Compile what predictions need, and read the cloud, in the background; who asks before is answered as well."""
+
+        def warm_up() -> None:
+            cpu_contention.compile_all()
+            with suppress(AdvisorError):  # whoever asks is told
+                self._cache.at(self._clock())
+
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
 
     def upgrade_database(self) -> str:
         """Bring the database to the newest tables; returns the revision."""
