@@ -7,7 +7,7 @@ read or written, and SchemaMismatch while its tables are of another version.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -379,6 +379,10 @@ class ModelService(Protocol):
 
 class CloudService(Protocol):
     """The cloud as predictions see it now, and the state of the service itself."""
+
+    def clock(self) -> datetime:
+        """What time it is for the service."""
+        ...
 
     def inventory(self) -> Inventory:
         """The whole inventory as it is now, without the answers that are pending."""

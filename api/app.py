@@ -191,8 +191,11 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
-    """The ASGI application over an Advisor that the caller opened and will close."""
+def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") -> FastAPI:
+    """The ASGI application over an Advisor that the caller opened and will close.
+
+    With the words of a `demonstration` every page shows them, and shows by itself what is new.
+    """
     telemetry = Telemetry(advisor.cloud, advisor.outcomes)
     app = FastAPI(
         title="Cotenant",
@@ -216,6 +219,7 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
         ],
     )
     app.state.advisor, app.state.settings, app.state.telemetry = advisor, settings, telemetry
+    app.state.demonstration = demonstration
     app.state.lanes = lanes = Lanes()
     telemetry.watch(lanes.by_name.values())
     problems.install(app)

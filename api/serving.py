@@ -27,6 +27,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api import telemetry
 from api.app import create_app
+from api.demonstration import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import workers as counting
 
@@ -81,17 +82,20 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(settings: Settings, listener: socket.socket, told: Callable[[], None]) -> None:
+def serve(
+    settings: Settings, listener: socket.socket, told: Callable[[], None], shown: Demonstration | None = None
+) -> None:
     """Answer on a bound socket until SIGTERM or SIGINT; `told` is called once it listens.
 
     Raises what an Advisor raises on a database that it cannot use.
     """
     GuardedHTTP.most = most_connections(settings.max_connections)
     sys.setswitchinterval(SWITCH_S)
-    with listener, Advisor(settings) as advisor:
+    clock = {} if shown is None else {"clock": shown.clock}
+    with listener, Advisor(settings, **clock) as advisor:
         advisor.cloud.ready()  # a database of another version is told now, not to whoever asks first
         advisor.warm_up()
-        app = create_app(advisor, settings)
+        app = create_app(advisor, settings, "" if shown is None else shown.words)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)

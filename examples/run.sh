@@ -49,4 +49,5 @@ done
 ask
 echo
 echo "The service runs on http://$listen (web page; API at /docs). Ctrl-C stops it."
+echo "$bin/cotenant demo --live --listen 127.0.0.1:8081 shows a small cloud that changes while you look."
 wait "$service"

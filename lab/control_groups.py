@@ -81,6 +81,12 @@ class GroupMaker:
             raise RunError(f"control group {name} cannot be made: {error}") from None
         return [f"{root}/{name}/cgroup.procs" for root in self._roots]
 
+    def open_up(self, name: str) -> None:
+        """Let groups be made within a group without members: version 2 hands controllers down one level at a time."""
+        if self.version == 2:
+            handed_down = Path(self._mounts["unified"], name, "cgroup.subtree_control")
+            _write(str(handed_down), " ".join(f"+{one}" for one in _V2_CONTROLLERS))
+
     def _set_v1(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> None:
         cpuset = f"{self._mounts['cpuset']}/{name}"
         _write(f"{cpuset}/cpuset.mems", Path(self._mounts["cpuset"], "cpuset.mems").read_text("ascii").strip())
@@ -138,13 +144,25 @@ def group_places(name: str) -> list[Path]:
 
 
 def remove_group(name: str) -> None:
-    """End every process in the group of this name and remove it from every tree; a group that is gone is fine."""
-    groups = [group for group in group_places(name) if group.is_dir()]
+    """End every process in the group of this name and in those within it, and remove them from every tree.
+
+    A group that is gone is fine.
+    """
+    places = [group for group in group_places(name) if group.is_dir()]
+    groups = [group for place in places for group in (*_within(place), place)]
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while _kill_members(groups) and time.monotonic() < deadline:
         time.sleep(0.005)
     for group in groups:
         _remove_directory(group, deadline)
+
+
+def _within(group: Path) -> list[Path]:
+    """Groups below one, the deepest first; one that vanishes meanwhile is none."""
+    with contextlib.suppress(OSError):
+        inner = [path for path in group.iterdir() if path.is_dir()]
+        return [path for one in inner for path in (*_within(one), one)]
+    return []
 
 
 def _kill_members(groups: list[Path]) -> bool:

@@ -35,6 +35,9 @@ class DatabaseCloud:
         self._backend = backend
         self._overview = overview.Overview(settings.fresh_s)
 
+    def clock(self) -> datetime:
+        return self._clock()
+
     def inventory(self) -> Inventory:
         return self._cache.at(self._clock())[0].inventory
 

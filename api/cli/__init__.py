@@ -19,7 +19,9 @@ __all__ = ["app", "main"]
 FAILED, WRONG_USAGE = 1, 2
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
-    Listed("demo", "api.cli.demo:demo", "Answer a question on an example cloud, or serve that cloud."),
+    Listed(
+        "demo", "api.cli.demo:demo", "Answer a question on an example cloud, or serve that cloud or one that lives."
+    ),
     Listed("serve", "api.cli.serve:serve", "Run the REST service and the web page."),
     Listed("where", "api.cli.ask:where", "Rank the hosts of an inventory for one instance."),
     Listed("predict", "api.cli.ask:predict", "Predict what co-located instances do to each other."),

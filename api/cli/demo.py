@@ -1,4 +1,4 @@
-"""The command `demo`: a question on an example cloud that comes with the program, or the service with that cloud."""
+"""The command `demo`: a question on an example cloud that comes with the program, or the service with a cloud."""
 
 from __future__ import annotations
 
@@ -18,15 +18,29 @@ from api.cli.output import print_json, say
 
 FOLDER = Path(__file__).parent / "demo_cloud"
 CLOUD, NEWCOMER = "cloud.yaml", "newcomer.yaml"
+_LISTEN = "127.0.0.1:8080"
 
 
 def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Start the service with the cloud, in a temporary folder, on this machine.")
     ] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Start the service with a cloud that lives: real containers on this machine where that is possible "
+            "(root, Linux), else the recorded day.",
+        ),
+    ] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Start the service with the recorded day of a cloud of real containers.")
+    ] = False,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS:PORT", help="Where --serve listens.", show_default="127.0.0.1:8080"),
+        typer.Option(
+            metavar="ADDRESS:PORT", help="Where --serve, --live or --replay listens.", show_default="127.0.0.1:8080"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -34,18 +48,24 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question on an example cloud, or serve that cloud.
+    """Answer a question on an example cloud, or serve that cloud or one that lives.
 
     12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
+    The one that lives has 6 hosts with 18 containers, whose agents push what they measure, and a day passes in minutes.
+    Its containers use half of the machine's CPUs at most, and end after two hours or with the command.
     """
-    if sum((serve, out is not None, as_json)) > 1:
-        raise InvalidInput("--serve, --out and --json exclude each other")
-    if listen is not None and not serve:
-        raise InvalidInput("--listen says where --serve listens; add --serve", field="listen")
+    if sum((serve, live, replay, out is not None, as_json)) > 1:
+        raise InvalidInput("--serve, --live, --replay, --out and --json exclude each other")
+    if listen is not None and not (serve or live or replay):
+        raise InvalidInput("--listen says where --serve, --live or --replay listens; add --serve", field="listen")
     if out is not None:
         _write(out)
+    elif live or replay:
+        from api.cli import living_demo  # with the service, which an answer alone does without
+
+        living_demo.serve(listen or _LISTEN, live=live)
     elif serve:
-        _serve(listen or "127.0.0.1:8080")
+        _serve(listen or _LISTEN)
     else:
         _answer(as_json=as_json)
 
@@ -73,6 +93,7 @@ def _answer(*, as_json: bool) -> None:
         show_commands(best)
     say()
     say("Next:")
+    say("  cotenant demo --live         a small cloud of real containers on the web page: see it change")
     say("  cotenant demo --serve        the same cloud with web page and REST API")
     say("  cotenant demo --out demo     its files in the folder demo; replace them by your own, then")
     say(f"  cotenant where demo/{CLOUD} --instance demo/{NEWCOMER} --explain --commands")

@@ -13,6 +13,7 @@ from advisor.settings import Settings
 from api import serving
 from api.auth import bind, is_loopback, parse_listen, require_loopback
 from api.cli.options import Database, settings
+from api.demonstration import Demonstration
 from api.telemetry import start_logging
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -40,8 +41,11 @@ def serve(
     run_service(settings(listen=listen, database=database), workers)
 
 
-def run_service(chosen: Settings, workers: int = 1) -> None:
-    """Serve until SIGTERM or Ctrl-C; InvalidInput where the settings do not allow it."""
+def run_service(chosen: Settings, workers: int = 1, shown: Demonstration | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C; InvalidInput where the settings do not allow it.
+
+    What is `shown` is served by one process.
+    """
     if chosen.log_level.lower() not in LEVELS:
         raise InvalidInput(f"COTENANT_LOG_LEVEL {chosen.log_level!r} is none of {', '.join(LEVELS)}", field="log_level")
     host, port = parse_listen(chosen.listen)
@@ -56,17 +60,19 @@ def run_service(chosen: Settings, workers: int = 1) -> None:
         typer.echo(f"cotenant: cannot listen on {chosen.listen}: {error.strerror or error}; choose another", err=True)
         raise typer.Exit(1) from error
     start_logging(chosen.log_level, chosen.log_format)
-    told = partial(_tell, listener.getsockname(), guarded=guarded)
+    told = partial(_tell, listener.getsockname(), guarded=guarded, shown=shown)
     if workers == 1:
-        serving.serve(chosen, listener, told)
+        serving.serve(chosen, listener, told, shown)
     else:
         raise typer.Exit(serving.serve_with_workers(chosen, listener, workers, told))
 
 
-def _tell(address: tuple[str, int], *, guarded: bool) -> None:
+def _tell(address: tuple[str, int], *, guarded: bool, shown: Demonstration | None) -> None:
     host, port = address[:2]
-    shown = f"[{host}]" if ":" in host else host
+    shown_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     who = "Tokens are asked for." if guarded else "No token is configured: this machine only."
     if not is_loopback(host):
         who += " They travel in clear text: let a proxy speak TLS in front of it."
-    typer.echo(f"Cotenant listens on http://{shown}:{port} (API: /docs). {who}", err=True)
+    typer.echo(f"Cotenant listens on http://{shown_address} (API: /docs). {who}", err=True)
+    if shown is not None:
+        shown.listens(f"http://{shown_address}")

@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from api.demonstration import REFRESH_S
 from api.schemas.pages import Problem
 
 _HERE = Path(__file__).parent
@@ -35,11 +36,14 @@ def page(
 ) -> HTMLResponse:
     """Render a template as an answer.
 
-    Every template has `caller` (a Caller, None = nobody is signed in), `signed_in` (there is a session to end) and
-    `form_key`, which each form that changes something carries: `{{ parts.form_key(form_key) }}`.
+    Every template has `demonstration` (words, empty as a rule) with `refresh_s`, `caller` (a Caller, None = nobody is
+    signed in), `signed_in` (there is a session to end) and `form_key`, which each form that changes something carries:
+    `{{ parts.form_key(form_key) }}`.
     """
     state = request.state
     common = {
+        "demonstration": getattr(request.app.state, "demonstration", ""),
+        "refresh_s": REFRESH_S,
         "caller": getattr(state, "caller", None),
         "signed_in": bool(getattr(state, "form_key", "")),
         "form_key": getattr(state, "form_key", ""),

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from fastapi import Response
 from starlette.exceptions import HTTPException
 
-from api.routes.common import CallerDep, CountersDep, InventoryDep, OutcomeDep, SettingsDep, TelemetryDep, check_batch
+from api.routes.common import (
+    CallerDep,
+    CloudDep,
+    CountersDep,
+    InventoryDep,
+    OutcomeDep,
+    SettingsDep,
+    TelemetryDep,
+    check_batch,
+)
 from api.schemas.announcements import AnnouncementAnswer, AnnouncementBody
 from api.schemas.observations import ColocationBody, Dropped, Recorded, SamplesAnswer, SamplesBody
 
 
-def announcements(body: AnnouncementBody, inventory: InventoryDep, caller: CallerDep) -> AnnouncementAnswer:
+def announcements(
+    body: AnnouncementBody, inventory: InventoryDep, cloud: CloudDep, caller: CallerDep
+) -> AnnouncementAnswer:
     """Take what the agent of a host tells of it and of all instances that run there; the inventory follows.
 
     An instance that is not told any more counts as stopped, and an hour later as gone. Sent again it does no harm.
@@ -21,7 +30,7 @@ def announcements(body: AnnouncementBody, inventory: InventoryDep, caller: Calle
         raise HTTPException(403, f"this token is for the agent of host {caller.host}, not of {body.host.id}")
     told = body.to_domain()
     found = inventory.announce(told)
-    return AnnouncementAnswer.of(told, found, offset_s=(told.time - datetime.now(UTC)).total_seconds())
+    return AnnouncementAnswer.of(told, found, offset_s=(told.time - cloud.clock()).total_seconds())
 
 
 def samples(

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -96,7 +96,7 @@ class Filter:
 def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResponse:
     """Every host, the one with the worst-off instance first; beyond the last page there is the last one."""
     chosen = Filter.read(request.query_params)
-    now, told = datetime.now(UTC), cloud.now()
+    now, told = cloud.clock(), cloud.now()
     fitting = [host for host in told.hosts if chosen.lets_through(host)]
     last = max((len(fitting) + AT_ONCE - 1) // AT_ONCE, 1)
     number = min(number, last)

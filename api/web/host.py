@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from fastapi import Request
@@ -83,7 +82,7 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         square=_square(found) if pairs and len(found.now.residents) <= MOST_SQUARE else [],
         pairs=[SlowedPair(one, bars.kept(one.loss / pairs[0].loss, "fair")) for one in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
-        age=age(found.now, datetime.now(UTC)),
+        age=age(found.now, cloud.clock()),
         told=told,
         charts=_charts(told, found),
         chart=chart,

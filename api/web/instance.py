@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Literal
 
 from fastapi import Request
@@ -52,7 +51,7 @@ def instance(
         pending=pending,
         learned=now.model_version != "prior",
         row=_row(detail, it) if detail else None,
-        age=age(detail.now, datetime.now(UTC)) if detail else None,
+        age=age(detail.now, cloud.clock()) if detail else None,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
         wants=demand_rows(it),

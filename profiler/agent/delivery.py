@@ -8,7 +8,7 @@ from pathlib import Path
 
 from profiler.agent.announcement import Announcer
 from profiler.agent.batch import batch_of
-from profiler.agent.http_client import HttpClient, ServerUrl, check_token, may_carry_token
+from profiler.agent.http_client import ServerConnection, ServerUrl, check_token, may_carry_token
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher, PushStatus
 from profiler.agent.spool import Spool, SpoolStatus
@@ -42,7 +42,7 @@ class PushToken:
 class Delivery:
     """Takes windows from the agent at once and ships them in its own time."""
 
-    def __init__(self, spool: Spool, wire: HttpClient, log: Log, announcer: Announcer | None = None) -> None:
+    def __init__(self, spool: Spool, wire: ServerConnection, log: Log, announcer: Announcer | None = None) -> None:
         self._spool = spool
         self._log = log
         self._pusher = Pusher(spool, wire, log, announcer=announcer)

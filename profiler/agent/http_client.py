@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
 
 PATH = "/v1/samples"
@@ -89,6 +90,14 @@ def may_carry_token(server: ServerUrl) -> bool:
         return ipaddress.ip_address(server.host).is_loopback
     except ValueError:
         return False
+
+
+class ServerConnection(Protocol):
+    """How what is pushed gets to a server, or to somebody who passes it on; as `HttpClient`."""
+
+    def post(self, body: bytes, to: str = PATH) -> HttpAnswer: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class HttpClient:

@@ -14,7 +14,7 @@ from typing import Any
 
 from profiler.agent.announcement import Announcer
 from profiler.agent.batch import Sample
-from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpClient, HttpError
+from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpError, ServerConnection
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolEntry
 
@@ -51,7 +51,7 @@ class Pusher:
     def __init__(
         self,
         spool: Spool,
-        wire: HttpClient,
+        wire: ServerConnection,
         log: Log,
         chance: Callable[[], float] = random.random,
         announcer: Announcer | None = None,

@@ -11,8 +11,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect
 
+from advisor.domain import Host
 from tests.browser import chromium
-from tests.browser.world import Service, pages, strange, strange_pages
+from tests.browser.world import Service, demonstrated, pages, strange, strange_pages
 
 pytestmark = pytest.mark.timeout(900)  # the walk through all pages is one fixture, and a busy machine is slow at it
 
@@ -335,3 +336,28 @@ def test_a_thousand_hosts_are_shown_and_asked_about(crowded: Page) -> None:
     crowded.goto("/plans/new?kind=evacuate")
     crowded.set_viewport_size({"width": 360, "height": 740})
     assert not crowded.evaluate(SIDEWAYS)
+
+
+def test_a_demonstration_shows_news_by_itself_and_leaves_alone_where_somebody_is(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with demonstrated(tmp_path) as service:
+        context = browser.new_context(base_url=service.url)
+        page = context.new_page()
+        watched = chromium.Watched(page, service.url)
+        page.goto("/")
+        expect(page.get_by_text("a second is two minutes")).to_be_visible()
+        page.get_by_label("An instance, or what a new one is").fill("4 vCPUs")  # a question that is being typed
+        service.advisor.inventory.put_host(Host("h-new", "lxc", 8, 65536))
+        expect(page.locator("a[href='/hosts/h-new']")).to_be_visible()
+        expect(page.get_by_label("An instance, or what a new one is")).to_have_value("4 vCPUs")
+        page.locator("a[href='/hosts/h-new']").focus()  # who walks through the hosts with the keyboard
+        with page.expect_response("**/"):  # nothing is fetched while the focus is there …
+            service.advisor.inventory.put_host(Host("h-newer", "lxc", 8, 65536))
+            page.wait_for_timeout(5000)
+            assert page.locator("a[href='/hosts/h-newer']").count() == 0
+            page.get_by_label("An instance, or what a new one is").focus()  # … and then it is
+        expect(page.locator("a[href='/hosts/h-newer']")).to_be_visible()
+        assert not page.evaluate(SIDEWAYS)
+        context.close()
+        assert watched.complaints == []

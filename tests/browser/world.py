@@ -107,6 +107,18 @@ def strange(folder: Path, *, empty: bool = False) -> Iterator[Service]:
             yield Service(url, advisor, {})
 
 
+@contextmanager
+def demonstrated(folder: Path) -> Iterator[Service]:
+    """The example cloud as a demonstration, which shows by itself what is new; no token."""
+    settings = Settings(
+        database=f"sqlite:///{folder}/shown.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
+    )
+    with Advisor(settings) as advisor:
+        advisor.inventory.put(load_inventory(ROOT / "examples" / "cloud.yaml"), mode="replace", generation=None)
+        with _listening(advisor, settings, "Demonstration: a second is two minutes.") as url:
+            yield Service(url, advisor, {})
+
+
 def _crowd(advisor: Advisor) -> None:
     example = load_inventory(ROOT / "examples" / "cloud.yaml")
     kinds = [replace(one, name=_long(one.name)) for one in example.workloads if not one.name.startswith("bubble")]
@@ -211,9 +223,9 @@ def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
 
 
 @contextmanager
-def _listening(advisor: Advisor, settings: Settings) -> Iterator[str]:
+def _listening(advisor: Advisor, settings: Settings, demonstration: str = "") -> Iterator[str]:
     """The application on a free port of this machine, in a thread."""
-    app = create_app(advisor, settings)
+    app = create_app(advisor, settings, demonstration)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

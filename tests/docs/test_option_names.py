@@ -40,6 +40,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--prometheus": ("the Prometheus-compatible store that is read", {"history", "profile"}),
     "--picture": ("a file for a picture", {"profile", "probe"}),
     "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),
+    "--replay": ("a recording in place of this machine", {"demo", "once"}),
     "--report": ("a file for a report", {"plan", "evaluate", "replay", "lab show"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
     "--scheduler": ("address of a Dask cluster", {"train", "replay"}),

@@ -1,7 +1,10 @@
-// Copy buttons beside commands, suggestions below lines. Everything on the pages works without this file.
+// Copy buttons beside commands, suggestions below lines, and in a demonstration what is new. Everything on the pages works
+// without this file.
 "use strict";
-if (navigator.clipboard) { // browsers have it on https and on loopback only
-  for (const block of document.querySelectorAll("pre.copy")) {
+
+function offerCopies(part) {
+  if (!navigator.clipboard) return; // browsers have it on https and on loopback only
+  for (const block of part.querySelectorAll("pre.copy")) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "quiet copier";
@@ -22,7 +25,11 @@ if (navigator.clipboard) { // browsers have it on https and on loopback only
 
 // A field with data-suggest ("line" or "instance") becomes a combobox with a listbox, as the ARIA practices describe.
 // The server says what may follow the text before the cursor; text from outside is only ever text here.
-for (const field of document.querySelectorAll("input[data-suggest]")) {
+function offerSuggestions(part) {
+  for (const field of part.querySelectorAll("input[data-suggest]")) suggest(field);
+}
+
+function suggest(field) {
   const list = document.createElement("ul");
   list.id = `${field.id}-suggestions`;
   list.className = "suggestions";
@@ -122,4 +129,29 @@ for (const field of document.querySelectorAll("input[data-suggest]")) {
     }
     event.preventDefault();
   });
+}
+
+// The part of the page that tells of now is fetched again and takes its own place. Where somebody is in it with the
+// keyboard, or has selected a word of it, it stays as it is.
+async function showNews() {
+  const now = document.querySelector("[data-now]");
+  const selected = document.getSelection();
+  const inUse = now?.contains(document.activeElement) || (selected?.toString() && now?.contains(selected.anchorNode));
+  if (!now || document.hidden || inUse) return;
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  const news = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-now]");
+  if (!answer.ok || !news) return;
+  const open = [...now.querySelectorAll("details")].map((one) => one.open);
+  now.replaceChildren(...news.childNodes);
+  now.querySelectorAll("details").forEach((one, number) => { one.open = open[number] ?? one.open; });
+  offerCopies(now);
+  offerSuggestions(now);
+}
+
+offerCopies(document);
+offerSuggestions(document);
+const refresh = Number(document.body.dataset.refresh);
+if (refresh) {
+  const again = () => showNews().catch(() => {}).finally(() => setTimeout(again, 1000 * refresh)); // it may have ended
+  setTimeout(again, 1000 * refresh);
 }
