@@ -168,12 +168,15 @@ class TelemetryService(Protocol):
         preset: str,
         *,
         since: str,
+        cloud: str | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], None] = ...,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
         """Learn demands from the store that `prometheus_url` names; what was found, and whose demand that changes.
 
-        `preset` is a name or a file. `progress` is called with the parts that were read, and of how many.
+        `preset` is a name or a file. With `cloud` the metric storage (Aetos) of that OpenStack cloud is asked. The name
+        `gnocchi` asks Gnocchi in its place, that of the environment (OS_*) without `cloud`. `progress` is called with
+        the parts that were read, and of how many.
         """
         ...
 

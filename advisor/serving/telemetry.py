@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from advisor.access.audit import Audit
-from advisor.domain import Histories, InstanceProfile, WorkloadProfile
+from advisor.domain import Histories, Instance, InstanceProfile, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.inventories import writes
 from advisor.settings import Settings
@@ -15,6 +15,8 @@ from advisor.store import counters, hosts, instances
 from advisor.store.transactions import Transactions
 from advisor.telemetry import demands, histories, ingest, monitoring_history, profiles, promql
 from advisor.telemetry.monitoring_history import MonitoringHistory
+from advisor.telemetry.openstack import gnocchi
+from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
@@ -55,12 +57,14 @@ class DatabaseTelemetry:
         preset: str,
         *,
         since: str,
+        cloud: str | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
-        chosen, store, now = monitoring_history.load_preset(preset), SeriesStore.of(self._settings), self._clock()
+        now = self._clock()
         with self._read() as connection:
-            there = instances.load_all(connection)
+            there = tuple(instances.load_all(connection))
+        chosen, store = self._watched(preset, cloud, there)
         found = monitoring_history.read(
             store, chosen, there, since_s=profiles.parse_since(since), now=now, progress=progress
         )
@@ -75,6 +79,15 @@ class DatabaseTelemetry:
             counts = {"instances": len(found.demands), "changed": len(news), "unknown": len(found.unknown)}
             self._audit.record(connection, "history.take", preset=chosen.name, **counts)
         return found, tuple(sorted(news))
+
+    def _watched(
+        self, preset: str, cloud: str | None, there: Sequence[Instance]
+    ) -> tuple[monitoring_history.Preset, monitoring_history.WatchedSeries]:
+        """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
+        if preset == gnocchi.PRESET.name:
+            return gnocchi.PRESET, gnocchi.Gnocchi.of(cloud, there)
+        chosen = monitoring_history.load_preset(preset)
+        return chosen, SeriesStore.of(self._settings) if cloud is None else MetricStorage.of(cloud)
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
         now, elsewhere = self._clock(), None

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
-from advisor.telemetry.series_store import Scraped, SeriesStore
+from advisor.telemetry.series_store import Scraped
 from models.profiling.demand_estimation import Tally, Window, estimated, wanted_cpus
 from profiler.demand import RESOURCES, Demand, Resource
 
@@ -29,6 +30,12 @@ _MOST_BYTES = 1 << 16
 _NAMES = ("name", "uuid", "domain")  # labels of an instance by which another system may know it
 Progress = Callable[[int, int], None]  # parts read, of how many
 _Row = Mapping[float, float]  # end of a window → value
+
+
+class WatchedSeries(Protocol):
+    """Who has watched: gives what a query of a preset means, every `step_s` seconds from `begin` to `end`."""
+
+    def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def _checked(file: Path, told: Mapping[str, object]) -> Preset:
 
 
 def read(
-    store: SeriesStore,
+    store: WatchedSeries,
     preset: Preset,
     there: Iterable[Instance],
     *,
@@ -145,7 +152,7 @@ def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime
     return found
 
 
-def _rows(store: SeriesStore, preset: Preset, query: str, begin: datetime, end: datetime) -> Mapping[str, _Row]:
+def _rows(store: WatchedSeries, preset: Preset, query: str, begin: datetime, end: datetime) -> Mapping[str, _Row]:
     """Values by the name that the series give to instances; several series of one name add up."""
     found: dict[str, dict[float, float]] = defaultdict(dict)
     for one in store.range(query.replace("$window", f"{WINDOW_S}s"), begin, end, WINDOW_S):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, progress, say
@@ -19,8 +20,8 @@ def history(
         str,
         typer.Argument(
             metavar="PRESET|FILE.toml",
-            help="What watches the instances: cadvisor, kubevirt, libvirt-exporter, node-exporter, proxmox, or a file "
-            "that says what yours calls things.",
+            help="What watches the instances: cadvisor, ceilometer, kubevirt, libvirt-exporter, node-exporter, "
+            "proxmox, or a file that says what yours calls things; or gnocchi, which is asked itself.",
         ),
     ],
     prometheus: Annotated[
@@ -32,21 +33,32 @@ def history(
             show_default="COTENANT_PROMETHEUS_URL",
         ),
     ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="An OpenStack cloud of clouds.yaml (envvars: OS_*), whose metric storage (Aetos), or Gnocchi, is "
+            "asked with its account.",
+        ),
+    ] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 14d, 30d.")] = "14d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what instances do from the weeks that a Prometheus has watched them.
+    """Learn what instances do from the weeks that a Prometheus, or Gnocchi, has watched them.
 
     Series become demand over time, in windows of five minutes: CPUs (with waiting where it is told), network, disk.
     What the agent measures itself, and what was given by hand, counts for more. Again is harmless: run it each night.
     """
+    if cloud is not None and prometheus is not None:
+        raise InvalidInput("give --prometheus or --cloud, not both", field="cloud")
     chosen = settings(database=database, **({} if prometheus is None else {"prometheus_url": prometheus}))
     with Advisor(chosen) as advisor, progress() as advance:
         found, changed = advisor.telemetry.take_history(
             preset,
             since=since,
+            cloud=cloud,
             dry_run=dry_run,
             progress=lambda done, of: advance("Reading series", done / of if of else 1.0),
         )
