@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # who asks a service need not import what stands behind it
     from advisor.access.sessions import Sessions
     from advisor.access.tokens import Tokens
     from advisor.inventories.reading import Reading
+    from advisor.inventories.sources import SourceOptions
     from advisor.inventories.sync import SyncDiff
     from advisor.planning.planner import Progress
     from advisor.reports.folders import Reported
@@ -165,18 +166,20 @@ class TelemetryService(Protocol):
 
     def take_history(
         self,
-        preset: str,
+        source: str,
         *,
         since: str,
-        cloud: str | None = None,
+        options: SourceOptions | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], None] = ...,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
-        """Learn demands from the store that `prometheus_url` names; what was found, and whose demand that changes.
+        """Learn demands from the store that `prometheus_url` names, or from what a system keeps of its own guests; what
+        was found, and whose demand that changes.
 
-        `preset` is a name or a file. With `cloud` the metric storage (Aetos) of that OpenStack cloud is asked. The name
-        `gnocchi` asks Gnocchi in its place, that of the environment (OS_*) without `cloud`. `progress` is called with
-        the parts that were read, and of how many.
+        `source` is a preset's name or file, or a system with a history (`options` say which one). With a preset,
+        `options.cloud` is the OpenStack cloud whose metric storage (Aetos) is asked in place of `prometheus_url`.
+        `progress` is called with the parts that were read, and of how many. SeriesUnavailable where the other side
+        does not answer.
         """
         ...
 

@@ -11,7 +11,7 @@ from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
 from advisor.inventories.reading import InventorySource, Reading
-from advisor.inventories.sources import SOURCES, SourceOptions, open_source
+from advisor.inventories.sources import HISTORIES, SOURCES, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
@@ -40,14 +40,17 @@ from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.retention import Retention
 from advisor.store.transactions import Transactions
+from advisor.telemetry.monitoring_history import MonitoringHistory
 from models.physics import cpu_contention
 
 __all__ = [
+    "HISTORIES",
     "REPORT_KINDS",
     "SOURCES",
     "Advisor",
     "InventorySource",
     "Keystone",
+    "MonitoringHistory",
     "Progress",
     "Reading",
     "Reported",

@@ -1,9 +1,10 @@
-"""How much CPU an instance wants, from what it ran and waited: four ways, on simulated hosts where it is known.
+"""How much CPU an instance wants, from what it ran and waited: five ways, on simulated hosts where it is known.
 
 python -m research.wanted_cpus [HOSTS]
 
 Hosts are those of `research.contention.random_hosts` without caps. By load and kind of loop: by which factor each way
 is off, up or down (exp of the root mean square of the logarithm), and the median of what it says over what is true.
+Pressure is the part of the time in which some task waited: where all vCPUs wait alike, that of one of them.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from research.contention.simulator import Length, simulate
 LOADS = ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.1), (1.1, 1.3))
 LENGTH = Length(windows=16, least=2, most=3, events=1_000_000)
 LEAST = 0.01  # CPUs per vCPU: who wants less is not judged
-WAYS = ("run", "run + wait", "run / (1 - wait)", "as here")
+WAYS = ("run", "run + wait", "run / (1 - wait)", "as here", "as here, by pressure")
 
 
 def ways(run: float, wait: float, vcpus: int) -> tuple[float, ...]:
-    """What each of WAYS says, in CPUs; the last is what the product learns from."""
+    """What each of WAYS says, in CPUs; the last two are what the product learns from waiting, and from pressure."""
     most = float(vcpus)
     free = 1 - wait / vcpus
     closed = min(run / free, most) if free > run / vcpus else most
-    return run, min(run + wait, most), closed, wanted_cpus(run, wait, vcpus)
+    here, by_pressure = (wanted_cpus(run, one, vcpus) for one in (wait, wait / vcpus))
+    return run, min(run + wait, most), closed, here, by_pressure
 
 
 def of_host(seed: int, load: float) -> Iterator[tuple[InstanceSpec, tuple[float, ...]]]:

@@ -64,6 +64,8 @@ SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], fro
     "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
     "xapi": (_xapi, frozenset({"cloud", "ca_file", "fingerprint"})),
 }
+# Who keeps a history of its guests that `cotenant history` asks for: a source, or Gnocchi beside OpenStack.
+HISTORIES = frozenset({"gnocchi", "proxmox"})
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from advisor.access.audit import Audit
 from advisor.domain import Histories, Instance, InstanceProfile, WorkloadProfile
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.inventories import writes
+from advisor.inventories.sources import SourceOptions
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances
 from advisor.store.transactions import Transactions
-from advisor.telemetry import demands, histories, ingest, monitoring_history, profiles, promql
+from advisor.telemetry import demands, guest_history, histories, ingest, monitoring_history, profiles, promql
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.openstack import gnocchi
 from advisor.telemetry.openstack.metric_storage import MetricStorage
@@ -54,20 +56,20 @@ class DatabaseTelemetry:
 
     def take_history(
         self,
-        preset: str,
+        source: str,
         *,
         since: str,
-        cloud: str | None = None,
+        options: SourceOptions | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
-        now = self._clock()
-        with self._read() as connection:
-            there = tuple(instances.load_all(connection))
-        chosen, store = self._watched(preset, cloud, there)
-        found = monitoring_history.read(
-            store, chosen, there, since_s=profiles.parse_since(since), now=now, progress=progress
-        )
+        since_s = profiles.parse_since(since)
+        if source == "proxmox":
+            found = self._own_history(options or SourceOptions(), since_s, progress)
+        else:
+            there, now = self._instances(), self._clock()
+            chosen, store = self._watched(source, options or SourceOptions(), there)
+            found = monitoring_history.read(store, chosen, there, since_s=since_s, now=now, progress=progress)
         if dry_run:
             with self._read() as connection:
                 return found, tuple(sorted(demands.news_of_history(connection, found.demands)))
@@ -77,17 +79,41 @@ class DatabaseTelemetry:
             if news:
                 demands.tell(connection, news)
             counts = {"instances": len(found.demands), "changed": len(news), "unknown": len(found.unknown)}
-            self._audit.record(connection, "history.take", preset=chosen.name, **counts)
+            self._audit.record(connection, "history.take", source=Path(source).stem, **counts)
         return found, tuple(sorted(news))
 
+    def _own_history(
+        self, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]
+    ) -> MonitoringHistory:
+        """What Proxmox VE tells of its guests that are in the inventory; SeriesUnavailable where it lists none."""
+        from advisor.inventories.proxmox import calls, history  # requests takes its time to import
+
+        system = history.ProxmoxHistory(options.cloud, options.ca_file, options.fingerprint)
+        try:
+            listed = system.guests()
+        except ValueError as error:
+            raise InvalidInput(str(error), field="source") from error
+        except calls.ProxmoxCallError as error:
+            raise SeriesUnavailable(str(error)) from error
+        there = {one.id: one for one in self._instances() if one.id in listed}
+        unknown = sorted(listed.keys() - there.keys())
+        told = system.histories({name: listed[name] for name in there}, since_s, self._clock().timestamp())
+        return guest_history.demands_of(told, there, unknown=unknown, progress=progress)
+
     def _watched(
-        self, preset: str, cloud: str | None, there: Sequence[Instance]
+        self, source: str, options: SourceOptions, there: Sequence[Instance]
     ) -> tuple[monitoring_history.Preset, monitoring_history.WatchedSeries]:
         """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
-        if preset == gnocchi.PRESET.name:
-            return gnocchi.PRESET, gnocchi.Gnocchi.of(cloud, there)
-        chosen = monitoring_history.load_preset(preset)
-        return chosen, SeriesStore.of(self._settings) if cloud is None else MetricStorage.of(cloud)
+        if options.ca_file or options.fingerprint:
+            raise InvalidInput("--ca-file and --fingerprint go with proxmox alone", field="source")
+        if source == gnocchi.PRESET.name:
+            return gnocchi.PRESET, gnocchi.Gnocchi.of(options.cloud, there)
+        chosen = monitoring_history.load_preset(source)
+        return chosen, MetricStorage.of(options.cloud) if options.cloud else SeriesStore.of(self._settings)
+
+    def _instances(self) -> Sequence[Instance]:
+        with self._read() as connection:
+            return list(instances.load_all(connection))
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
         now, elsewhere = self._clock(), None

@@ -29,7 +29,7 @@ _EXTRA = ("waiting", "throttled")
 _MOST_BYTES = 1 << 16
 _NAMES = ("name", "uuid", "domain")  # labels of an instance by which another system may know it
 Progress = Callable[[int, int], None]  # parts read, of how many
-_Row = Mapping[float, float]  # end of a window → value
+Row = Mapping[float, float]  # end of a window → value
 
 
 class WatchedSeries(Protocol):
@@ -53,11 +53,13 @@ class Preset:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringHistory:
-    """What was found: demands by instance and resource, names that no instance has, and queries that gave nothing."""
+    """What was found: demands by instance and resource, names that no instance has, queries that gave nothing, and in
+    sentences what could not be read."""
 
     demands: Mapping[str, Mapping[Resource, Demand]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 def preset_names() -> tuple[str, ...]:
@@ -128,16 +130,24 @@ def read(
             if resource == "cpu":
                 extra = [{by_name[n]: row for n, row in found.get(e, {}).items() if n in by_name} for e in _EXTRA]
                 known = {
-                    name: _wanted(row, extra[0].get(name, {}), extra[1].get(name, {}), vcpus[name])
+                    name: wanted(row, extra[0].get(name, {}), extra[1].get(name, {}), vcpus[name])
                     for name, row in known.items()
                 }
-            _teach(tallies, resource, known)
+            teach(tallies, resource, known)
     progress(len(borders), len(borders))
-    demands: dict[str, dict[Resource, Demand]] = defaultdict(dict)
+    demands = learned(tallies, vcpus)
+    return MonitoringHistory(demands, tuple(sorted(unknown)), tuple(sorted(preset.queries.keys() - answered)))
+
+
+def learned(
+    tallies: Mapping[tuple[str, Resource], Tally], vcpus: Mapping[str, int]
+) -> Mapping[str, Mapping[Resource, Demand]]:
+    """Demands by instance and resource, of those that were watched for an hour at least."""
+    found: dict[str, dict[Resource, Demand]] = defaultdict(dict)
     for (name, resource), tally in sorted(tallies.items()):
         if tally.n >= ENOUGH:
-            demands[name][resource] = estimated(tally, vcpus=vcpus[name], origin="history")
-    return MonitoringHistory(dict(demands), tuple(sorted(unknown)), tuple(sorted(preset.queries.keys() - answered)))
+            found[name][resource] = estimated(tally, vcpus=vcpus[name], origin="history")
+    return dict(found)
 
 
 def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime]]:
@@ -152,7 +162,7 @@ def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime
     return found
 
 
-def _rows(store: WatchedSeries, preset: Preset, query: str, begin: datetime, end: datetime) -> Mapping[str, _Row]:
+def _rows(store: WatchedSeries, preset: Preset, query: str, begin: datetime, end: datetime) -> Mapping[str, Row]:
     """Values by the name that the series give to instances; several series of one name add up."""
     found: dict[str, dict[float, float]] = defaultdict(dict)
     for one in store.range(query.replace("$window", f"{WINDOW_S}s"), begin, end, WINDOW_S):
@@ -178,7 +188,7 @@ def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:
     return {name: next(iter(who)) for name, who in found.items() if len(who) == 1}
 
 
-def _wanted(run: _Row, waiting: _Row, throttled: _Row, vcpus: int) -> _Row:
+def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
     """CPUs wanted; the time for which its own cap held it back is no waiting."""
     return {
         time_s: wanted_cpus(used, max(waiting.get(time_s, 0.0) - throttled.get(time_s, 0.0), 0.0), vcpus)
@@ -186,7 +196,7 @@ def _wanted(run: _Row, waiting: _Row, throttled: _Row, vcpus: int) -> _Row:
     }
 
 
-def _teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, known: Mapping[str, _Row]) -> None:
+def teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, known: Mapping[str, Row]) -> None:
     """Add windows in order of time, each beside what the others did then, over their own means of this part."""
     ratios: dict[float, list[float]] = defaultdict(list)
     means = {name: sum(row.values()) / len(row) for name, row in known.items() if row}

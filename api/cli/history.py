@@ -1,78 +1,93 @@
-"""The command `history`: what a monitoring system knows of instances becomes their demand over time."""
+"""The command `history`: what another system has watched for weeks becomes the demand over time of instances."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from advisor.errors import InvalidInput
-from advisor.service import Advisor
-from api.cli.options import AsJson, Database, settings
+from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
+from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
 from profiler.demand import RESOURCES
 
-MOST_TOLD = 10  # names that are told; --json has all
+FAILED = 1
+MOST_TOLD = 10  # names and sentences that are told; --json has all
 
 
 def history(
-    preset: Annotated[
+    source: Annotated[
         str,
         typer.Argument(
-            metavar="PRESET|FILE.toml",
-            help="What watches the instances: cadvisor, ceilometer, kubevirt, libvirt-exporter, node-exporter, "
-            "proxmox, or a file that says what yours calls things; or gnocchi, which is asked itself.",
+            metavar="gnocchi|proxmox|PRESET|FILE.toml",
+            help="What has watched the instances: OpenStack's Gnocchi or Proxmox VE itself, or a Prometheus by what it "
+            "scrapes: cadvisor, ceilometer, kubevirt, libvirt-exporter, node-exporter, pve-exporter, or a file that "
+            "says what yours calls things. With a preset, --cloud asks the Prometheus behind that OpenStack's Aetos.",
         ),
     ],
     prometheus: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="The Prometheus-compatible store to ask; its secret is in the file that "
+            help="With a preset: the Prometheus-compatible store to ask; its secret is in the file that "
             "COTENANT_PROMETHEUS_AUTHORIZATION_FILE names.",
             show_default="COTENANT_PROMETHEUS_URL",
         ),
     ] = None,
-    cloud: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="An OpenStack cloud of clouds.yaml (envvars: OS_*), whose metric storage (Aetos), or Gnocchi, is "
-            "asked with its account.",
-        ),
-    ] = None,
+    cloud: CloudName = None,
+    ca_file: CaFile = None,
+    fingerprint: Fingerprint = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 14d, 30d.")] = "14d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what instances do from the weeks that a Prometheus, or Gnocchi, has watched them.
+    """Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.
 
     Series become demand over time, in windows of five minutes: CPUs (with waiting where it is told), network, disk.
     What the agent measures itself, and what was given by hand, counts for more. Again is harmless: run it each night.
+    Exit code 1 when something of a guest could not be read.
     """
-    if cloud is not None and prometheus is not None:
-        raise InvalidInput("give --prometheus or --cloud, not both", field="cloud")
+    if prometheus is not None and source in HISTORIES:
+        more = "ceilometer and pve-exporter are read from a Prometheus"
+        raise InvalidInput(f"--prometheus goes with a preset; {source} is asked itself ({more})", field="prometheus")
+    if prometheus is not None and cloud is not None:
+        raise InvalidInput("give --prometheus, or --cloud for the Prometheus behind its Aetos", field="cloud")
+    given = any(one is not None for one in (cloud, ca_file, fingerprint))
+    options = SourceOptions(cloud, (), ca_file, fingerprint) if given else None
     chosen = settings(database=database, **({} if prometheus is None else {"prometheus_url": prometheus}))
     with Advisor(chosen) as advisor, progress() as advance:
         found, changed = advisor.telemetry.take_history(
-            preset,
+            source,
             since=since,
-            cloud=cloud,
+            options=options,
             dry_run=dry_run,
             progress=lambda done, of: advance("Reading series", done / of if of else 1.0),
         )
     if as_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "instances": {name: sorted(one) for name, one in found.demands.items()},
-                "changed": list(changed),
-                "unknown": list(found.unknown),
-                "silent": list(found.silent),
-            }
-        )
-        return
+        _print_json(found, changed, dry_run=dry_run)
+    else:
+        _tell(found, changed, dry_run=dry_run)
+    if found.failed:
+        raise typer.Exit(FAILED)
+
+
+def _print_json(found: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:
+    print_json(
+        {
+            "dry_run": dry_run,
+            "instances": {name: sorted(one) for name, one in found.demands.items()},
+            "changed": list(changed),
+            "unknown": list(found.unknown),
+            "silent": list(found.silent),
+            "failed": list(found.failed),
+        }
+    )
+
+
+def _tell(found: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:
     rows = [
         (resource, sum(resource in one for one in found.demands.values()))
         for resource in RESOURCES
@@ -88,3 +103,7 @@ def history(
     if found.unknown:
         more = f" and {len(found.unknown) - MOST_TOLD} more" if len(found.unknown) > MOST_TOLD else ""
         say(f"No instance has the name {', '.join(found.unknown[:MOST_TOLD])}{more}.")
+    for sentence in found.failed[:MOST_TOLD]:
+        say(f"Not read: {sentence}.")
+    if len(found.failed) > MOST_TOLD:
+        say(f"And {len(found.failed) - MOST_TOLD} more that were not read (--json tells all).")

@@ -13,6 +13,28 @@ from advisor.errors import InvalidInput
 from advisor.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+CloudName = Annotated[
+    str | None,
+    typer.Option(
+        "--cloud",
+        metavar="NAME",
+        help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini, ~/.proxmox.ini or "
+        "~/.xenserver.ini.",
+        show_default="what the environment says",
+    ),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="With proxmox and xapi: PEM of who signed its certificate, such as pve-root-ca.pem."
+    ),
+]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHA256", help="With proxmox and xapi: its certificate's fingerprint, in place of a check by CA."
+    ),
+]
 ModelDir = Annotated[
     Path | None,
     typer.Option(
@@ -34,7 +56,17 @@ ObjectiveName = Annotated[
     Objective,
     typer.Option(help="worst: best for the worst-off instance; total: best combined score; pack: fewest hosts."),
 ]
-__all__ = ["OBJECTIVES", "AsJson", "Database", "ModelDir", "ObjectiveName", "settings"]
+__all__ = [
+    "OBJECTIVES",
+    "AsJson",
+    "CaFile",
+    "CloudName",
+    "Database",
+    "Fingerprint",
+    "ModelDir",
+    "ObjectiveName",
+    "settings",
+]
 
 
 def settings(**options: Any) -> Settings:

@@ -15,7 +15,7 @@ from advisor import offline, service
 from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff
-from api.cli.options import AsJson, Database, settings
+from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, say
 
 FAILED = 1
@@ -33,15 +33,7 @@ def sync(
     merge: Annotated[
         bool, typer.Option("--merge", help="With a file: keep hosts and instances that it does not name.")
     ] = False,
-    cloud: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini, ~/.proxmox.ini or "
-            "~/.xenserver.ini.",
-            show_default="what the environment says",
-        ),
-    ] = None,
+    cloud: CloudName = None,
     uri: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,18 +42,8 @@ def sync(
             show_default="$LIBVIRT_DEFAULT_URI, else qemu:///system",
         ),
     ] = None,
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="With proxmox and xapi: PEM of who signed its certificate, such as pve-root-ca.pem."
-        ),
-    ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHA256", help="With proxmox and xapi: its certificate's fingerprint, in place of a check by CA."
-        ),
-    ] = None,
+    ca_file: CaFile = None,
+    fingerprint: Fingerprint = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     every: Annotated[
         str | None,

@@ -108,14 +108,14 @@ WANTED = {
     "node-exporter": 0.405,
     "cadvisor": 0.308,
     "kubevirt": 0.405,
-    "proxmox": 0.5,
+    "pve-exporter": 0.5,
 }  # CPUs
 PRESETS = {
     "libvirt-exporter": "u-1",
     "node-exporter": "app-1",
     "cadvisor": "web-7",
     "kubevirt": "vm-1",
-    "proxmox": "pve-1",
+    "pve-exporter": "pve-1",
 }
 
 
@@ -152,7 +152,7 @@ def test_demand_over_time_varies_as_the_series_do_and_strangers_are_named(store:
 
 def test_reading_tells_how_far_it_is(store: Prometheus) -> None:
     seen: list[tuple[int, int]] = []
-    asked(store, "proxmox", progress=lambda done, of: seen.append((done, of)))
+    asked(store, "pve-exporter", progress=lambda done, of: seen.append((done, of)))
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 

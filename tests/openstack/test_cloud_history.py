@@ -1,5 +1,5 @@
-"""`cotenant history` of servers that the real Nova tells: from a real Prometheus, asked itself and through the real Aetos,
-and from the real Gnocchi.
+"""`cotenant history` of servers that the real Nova tells: from a real Prometheus, asked itself and through the real
+Aetos, and from the real Gnocchi.
 
 The computes are simulated, so the readings are made: a day and more of what libvirt's exporter and Ceilometer would
 tell of these very servers, under their names and labels.

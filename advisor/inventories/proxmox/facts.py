@@ -93,6 +93,14 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str) -> 
     return facts if row.get("status") == "running" else {**facts, "load": STOPPED_LOAD}
 
 
+def created_s(config: Row) -> float:
+    """When a VM was made (s since the epoch; `meta` of its config, qm.conf(5)); 0 = it is not told."""
+    try:
+        return as_number(_options(config.get("meta")).get("ctime", 0), "ctime")
+    except ValueError:
+        return 0.0
+
+
 def _vcpus(row: Row, config: Row, kind: str) -> int:
     """A VM has `vcpus` of its cores times sockets plugged in; a container without `cores` may use the whole host."""
     if kind == "qemu" and (config.get("cores") or config.get("sockets") or config.get("vcpus")):

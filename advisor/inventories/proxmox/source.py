@@ -37,7 +37,7 @@ class Proxmox:
         """Read what may be read; a guest whose config cannot be read stays as it is."""
         try:
             api = self._open()
-            rows = _resources(api)
+            rows = resources(api)
         except ValueError as error:
             return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
         except ProxmoxCallError as error:
@@ -110,7 +110,8 @@ class Proxmox:
         return found, frozenset(unclear)
 
 
-def _resources(api: ProxmoxApi) -> list[Row]:
+def resources(api: ProxmoxApi) -> list[Row]:
+    """Nodes, guests and what else the cluster lists; ProxmoxCallError where it does not."""
     rows = api.get("/cluster/resources")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ProxmoxCallError("/cluster/resources: no list of resources")

@@ -1,7 +1,7 @@
 """A node of Proxmox VE as far as a read needs it; no Proxmox ran here.
 
-Shapes are those that public clients of the API read (versions 8 and 9); nodes and guests
-are made up.
+Shapes are those that public clients of the API read (versions 8 and 9), and of histories those of its own sources
+(pve-cluster, PVE/RRD.pm); nodes, guests and what they do are made up.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ import json
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 TOKEN = "cotenant@pve!sync=0b7a9f0e-1111-4222-8333-444455556666"
 GIB = 1 << 30
+FRAMES = {  # seconds of a row, and how many there are
+    8: {"hour": (60, 70), "day": (1800, 70), "week": (10800, 70), "month": (43200, 70), "year": (604800, 70)},
+    9: {"hour": (60, 60), "day": (60, 1440), "week": (1800, 336), "month": (1800, 1440), "year": (21600, 1440)},
+}
 
 
 def node(name: str, **more: Any) -> dict[str, Any]:
@@ -52,9 +58,31 @@ class Cluster:
         self.raw: dict[str, bytes] = {}
         self.codes: dict[str, int] = {}
         self.asked: list[str] = []
+        self.version = 9
+        self.busy: Callable[[float], float] = lambda _: 0.25  # part of all vCPUs in the minute that ends then
+        self.pressure = 0.0
+        self.spoil: Callable[[list[Any]], list[Any]] = list  # what becomes of the rows of a history
 
-    def answer(self, path: str) -> tuple[int, bytes]:
-        self.asked.append(path)
+    def history(self, row: dict[str, Any], timeframe: str) -> list[Any]:
+        """Means of the minutes of each step; a row of which nothing is known has its time alone."""
+        step, count = FRAMES[self.version][timeframe]
+        end = int(time.time()) // step * step
+        found = []
+        for at in range(end - (count - 1) * step, end + 1, step):
+            minutes = [self.busy(float(minute)) for minute in range(at - step + 60, at + 1, 60)]
+            found.append({
+                "time": at, "maxcpu": row["maxcpu"], "cpu": sum(minutes) / len(minutes), "mem": GIB,
+                "maxmem": 4 * GIB, "disk": 0, "maxdisk": 32 * GIB, "netin": 1e6, "netout": 1e6, "diskread": 2e6,
+                "diskwrite": 1e6,
+                **({"memhost": GIB, "pressurecpusome": self.pressure, "pressurecpufull": 0.0, "pressureiosome": 1.5,
+                    "pressureiofull": 1.0, "pressurememorysome": 0.0, "pressurememoryfull": 0.0}
+                   if self.version == 9 else {}),
+            })  # fmt: skip
+        return self.spoil(found)
+
+    def answer(self, asked: str) -> tuple[int, bytes]:
+        self.asked.append(asked)
+        path, _, query = asked.partition("?")
         if path in self.codes:
             return self.codes[path], b'{"data":null}'
         if path in self.raw:
@@ -71,6 +99,9 @@ class Cluster:
             }  # fmt: skip
         elif parts[-1] == "config" and any(f"{one['type']}/{one['vmid']}" in path for one in self.guests):
             data = self.configs[int(parts[3])]
+        elif parts[-1] == "rrddata":
+            row = next(one for one in self.guests if f"{one['type']}/{one['vmid']}" in path)
+            data = self.history(row, parse_qs(query)["timeframe"][0])
         return (200, json.dumps({"data": data}).encode()) if data is not None else (595, b"")
 
 

@@ -1,0 +1,66 @@
+"""What the RRD of a guest says, in rows of GET /nodes/NODE/KIND/VMID/rrddata; no I/O.
+
+Rows, steps and ends by the sources of pve-cluster (PVE/RRD.pm, pmxcfs/status.c) and RRDtool (RRDs.xs): a row is the
+mean of the `step` seconds up to its `time`. Values by qemu-server (`vmstatus`) and pve-container: `cpu` is a part of
+`maxcpu`, rates are bytes per second, pressure (version 9 only) is the kernel's avg10 in per cent. What is not known is
+left out of a row. No Proxmox was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from advisor.inventories.values import MOST_CPUS, as_number
+
+MOST_RATE = 1e12  # bytes per second: more is a counter gone wrong
+MOST_PART = 10.0  # of maxcpu: threads of the emulator run beside the vCPUs
+Values = Mapping[str, float]  # cpu and waiting in CPUs, net_mbit, disk_mb_s: those that are known
+_PERCENT = 100.0
+
+
+def rows(answer: Sequence[object]) -> Iterator[tuple[float, float, Values]]:
+    """End, step and values of each row; what is no row is left out, and so is a value that cannot be.
+
+    A step is not told: it is the time since the row before. Version 9 puts coarse rows of the time before an upgrade
+    in front of its own, so steps may change within an answer, where time may go back.
+    """
+    told = [row for row in answer if isinstance(row, Mapping)]
+    times = [_number(row, "time") for row in told]
+    for at, (row, end_s) in enumerate(zip(told, times, strict=True)):
+        before = times[at - 1] if at else None
+        after = times[at + 1] if at + 1 < len(times) else None
+        steps = [b - a for a, b in ((before, end_s), (end_s, after)) if a is not None and b is not None and b > a]
+        if end_s is not None and steps:
+            yield end_s, steps[0], _values(row)
+
+
+def _values(row: Mapping[Any, Any]) -> Values:
+    part, cpus = _number(row, "cpu", MOST_PART), _number(row, "maxcpu", MOST_CPUS)
+    found = {
+        "cpu": None if part is None or cpus is None else part * cpus,
+        "waiting": _scaled(_number(row, "pressurecpusome", _PERCENT), 1 / _PERCENT),
+        "net_mbit": _scaled(_sum(row, "netin", "netout"), 8 / 1e6),
+        "disk_mb_s": _scaled(_sum(row, "diskread", "diskwrite"), 1 / 1e6),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _number(row: Mapping[Any, Any], name: str, most: float = MOST_RATE) -> float | None:
+    if row.get(name) is None:
+        return None
+    try:
+        found = as_number(row[name], name)
+    except ValueError:
+        return None
+    return found if found <= most else None
+
+
+def _sum(row: Mapping[Any, Any], *names: str) -> float | None:
+    numbers = [_number(row, name) for name in names]
+    known = [one for one in numbers if one is not None]
+    return sum(known) if len(known) == len(names) else None
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

@@ -1,0 +1,80 @@
+"""Demand over time from the history that a virtualization system keeps of its own guests: windows, and means before.
+
+A mean over half an hour tells how much and at which hour, and takes the shape of a half hour that was seen in windows
+(`models.profiling.half_hours`). Waiting is the least that pressure tells. docs/decisions/0083 says what this rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from advisor.domain import Instance
+from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, learned, teach, wanted
+from models.profiling.demand_estimation import Tally, Window
+from models.profiling.half_hours import shapes
+from profiler.demand import Resource
+
+if TYPE_CHECKING:  # who reads another history need not import what calls this one
+    from advisor.inventories.proxmox.history import GuestHistory
+
+_RESOURCES: tuple[Resource, ...] = ("cpu", "net_mbit", "disk_mb_s")
+_Means = Sequence[tuple[float, float, float]]  # end, seconds, mean
+
+
+def demands_of(
+    told: Iterable[GuestHistory], there: Mapping[str, Instance], *, unknown: Sequence[str] = (), progress: Progress
+) -> MonitoringHistory:
+    """The demand of every instance that its system has watched for an hour at least.
+
+    `told` is of instances that are `there`. What is common to instances is learned from windows only.
+    """
+    tallies: dict[tuple[str, Resource], Tally] = {}
+    windows: dict[Resource, dict[str, Row]] = defaultdict(dict)
+    failed: list[str] = []
+    answered: set[str] = set()
+    for at, one in enumerate(told):
+        progress(at, len(there))
+        failed += [one.failed] if one.failed else []
+        answered |= one.windows.keys()
+        for resource in _RESOURCES:
+            row, means = _wanted(one, resource, there[one.name])
+            if row:
+                windows[resource][one.name] = row
+                most = float(there[one.name].vcpus) if resource == "cpu" else math.inf
+                tallies[one.name, resource] = _before(resource, row, means, most)
+    progress(len(there), len(there))
+    for resource, known in windows.items():
+        teach(tallies, resource, known)
+    demands = learned(tallies, {name: one.vcpus for name, one in there.items()})
+    silent = {*_RESOURCES, "waiting"} - answered if there else set()
+    return MonitoringHistory(demands, tuple(unknown), tuple(sorted(silent)), tuple(failed))
+
+
+def _wanted(one: GuestHistory, resource: Resource, instance: Instance) -> tuple[Row, _Means]:
+    """Windows and means of a resource; for CPUs with the waiting, but of an instance with a cap.
+
+    Pressure is the time in which one task at least waited, so one CPU's worth of waiting at least. A task that its own
+    cap holds back waits, too, and nobody can tell the two apart.
+    """
+    row, means = one.windows.get(resource, {}), one.means.get(resource, ())
+    if resource != "cpu":
+        return row, means
+    capped = instance.settings.cap_percent is not None
+    waiting = {} if capped else one.windows.get("waiting", {})
+    waited = {} if capped else {end_s: mean for end_s, _, mean in one.means.get("waiting", ())}
+    grown = wanted({end_s: mean for end_s, _, mean in means}, waited, {}, instance.vcpus)
+    return wanted(row, waiting, {}, instance.vcpus), [(end_s, step_s, grown[end_s]) for end_s, step_s, _ in means]
+
+
+def _before(resource: Resource, row: Row, means: _Means, most: float) -> Tally:
+    """What the means before the first window teach, each in the shape of windows that were seen."""
+    found, seen = Tally(resource, float(WINDOW_S)), shapes(row, WINDOW_S)
+    first_s = min(row) - WINDOW_S
+    for end_s, step_s, mean in means:
+        if end_s <= first_s:
+            for time_s, value in seen.broken_down(end_s, step_s, mean, most).items():
+                found.add(Window(time_s, value))
+    return found
