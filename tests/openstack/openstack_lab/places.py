@@ -72,7 +72,7 @@ def write_scheduler(places: Places, sections: Sections) -> Path:
 
 def write_aetos(places: Places, prometheus_port: int) -> None:
     """Aetos before a Prometheus of loopback."""
-    sections = {
+    sections: Sections = {
         "DEFAULT": {"auth_mode": "keystone"},
         "prometheus": {"host": "127.0.0.1", "port": prometheus_port},
         "keystone_authtoken": {"www_authenticate_uri": places.auth_url, **_service(places, "aetos")},
@@ -83,7 +83,7 @@ def write_aetos(places: Places, prometheus_port: int) -> None:
 def write_gnocchi(places: Places) -> None:
     """Gnocchi with its index in MariaDB and what it stores in files."""
     files = {"driver": "file", "file_basepath": places.folder / "gnocchi"}
-    sections = {
+    sections: Sections = {
         "DEFAULT": {"coordination_url": f"file://{places.folder}/gnocchi-locks", "parallel_operations": 1},
         "api": {"auth_mode": "keystone"},
         "indexer": {"url": places.mariadb("gnocchi")},
