@@ -86,18 +86,17 @@ def aetos(lab: OpenStackLab, store: Prometheus) -> None:
 def gnocchi(lab: OpenStackLab, servers: Servers) -> None:
     from tests.openstack.openstack_lab.telemetry import is_processed, start_gnocchi, store_in_gnocchi
 
-    start_gnocchi(lab)
+    session = start_gnocchi(lab)
     for one in servers:
         whose = {"instance_id": one.id, "project_id": one.project_id}
         port, disk = f"{one.instance_name}-{one.id}-tap0", f"{one.id}-vda"
         flow, cpu = readings(BYTES_PER_S), readings(CPUS[one.flavor.original_name] * 1e9)
-        store_in_gnocchi(lab, "instance", one.id, {"cpu": cpu}, project_id=one.project_id)
+        store_in_gnocchi(session, "instance", one.id, {"cpu": cpu}, project_id=one.project_id)
         network = {f"network.{way}.bytes": flow for way in ("incoming", "outgoing")}
-        store_in_gnocchi(lab, "instance_network_interface", port, network, **whose)
-        store_in_gnocchi(
-            lab, "instance_disk", disk, {f"disk.device.{way}.bytes": flow for way in ("read", "write")}, **whose
-        )
-    lab.processes.wait_for("Gnocchi's metrics", lambda: is_processed(lab))
+        store_in_gnocchi(session, "instance_network_interface", port, network, **whose)
+        blocks = {f"disk.device.{way}.bytes": flow for way in ("read", "write")}
+        store_in_gnocchi(session, "instance_disk", disk, blocks, **whose)
+    lab.processes.wait_for("Gnocchi's metrics", lambda: is_processed(session))
 
 
 def readings(per_s: float, every_s: int = EVERY_S) -> list[tuple[int, float]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from keystoneauth1.session import Session
 
 from tests.openstack.openstack_lab import places
 from tests.openstack.openstack_lab.install import BIN
@@ -39,8 +41,8 @@ def start_aetos(lab: OpenStackLab, prometheus_port: int) -> None:
     add_endpoint(lab, "aetos", "metric-storage", lab.places.url("aetos"))
 
 
-def start_gnocchi(lab: OpenStackLab) -> None:
-    """Metric in the catalogue, with the types that Ceilometer would make."""
+def start_gnocchi(lab: OpenStackLab) -> Session:
+    """Metric in the catalogue, with the types that Ceilometer would make; the administrator's session."""
     places.write_gnocchi(lab.places)
     add_service_user(lab, "gnocchi")
     home = {"HOME": str(lab.places.etc("home"))}
@@ -51,29 +53,30 @@ def start_gnocchi(lab: OpenStackLab) -> None:
     lab.processes.start("gnocchi-metricd", (str(BIN / "gnocchi-metricd"),), env=home)
     lab.processes.wait_for("Gnocchi", lambda: answers(lab.places.url("gnocchi")))
     add_endpoint(lab, "gnocchi", "metric", lab.places.url("gnocchi"))
-    _gnocchi(lab, "/archive_policy", POLICY)
+    session = lab.connect().session
+    _post(session, "/archive_policy", POLICY)
     for name, attributes in TYPES.items():
-        _gnocchi(lab, "/resource_type", {"name": name, "attributes": attributes})
+        _post(session, "/resource_type", {"name": name, "attributes": attributes})
+    return session
 
 
 def store_in_gnocchi(
-    lab: OpenStackLab, kind: str, identity: str, meters: Mapping[str, Iterable[tuple[int, float]]], **attributes: str
-) -> Sequence[str]:
-    """Make a resource whose meters have these readings (s, total); the ids of its metrics."""
+    session: Session, kind: str, identity: str, meters: Mapping[str, Iterable[tuple[int, float]]], **attributes: str
+) -> None:
+    """Make a resource whose meters have these readings (s, total)."""
     asked = {name: {"archive_policy_name": POLICY["name"]} for name in meters}
-    made = _gnocchi(lab, f"/resource/{kind}", {"id": identity, "metrics": asked, **attributes})
+    made = _post(session, f"/resource/{kind}", {"id": identity, "metrics": asked, **attributes})
     for name, readings in meters.items():
         rows = [{"timestamp": datetime.fromtimestamp(at, UTC).isoformat(), "value": value} for at, value in readings]
-        _gnocchi(lab, f"/metric/{made['metrics'][name]}/measures", rows)
-    return list(made["metrics"].values())
+        _post(session, f"/metric/{made['metrics'][name]}/measures", rows)
 
 
-def is_processed(lab: OpenStackLab) -> bool:
+def is_processed(session: Session) -> bool:
     """Whether metricd has worked through everything that was sent."""
-    told = lab.connect().session.get(f"{lab.places.url('gnocchi')}/v1/status?details=false").json()
+    told = session.get("/v1/status?details=false", endpoint_filter={"service_type": "metric"}).json()
     return bool(told["storage"]["summary"]["measures"] == 0)
 
 
-def _gnocchi(lab: OpenStackLab, path: str, body: object) -> Any:
-    answer = lab.connect().session.post(f"{lab.places.url('gnocchi')}/v1{path}", json=body)
+def _post(session: Session, path: str, body: object) -> Any:
+    answer = session.post(f"/v1{path}", json=body, endpoint_filter={"service_type": "metric"})
     return answer.json() if answer.content else None
