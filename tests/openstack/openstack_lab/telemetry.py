@@ -53,7 +53,7 @@ def start_gnocchi(lab: OpenStackLab) -> Session:
     lab.processes.start("gnocchi-metricd", (str(BIN / "gnocchi-metricd"),), env=home)
     lab.processes.wait_for("Gnocchi", lambda: answers(lab.places.url("gnocchi")))
     add_endpoint(lab, "gnocchi", "metric", lab.places.url("gnocchi"))
-    session = lab.connect().session
+    session: Session = lab.connect().session
     _post(session, "/archive_policy", POLICY)
     for name, attributes in TYPES.items():
         _post(session, "/resource_type", {"name": name, "attributes": attributes})
