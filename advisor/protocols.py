@@ -185,8 +185,10 @@ class TelemetryService(Protocol):
         """Learn demands from the store that `prometheus_url` names, or from what a system keeps of its own guests; what
         was found, and whose demand that changes.
 
-        `source` is a preset's name or file, or a system with a history (`options` say which one). `progress` is called
-        with the parts that were read, and of how many. SeriesUnavailable where the other side does not answer.
+        `source` is a preset's name or file, or a system with a history (`options` say which one). With a preset,
+        `options.cloud` is the OpenStack cloud whose metric storage (Aetos) is asked in place of `prometheus_url`.
+        `progress` is called with the parts that were read, and of how many. SeriesUnavailable where the other side
+        does not answer.
         """
         ...
 

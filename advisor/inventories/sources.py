@@ -64,7 +64,8 @@ SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], fro
     "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
     "xapi": (_xapi, frozenset({"cloud", "ca_file", "fingerprint"})),
 }
-HISTORIES = frozenset({"proxmox"})  # which of them keep a history of their guests that `cotenant history` reads
+# Who keeps a history of its guests that `cotenant history` asks for: a source, or Gnocchi beside OpenStack.
+HISTORIES = frozenset({"gnocchi", "proxmox"})
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 

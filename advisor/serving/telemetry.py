@@ -11,12 +11,14 @@ from advisor.access.audit import Audit
 from advisor.domain import Histories, Instance, InstanceProfile, WorkloadProfile
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.inventories import writes
-from advisor.inventories.sources import HISTORIES, SourceOptions
+from advisor.inventories.sources import SourceOptions
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances
 from advisor.store.transactions import Transactions
 from advisor.telemetry import demands, guest_history, histories, ingest, monitoring_history, profiles, promql
 from advisor.telemetry.monitoring_history import MonitoringHistory
+from advisor.telemetry.openstack import gnocchi
+from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
@@ -62,14 +64,11 @@ class DatabaseTelemetry:
         progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
         since_s = profiles.parse_since(since)
-        if source in HISTORIES:
+        if source == "proxmox":
             found = self._own_history(options or SourceOptions(), since_s, progress)
-        elif options:
-            message = f"--cloud, --ca-file and --fingerprint go with {', '.join(HISTORIES)}, not with a preset"
-            raise InvalidInput(message, field="source")
         else:
-            chosen, store = monitoring_history.load_preset(source), SeriesStore.of(self._settings)
             there, now = self._instances(), self._clock()
+            chosen, store = self._watched(source, options or SourceOptions(), there)
             found = monitoring_history.read(store, chosen, there, since_s=since_s, now=now, progress=progress)
         if dry_run:
             with self._read() as connection:
@@ -100,6 +99,17 @@ class DatabaseTelemetry:
         unknown = sorted(listed.keys() - there.keys())
         told = system.histories({name: listed[name] for name in there}, since_s, self._clock().timestamp())
         return guest_history.demands_of(told, there, unknown=unknown, progress=progress)
+
+    def _watched(
+        self, source: str, options: SourceOptions, there: Sequence[Instance]
+    ) -> tuple[monitoring_history.Preset, monitoring_history.WatchedSeries]:
+        """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
+        if options.ca_file or options.fingerprint:
+            raise InvalidInput("--ca-file and --fingerprint go with proxmox alone", field="source")
+        if source == gnocchi.PRESET.name:
+            return gnocchi.PRESET, gnocchi.Gnocchi.of(options.cloud, there)
+        chosen = monitoring_history.load_preset(source)
+        return chosen, MetricStorage.of(options.cloud) if options.cloud else SeriesStore.of(self._settings)
 
     def _instances(self) -> Sequence[Instance]:
         with self._read() as connection:

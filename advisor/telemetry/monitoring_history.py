@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
-from advisor.telemetry.series_store import Scraped, SeriesStore
+from advisor.telemetry.series_store import Scraped
 from models.profiling.demand_estimation import Tally, Window, estimated, wanted_cpus
 from profiler.backends.lxc.listing import names_in_group
 from profiler.demand import RESOURCES, Demand, Resource
@@ -30,6 +31,12 @@ _MOST_BYTES = 1 << 16
 _NAMES = ("name", "uuid", "domain")  # labels of an instance by which another system may know it
 Progress = Callable[[int, int], None]  # parts read, of how many
 Row = Mapping[float, float]  # end of a window → value
+
+
+class WatchedSeries(Protocol):
+    """Who has watched: gives what a query of a preset means, every `step_s` seconds from `begin` to `end`."""
+
+    def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,7 @@ def _checked(file: Path, told: Mapping[str, object]) -> Preset:
 
 
 def read(
-    store: SeriesStore,
+    store: WatchedSeries,
     preset: Preset,
     there: Iterable[Instance],
     *,

@@ -73,27 +73,8 @@ class SeriesStore:
         return self._matrix("query_range", {"query": query, **times})
 
     def _matrix(self, endpoint: str, form: Mapping[str, str]) -> Iterator[Scraped]:
-        for one in self._query(endpoint, form):
-            try:
-                labels = {str(name): str(value) for name, value in one["metric"].items()}
-                "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
-                every = [(float(at), float(value)) for at, value in one["values"]]
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise self._unavailable("answered with something that is no series") from error
-            pairs = [pair for pair in every if math.isfinite(pair[1])]
-            if pairs:
-                yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
-
-    def _query(self, endpoint: str, form: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         status, body = self._post(endpoint, urlencode(form))
-        try:
-            answer = json.loads(body)
-            if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
-                return list(answer["data"]["result"])
-            said = str(answer["error"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._unavailable(f"answered {status} and nothing that Prometheus would say") from error
-        raise self._unavailable(f"refused the query with {status}: {said[:200]}")
+        return series_in(self.url, status, body)
 
     def _post(self, endpoint: str, form: str) -> tuple[int, bytes]:
         """Ask within the deadline; a redirect is not followed, for the secret would go along."""
@@ -124,6 +105,32 @@ class SeriesStore:
 
     def _unavailable(self, what: str) -> SeriesUnavailable:
         return SeriesUnavailable(f"{self.url} {what}")
+
+
+def series_in(where: str, status: int, body: bytes) -> Iterator[Scraped]:
+    """The series of an answer of Prometheus's API, without NaN and infinity; SeriesUnavailable, with `where`, where
+    it refuses or holds something else."""
+    for one in _result(where, status, body):
+        try:
+            labels = {str(name): str(value) for name, value in one["metric"].items()}
+            "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
+            every = [(float(at), float(value)) for at, value in one["values"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SeriesUnavailable(f"{where} answered with something that is no series") from error
+        pairs = [pair for pair in every if math.isfinite(pair[1])]
+        if pairs:
+            yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
+
+
+def _result(where: str, status: int, body: bytes) -> Sequence[Mapping[str, Any]]:
+    try:
+        answer = json.loads(body)
+        if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
+            return list(answer["data"]["result"])
+        said = str(answer["error"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SeriesUnavailable(f"{where} answered {status} and nothing that Prometheus would say") from error
+    raise SeriesUnavailable(f"{where} refused the query with {status}: {said[:200]}")
 
 
 def _secret(file: Path | None) -> str | None:

@@ -21,10 +21,10 @@ def history(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="proxmox|PRESET|FILE.toml",
-            help="What has watched the instances: Proxmox VE itself, or a Prometheus by the exporter that it scrapes: "
-            "cadvisor, kubevirt, libvirt-exporter, node-exporter, pve-exporter, or a file that says what yours calls "
-            "things.",
+            metavar="gnocchi|proxmox|PRESET|FILE.toml",
+            help="What has watched the instances: OpenStack's Gnocchi or Proxmox VE itself, or a Prometheus by what it "
+            "scrapes: cadvisor, ceilometer, kubevirt, libvirt-exporter, node-exporter, pve-exporter, or a file that "
+            "says what yours calls things. With a preset, --cloud asks the Prometheus behind that OpenStack's Aetos.",
         ),
     ],
     prometheus: Annotated[
@@ -44,15 +44,17 @@ def history(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what instances do from the weeks that Proxmox VE, or a Prometheus, has watched them.
+    """Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.
 
     Series become demand over time, in windows of five minutes: CPUs (with waiting where it is told), network, disk.
     What the agent measures itself, and what was given by hand, counts for more. Again is harmless: run it each night.
     Exit code 1 when something of a guest could not be read.
     """
     if prometheus is not None and source in HISTORIES:
-        message = f"--prometheus goes with a preset; {source} is asked itself (pve-exporter is read from a Prometheus)"
-        raise InvalidInput(message, field="prometheus")
+        more = "ceilometer and pve-exporter are read from a Prometheus"
+        raise InvalidInput(f"--prometheus goes with a preset; {source} is asked itself ({more})", field="prometheus")
+    if prometheus is not None and cloud is not None:
+        raise InvalidInput("give --prometheus, or --cloud for the Prometheus behind its Aetos", field="cloud")
     given = any(one is not None for one in (cloud, ca_file, fingerprint))
     options = SourceOptions(cloud, (), ca_file, fingerprint) if given else None
     chosen = settings(database=database, **({} if prometheus is None else {"prometheus_url": prometheus}))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
 from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance, Inventory
@@ -16,6 +18,8 @@ from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry.monitoring_history import load_preset, preset_names, read
+from advisor.telemetry.openstack.endpoint import CloudEndpoint
+from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from api.cli import app
 from profiler.demand import Demand
@@ -26,6 +30,7 @@ from tests.servers.running import NotInstalled
 EVERY_S, HOURS = 60, 26
 END_S = int(datetime.now(UTC).timestamp()) // 300 * 300
 TIMES = range(END_S - HOURS * 3600, END_S + 1, EVERY_S)
+SERVER = "7f9d7f5e-0e6c-4c4e-9a37-6a8f1f3f2c11"
 Labels = Mapping[str, str]
 UID, HEX = "0b7a9f0e-1111-4222-8333-444455556666", "0123456789abcdef" * 4
 
@@ -94,6 +99,15 @@ def exposed() -> dict[str, list[str]]:
         counter("kubevirt_vmi_cpu_usage_seconds_total", {**vmi, "name": "vm-2"}, 0.4),
         counter("kubevirt_vmi_cpu_usage_seconds_total", {**vmi, "name": "vm-2", "namespace": "bank"}, 0.4),
         *(series for scraped in ("pve1:9221", "pve2:9221") for series in proxmox({**guest, "instance": scraped})),
+        counter("ceilometer_cpu", {"resource": SERVER, "project": "p", "vm_instance": "0a1b"}, 0.5e9),
+        both(
+            "ceilometer_network",
+            {"resource": f"instance-0000000a-{SERVER}-tap1"},
+            1e6,
+            "incoming_bytes",
+            "outgoing_bytes",
+        ),
+        both("ceilometer_disk_device", {"resource": f"{SERVER}-vda"}, 1.5e6, "read_bytes", "write_bytes"),
     ]
     lines: dict[str, list[str]] = {}
     for series in found:
@@ -121,11 +135,13 @@ INSTANCES = (
     Instance("db-2", 2, host="h1"),
     Instance("mail-1", 2, host="h1"),
     Instance("vm-2", 2, host="h1"),
+    Instance(SERVER, 2, host="h1"),
 )
 WANTED = {
     "libvirt-exporter": 0.51,
     "node-exporter": 0.405,
     "cadvisor": 0.308,
+    "ceilometer": 0.5,
     "kubevirt": 0.405,
     "pve-exporter": 0.5,
 }  # CPUs
@@ -133,6 +149,7 @@ PRESETS = {
     "libvirt-exporter": "u-1",
     "node-exporter": "app-1",
     "cadvisor": UID,
+    "ceilometer": SERVER,
     "kubevirt": "vm-1",
     "pve-exporter": "100",
 }
@@ -172,6 +189,16 @@ def test_a_name_that_two_namespaces_have_is_left_out_and_told(store: Prometheus)
     found = asked(store, "kubevirt")
     assert set(found.demands) == {"vm-1"}
     assert found.unknown == ("bank.vm-2", "shop.vm-2")
+
+
+def test_a_subquery_as_aetos_takes_it_gives_what_a_range_does(store: Prometheus) -> None:
+    """Aetos hands queries on to Prometheus; here keystoneauth's session has no token and asks Prometheus itself."""
+    adapter = Adapter(Session(), endpoint_override=store.url)
+    begin, end = (datetime.fromtimestamp(END_S - back_s, UTC) for back_s in (6 * 3600, 0))
+    query = load_preset("ceilometer").queries["cpu"]
+    by_range = list(SeriesStore(store.url).range(query, begin, end, 300))
+    assert list(MetricStorage(CloudEndpoint(adapter, "Aetos")).range(query, begin, end, 300)) == by_range
+    assert [len(one.times) for one in by_range] == [73]
 
 
 def test_demand_over_time_varies_as_the_series_do_and_strangers_are_named(store: Prometheus) -> None:

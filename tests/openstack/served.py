@@ -39,16 +39,7 @@ class Service:
 
     def command(self, *words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """`cotenant WORDS` on the same database."""
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **env}
-        return subprocess.run(
-            (*PROGRAM, *words),
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return command(self.folder, *words, env=env)
 
     def sync(self, env: Mapping[str, str], *words: str) -> dict[str, Any]:
         """`cotenant sync openstack --json`: what it says; its exit code must fit to that."""
@@ -57,6 +48,14 @@ class Service:
         told: dict[str, Any] = json.loads(done.stdout)
         assert done.returncode == (0 if told["complete"] else 1), done.stderr
         return told
+
+
+def command(folder: Path, *words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """`cotenant WORDS` on the database below a folder."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **env}
+    return subprocess.run(
+        (*PROGRAM, *words), cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @contextmanager

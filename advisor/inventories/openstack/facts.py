@@ -13,7 +13,9 @@ from profiler.observed import NetworkSettings
 
 KINDS: Mapping[str, HostKind] = {"QEMU": "kvm", "KVM": "kvm", "XEN": "xen", "LXC": "lxc"}  # nova's hypervisor_type
 STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspended: the server holds its place only
-OWN_LABELS = frozenset({"source", "render", "zone", "aggregate.", "disabled_reason", "name", "project", "flavor_name"})
+OWN_LABELS = frozenset(
+    {"source", "render", "zone", "aggregate.", "disabled_reason", "name", "domain", "project", "flavor_name"}
+)
 LABEL_LENGTH = 255
 
 
@@ -90,6 +92,7 @@ def instance_facts(row: Row, *, source: str, current_specs: Mapping[str, Mapping
     labels = {
         "source": source,
         "name": str(row.get("name", "")),
+        "domain": str(row.get("OS-EXT-SRV-ATTR:instance_name") or ""),  # as libvirt and its exporters know it
         "project": str(row.get("tenant_id", "")),
         "flavor_name": name,
     }

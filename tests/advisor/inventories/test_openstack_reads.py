@@ -90,6 +90,7 @@ def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> N
     assert host in {f"h{number:02d}" for number in range(1, 11)}
     labels = one.pop("labels")
     assert (labels["name"], labels["flavor_name"], labels["source"]) == ("web-0", "web", "openstack")
+    assert labels["domain"] == "instance-00000001", "as libvirt and its exporters know it"
     assert one == {
         "id": web, "vcpus": 2, "memory_mb": 2048.0, "disk_gb": 10.0, "workload": "web-1k", "service": "latency",
         "min_throughput_ratio": 0.9,

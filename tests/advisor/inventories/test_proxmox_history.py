@@ -194,7 +194,9 @@ def test_whatever_a_history_holds_its_values_are_numbers_from_0_on(told: list[ob
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["cadvisor", "--cloud", "west"], "go with proxmox, not with a preset"),
+        (["cadvisor", "--fingerprint", "AB"], "go with proxmox alone"),
+        (["ceilometer", "--cloud", "west"], "name a cloud of clouds.yaml by --cloud"),
+        (["ceilometer", "--cloud", "west", "--prometheus", "http://127.0.0.1:9"], "give --prometheus, or --cloud"),
         (["proxmox", "--prometheus", "http://127.0.0.1:9"], "--prometheus goes with a preset"),
         (["proxmox", "--cloud", "nowhere"], "cannot be read"),
     ],

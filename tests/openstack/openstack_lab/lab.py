@@ -57,12 +57,12 @@ class OpenStackLab:
             "OS_REGION_NAME": "RegionOne",
         }
 
-    def add_user(self, name: str, role: str) -> None:
-        """Somebody with one role in the administrator's project."""
+    def add_user(self, name: str, role: str, project: str = "admin") -> None:
+        """Somebody with one role in a project, the administrator's as a rule."""
         identity = self.connect().identity
         user = identity.create_user(name=name, password=self.places.password, domain_id="default")
-        project = identity.find_project("admin", ignore_missing=False)
-        identity.assign_project_role_to_user(project, user, identity.find_role(role, ignore_missing=False))
+        found = identity.find_project(project, ignore_missing=False)
+        identity.assign_project_role_to_user(found, user, identity.find_role(role, ignore_missing=False))
 
     def boot(self, name: str, flavor: str, **more: object) -> str:
         """Ask for a server; its id, at once."""

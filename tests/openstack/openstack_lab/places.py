@@ -10,8 +10,19 @@ from pathlib import Path
 from tests.openstack.openstack_lab.install import VENV
 from tests.openstack.openstack_lab.processes import free_ports
 
-PORTS = ("keystone", "placement", "nova", "standins", "mariadb", "rabbitmq", "rabbitmq_peers", "epmd")
-DATABASES = ("nova_api", "nova", "nova_cell0", "placement")  # Keystone alone is content with SQLite
+PORTS = (
+    "keystone",
+    "placement",
+    "nova",
+    "standins",
+    "mariadb",
+    "rabbitmq",
+    "rabbitmq_peers",
+    "epmd",
+    "aetos",
+    "gnocchi",
+)
+DATABASES = ("nova_api", "nova", "nova_cell0", "placement", "gnocchi")  # Keystone alone is content with SQLite
 Sections = Mapping[str, Mapping[str, object]]
 
 
@@ -57,6 +68,38 @@ def write_scheduler(places: Places, sections: Sections) -> Path:
     path = places.etc("scheduler.conf")
     _write(path, sections)
     return path
+
+
+def write_aetos(places: Places, prometheus_port: int) -> None:
+    """Aetos before a Prometheus of loopback."""
+    sections: Sections = {
+        "DEFAULT": {"auth_mode": "keystone"},
+        "prometheus": {"host": "127.0.0.1", "port": prometheus_port},
+        "keystone_authtoken": {"www_authenticate_uri": places.auth_url, **_service(places, "aetos")},
+    }
+    _write_at_home(places, "aetos", sections)
+
+
+def write_gnocchi(places: Places) -> None:
+    """Gnocchi with its index in MariaDB and what it stores in files."""
+    files = {"driver": "file", "file_basepath": places.folder / "gnocchi"}
+    sections: Sections = {
+        "DEFAULT": {"coordination_url": f"file://{places.folder}/gnocchi-locks", "parallel_operations": 1},
+        "api": {"auth_mode": "keystone"},
+        "indexer": {"url": places.mariadb("gnocchi")},
+        "storage": files,
+        "incoming": files,
+        "metricd": {"workers": 1, "metric_processing_delay": 1},
+        "keystone_authtoken": {"www_authenticate_uri": places.auth_url, **_service(places, "gnocchi")},
+    }
+    _write_at_home(places, "gnocchi", sections)
+
+
+def _write_at_home(places: Places, name: str, sections: Sections) -> None:
+    """Where oslo.config looks without being told: in a hidden folder of $HOME."""
+    folder = places.etc("home") / f".{name}"
+    folder.mkdir(parents=True)
+    _write(folder / f"{name}.conf", sections)
 
 
 def write_computes(places: Places, number: int) -> Path:

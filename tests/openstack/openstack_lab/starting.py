@@ -102,21 +102,23 @@ def _make_databases(lab: OpenStackLab) -> None:
 def _start_services(lab: OpenStackLab) -> None:
     """Conductor and scheduler end at once where they cannot authenticate or find Placement, so those come first."""
     where, run = lab.places, lab.processes
-    _gunicorn(lab, "keystone", threads=8)
+    run_application(lab, "keystone", threads=8)
     run.wait_for("Keystone", lambda: answers(where.url("keystone")))
     _seed(lab)
     run.start("standins", (str(BIN / "python"), str(INSIDE / "standins.py"), str(where.ports["standins"])))
-    _gunicorn(lab, "placement", threads=8)
+    run_application(lab, "placement", threads=8)
     run.wait_for("Placement", lambda: answers(where.url("placement")))
     run.start("conductor", (str(BIN / "nova-conductor"), *lab.nova_conf))
-    _gunicorn(lab, "nova", threads=16)
+    run_application(lab, "nova", threads=16)
     run.wait_for("Nova's API", lambda: answers(where.url("nova")))
 
 
-def _gunicorn(lab: OpenStackLab, name: str, *, threads: int) -> None:
+def run_application(lab: OpenStackLab, name: str, *, threads: int) -> None:
+    """Start a WSGI application that inside/wsgi.py knows."""
     etc = lab.places.etc(".")
     env = {
         "LAB_SERVICE": name,
+        "HOME": str(etc / "home"),
         "OS_KEYSTONE_CONFIG_DIR": str(etc / "keystone"),
         "OS_PLACEMENT_CONFIG_DIR": str(etc),
         "OS_NOVA_CONFIG_DIR": str(etc),
@@ -133,22 +135,30 @@ def _seed(lab: OpenStackLab) -> None:
     """The users and endpoints of the services."""
     where = lab.places
     identity = lab.connect().identity
-    project = identity.create_project(name="service", domain_id="default")
-    roles = {role.name: role for role in identity.roles()}
-    for name in ("admin", "service"):
-        if name not in roles:
-            roles[name] = identity.create_role(name=name)
+    identity.create_project(name="service", domain_id="default")
+    there = {role.name for role in identity.roles()}
+    for name in {"admin", "service"} - there:
+        identity.create_role(name=name)
     for name in ("nova", "placement"):
-        user = identity.create_user(name=name, password=where.password, domain_id="default")
-        for role in ("admin", "service"):
-            identity.assign_project_role_to_user(project, user, roles[role])
-    urls = {
-        ("nova", "compute"): where.url("nova", "/v2.1"),
-        ("placement", "placement"): where.url("placement"),
-        ("glance", "image"): where.url("standins", "/image"),
-        ("neutron", "network"): where.url("standins", "/network"),
-    }
-    for (name, kind), url in urls.items():
-        service = identity.create_service(name=name, type=kind)
-        for interface in ("public", "internal", "admin"):
-            identity.create_endpoint(service_id=service.id, interface=interface, url=url, region_id="RegionOne")
+        add_service_user(lab, name)
+    add_endpoint(lab, "nova", "compute", where.url("nova", "/v2.1"))
+    add_endpoint(lab, "placement", "placement", where.url("placement"))
+    add_endpoint(lab, "glance", "image", where.url("standins", "/image"))
+    add_endpoint(lab, "neutron", "network", where.url("standins", "/network"))
+
+
+def add_service_user(lab: OpenStackLab, name: str) -> None:
+    """As whom a service checks tokens."""
+    identity = lab.connect().identity
+    project = identity.find_project("service", ignore_missing=False)
+    user = identity.create_user(name=name, password=lab.places.password, domain_id="default")
+    for role in ("admin", "service"):
+        identity.assign_project_role_to_user(project, user, identity.find_role(role, ignore_missing=False))
+
+
+def add_endpoint(lab: OpenStackLab, name: str, kind: str, url: str) -> None:
+    """A service in the catalogue."""
+    identity = lab.connect().identity
+    service = identity.create_service(name=name, type=kind)
+    for interface in ("public", "internal", "admin"):
+        identity.create_endpoint(service_id=service.id, interface=interface, url=url, region_id="RegionOne")

@@ -4,7 +4,13 @@ import importlib
 import os
 import sys
 
-MODULES = {"keystone": "keystone.wsgi.api", "placement": "placement.wsgi.api", "nova": "nova.wsgi.osapi_compute"}
+MODULES = {
+    "keystone": "keystone.wsgi.api",
+    "placement": "placement.wsgi.api",
+    "nova": "nova.wsgi.osapi_compute",
+    "aetos": "aetos.wsgi.api",
+    "gnocchi": "gnocchi.rest.wsgi",
+}
 
 service = os.environ["LAB_SERVICE"]
 sys.argv = [f"{service}-api"]  # they read the command line, which is gunicorn's

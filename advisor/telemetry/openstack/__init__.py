@@ -1,0 +1,1 @@
+"""What OpenStack's telemetry has watched, found by the catalogue of a cloud: Aetos before Prometheus, and Gnocchi."""
