@@ -96,7 +96,7 @@ test-image: setup  ## the image, built and run by buildah and podman (Debian, ro
 	$(call apt_install,$(IMAGE_TOOLS))
 	COTENANT_TEST_IMAGE=1 $(BIN)/python -m pytest tests/image
 
-test-openstack: setup  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
+test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
