@@ -21,9 +21,10 @@ class Demand:
 
     `spread` is the standard deviation between windows, `common` the share (0-1) of its square that all instances of
     the cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of
-    the mean in each hour of the day or the week (mean 1). `windows` is how many windows taught it, 0 = none, and
-    `doubt` the standard deviation of what is not known of `mean`. `open_loop` is the share (0-1) of its work that
-    arrives whatever the service is, `burst_ms` the mean CPU time of one burst. None = unknown.
+    the mean in each hour of the day or the week (mean 1). Until a whole day was seen, `seen_hours` are the numbers of
+    windows in each hour of the day (UTC), for the mean of a night is not that of a day. `windows` is how many windows
+    taught it, 0 = none, and `doubt` the standard deviation of what is not known of `mean`. `open_loop` is the share
+    (0-1) of its work that arrives whatever the service is, `burst_ms` the mean CPU time of one burst. None = unknown.
     """
 
     mean: float
@@ -35,6 +36,7 @@ class Demand:
     window_s: float = 300.0
     autocorrelation_s: float | None = None
     hours: tuple[float, ...] = ()
+    seen_hours: tuple[float, ...] = ()
     common: float | None = None
     windows: float = 0.0
     doubt: float = 0.0
@@ -60,6 +62,8 @@ class Demand:
             raise ValueError(f"demand for {self.resource}: p50, p95 and p99 do not grow: {known}")
         if len(self.hours) not in HOURS or any(not (math.isfinite(one) and one >= 0) for one in self.hours):
             raise ValueError(f"demand for {self.resource}: hours are not 24 or 168 numbers from 0 on")
+        if len(self.seen_hours) not in (0, 24):
+            raise ValueError(f"demand for {self.resource}: seen_hours are not 24 numbers")
         if self.window_s <= 0:
             raise ValueError(f"demand for {self.resource}: window_s is not above 0")
 
@@ -72,8 +76,9 @@ class Demand:
         mean, spread = factor * self.mean, factor * self.spread
         unsure = max(factor * self.doubt, OF_A_KIND * mean)
         return replace(
-            self, mean=mean, spread=spread, p50=p50, p95=p95, p99=p99, doubt=unsure, windows=0.0, origin="class"
-        )
+            self, mean=mean, spread=spread, p50=p50, p95=p95, p99=p99, doubt=unsure, windows=0.0, seen_hours=(),
+            origin="class",
+        )  # fmt: skip
 
     def within(self, vcpus: int) -> Demand:
         """This demand of an instance of another size now: mean and quantiles for CPUs at most `vcpus`."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from models.data.demand_classes import (
+    ENOUGH,
     LOG_UNIT,
     Hours,
     LogSums,
     Trait,
     centre_of,
-    day_of,
     drawn,
     from_class,
     hours_of,
@@ -27,7 +27,6 @@ from profiler.observed import Instance
 KNOWN: frozenset[DemandOrigin] = frozenset({"given", "history", "measured", "trace"})  # says something of itself
 SEEN: frozenset[DemandOrigin] = frozenset({"history", "measured"})
 WEEK = 2016  # windows, from which on the days of an instance speak for themselves
-ENOUGH = 12  # windows, an hour of them, from which on an instance speaks for itself
 LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
 FULL_LOAD = 1.0
 MOST_TRIED = 2_000  # instances: 20 ms
@@ -36,11 +35,13 @@ EVERYBODY: Trait = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What one instance teaches: the logarithm of its mean, whom it is like, and its day where that is known."""
+    """What one instance teaches: the logarithm of its mean, whom it is like, its day where that is known, and whether
+    its mean is that of whole days."""
 
     log: int
     traits: tuple[Trait, ...]
     hours: Hours = ()
+    whole: bool = True
 
     def left_out(self, trait: Trait, of: LogSums) -> LogSums:
         """The sums of a trait without it, where it counts there."""
@@ -62,15 +63,20 @@ class ClassAccuracy:
 
 @dataclass(frozen=True)
 class CloudClasses:
-    """Sums of those whose CPU demand is known, of all together and by each trait; values never change."""
+    """Sums of those whose CPU demand is known, of all together and by each trait; values never change.
+
+    `whole` are of those that were seen for a whole day. Once enough were, nobody else teaches: what came in the evening
+    knows nothing of the morning.
+    """
 
     sums: Mapping[Trait, LogSums]
+    whole: Mapping[Trait, LogSums]
     known: Mapping[str, Taught]
 
     @classmethod
     def of(cls, instances: Iterable[Instance]) -> CloudClasses:
         """The classes of these instances."""
-        return cls({}, {}).changed({one.id: one for one in instances})
+        return cls({}, {}, {}).changed({one.id: one for one in instances})
 
     def changed(self, instances: Mapping[str, Instance | None]) -> CloudClasses:
         """The classes after these were put, None = deleted; itself where nothing that counts has changed."""
@@ -78,15 +84,27 @@ class CloudClasses:
         news = {name: row for name, row in news.items() if self.known.get(name) != row}
         if not news:
             return self
-        sums, known = dict(self.sums), dict(self.known)
+        sums, whole, known = dict(self.sums), dict(self.whole), dict(self.known)
         for name, row in news.items():
             former = known.pop(name, None)
-            if former is not None:
-                _count(sums, former, -1)
+            for one, times in ((former, -1), (row, 1)):
+                if one is not None:
+                    _count(sums, one, times)
+                if one is not None and one.whole:
+                    _count(whole, one, times)
             if row is not None:
-                _count(sums, row, 1)
                 known[name] = row
-        return CloudClasses(sums, known)
+        return CloudClasses(sums, whole, known)
+
+    @cached_property
+    def _teach(self) -> Mapping[Trait, LogSums]:
+        """The sums that count."""
+        return self.whole if self.whole.get(EVERYBODY, LogSums()).n >= LEAST_KNOWN else self.sums
+
+    def _own(self, name: str) -> Taught | None:
+        """What an instance itself adds to the sums that count."""
+        own = self.known.get(name)
+        return own if own is not None and (own.whole or self._teach is self.sums) else None
 
     @property
     def speaks(self) -> bool:
@@ -95,7 +113,7 @@ class CloudClasses:
 
     def knows(self, name: str, value: str) -> bool:
         """Whether anybody who is known has this trait."""
-        return (name, value) in self.sums
+        return (name, value) in self._teach
 
     def demand_of(self, instance: Instance) -> Demand | None:
         """CPU demand of an instance of which nothing is known; None where too little is known of all."""
@@ -105,8 +123,8 @@ class CloudClasses:
 
     def basis(self, instance: Instance) -> tuple[tuple[Trait, int], ...]:
         """Whom `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
-        shared = [(trait, self.sums[trait].n) for trait in traits(instance) if trait in self.sums]
-        return ((EVERYBODY, len(self.known)), *shared)
+        every = (EVERYBODY, *traits(instance))
+        return tuple((trait, self._teach[trait].n) for trait in every if trait in self._teach)
 
     @cached_property
     def accuracy(self) -> ClassAccuracy | None:
@@ -115,10 +133,11 @@ class CloudClasses:
             return None
         plain = centre_of(())[0]
         squares = [0.0, 0.0]
-        tried = sorted(self.known)[:: -(-len(self.known) // MOST_TRIED)]
+        teachers = sorted(name for name in self.known if self._own(name) is not None)
+        tried = teachers[:: -(-len(teachers) // MOST_TRIED)]
         for one in (self.known[name] for name in tried):
             own = one.log * LOG_UNIT
-            levels = [one.left_out(trait, self.sums[trait]) for trait in (EVERYBODY, *one.traits)]
+            levels = [one.left_out(trait, self._teach[trait]) for trait in (EVERYBODY, *one.traits)]
             squares[0] += (centre_of(levels)[0] - own) ** 2
             squares[1] += (plain - own) ** 2
         factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
@@ -126,16 +145,16 @@ class CloudClasses:
 
     def levels(self, instance: Instance) -> list[LogSums]:
         """What the others teach about an instance, from wide to narrow; nothing where too few of them are known."""
-        own, nobody = self.known.get(instance.id), LogSums()
-        if len(self.known) - (own is not None) < LEAST_KNOWN:
+        own, nobody = self._own(instance.id), LogSums()
+        if self._teach.get(EVERYBODY, nobody).n - (own is not None) < LEAST_KNOWN:
             return []
-        found = [(trait, self.sums.get(trait, nobody)) for trait in (EVERYBODY, *traits(instance))]
+        found = [(trait, self._teach.get(trait, nobody)) for trait in (EVERYBODY, *traits(instance))]
         return [one if own is None else own.left_out(trait, one) for trait, one in found]
 
 
 def completed(instance: Instance, classes: CloudClasses, profiled: Collection[str]) -> Instance:
-    """The instance with the demand of its class where nothing is known of its own, and drawn towards it where that was
-    measured for a short time, with its day as far as that was not seen for a week; else as it is.
+    """The instance with the demand of its class where nothing is known of its own, drawn towards it where no whole day
+    of that was measured, and with the class's day as far as its own was not seen for a week; else as it is.
 
     A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
     """
@@ -143,12 +162,10 @@ def completed(instance: Instance, classes: CloudClasses, profiled: Collection[st
     if seen is not None and (seen.origin not in SEEN or (seen.windows >= WEEK and seen.hours)):
         return instance
     others: dict[Resource, Demand] = {name: one for name, one in instance.demand.items() if name != "cpu"}
-    if seen is not None and seen.windows >= ENOUGH:  # of its mean it knows enough, of its day nothing
-        if seen.hours:
-            return replace(instance, demand={**others, "cpu": with_day_of(seen, classes.levels(instance))})
-        hours = day_of(classes.levels(instance))
-        return replace(instance, demand={**others, "cpu": replace(seen, hours=hours)}) if hours else instance
-    if instance.workload in profiled:  # what was seen for minutes does not beat it
+    if seen is not None and seen.windows >= ENOUGH and not seen.seen_hours:
+        told = with_day_of(seen, classes.levels(instance))
+        return instance if told is seen else replace(instance, demand={**others, "cpu": told})
+    if instance.workload in profiled and (seen is None or seen.windows < ENOUGH):  # minutes do not beat it
         return instance if seen is None else replace(instance, demand=others)
     if seen is not None:
         return replace(instance, demand={**others, "cpu": drawn(seen, instance.vcpus, classes.levels(instance))})
@@ -163,7 +180,7 @@ def _taught_by(instance: Instance | None) -> Taught | None:
     demand = instance.demand.get("cpu") if instance is not None else None
     if instance is None or demand is None or demand.origin not in KNOWN:
         return None
-    return Taught(log_of(demand.mean, instance.vcpus), traits(instance), hours_of(demand))
+    return Taught(log_of(demand.mean, instance.vcpus), traits(instance), hours_of(demand), not any(demand.seen_hours))
 
 
 def _count(sums: dict[Trait, LogSums], row: Taught, times: int) -> None:

@@ -10,11 +10,14 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.demand import Demand, Resource
 from profiler.observed import Instance
 
 _STEM = re.compile(r"[-_.]?[0-9]+$")  # what numbers the copies of one service: `web-12`
+ENOUGH = 12  # windows, an hour of them, from which on the spread of an instance is its own
+LEAST_FACTOR = 0.1  # of the mean: in calmer hours an instance says little of the others
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
 # Of the hours of a day that an instance was seen for some days: windows of a day without hours that count beside those
@@ -175,12 +178,21 @@ def hours_of(demand: Demand) -> Hours:
 def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
     """Factors of the hours of the day, mean about 1, from wide to narrow levels; empty where nobody's day is known.
 
+    Factors are rounded to STEP, so that one more instance seldom changes what is said of all others.
+    """
+    known = any(level.shaped for level in levels)
+    return tuple(round(round(one / STEP) * STEP, 9) for one in _shape_of(levels)[0].tolist()) if known else ()
+
+
+def _shape_of(levels: Sequence[LogSums]) -> tuple[NDArray[np.float64], float]:
+    """The hours that are expected of one more instance, (24,), and the variance of its own about them.
+
     By empirical Bayes (James and Stein, 1961): each level is drawn towards the next wider one, the widest towards a day
     without hours, by how much its mean differs from it beyond what the differences between its instances let expect;
-    it counts at most as much as so many days that were seen do for the next ones. Factors are rounded to STEP, so that
-    one more instance seldom changes what is said of all others.
+    it counts at most as much as so many days that were seen do for the next ones. The variance is that of an instance
+    about its level, and of what is not known of the level.
     """
-    shape, noise = np.ones(24), DAY_NOISE
+    shape, noise, unsure = np.ones(24), DAY_NOISE, 0.0
     for level in levels:
         n = level.shaped
         if not n:
@@ -189,17 +201,20 @@ def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
         within = max(level.squares * HOUR_UNIT**2 / 24 - n * float((mean**2).mean()), 0.0)
         noise = (WORTH * noise + within) / (WORTH + n - 1)
         differs = float(((mean - shape) ** 2).mean())
-        if differs > noise / n:
-            shape = shape + min(1 - noise / n / differs, n / (n + 1 / REPEATS - 1)) * (mean - shape)
-    known = any(level.shaped for level in levels)
-    return tuple(round(round(one / STEP) * STEP, 9) for one in shape.tolist()) if known else ()
+        signal = max(differs - noise / n, 0.0)
+        weight = min(signal / differs, n / (n + 1 / REPEATS - 1)) if signal else 0.0
+        unsure = (1 - weight) ** 2 * signal + weight**2 * noise / n
+        shape = shape + weight * (mean - shape)
+    return shape, noise + unsure
 
 
 def with_day_of(seen: Demand, levels: Sequence[LogSums]) -> Demand:
-    """A demand whose hours were seen for some days, the rest of its day as that of its class."""
+    """A demand whose hours were seen for some days, or not at all, the rest of its day as that of its class."""
     day, rest = day_of(levels), 1 - own_part(seen)
     if not day:
         return seen
+    if not seen.hours:
+        return replace(seen, hours=day)
     hours = [max(one + rest * (day[at % 24] - 1), 0.0) for at, one in enumerate(seen.hours)]
     scale = len(hours) / sum(hours)
     return replace(seen, hours=tuple(round(scale * one, 9) for one in hours))
@@ -242,19 +257,42 @@ def rounded(centre: float, deviation: float) -> tuple[float, float]:
 
 
 def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
-    """CPU demand that was measured for a short time, drawn towards that of its class, with the shape of the class.
+    """CPU demand of which no whole day was measured, drawn towards that of its class, with the day of the class.
 
-    Both logarithms of the mean count by their precision; that of the windows is what the class's spread and their
-    resemblance leave of it (see `doubt`).
+    Its mean is that of a day in which the class's hours are as they were when it was seen. Both logarithms of the mean
+    count by their precision; that of the windows is what the class's spread, their resemblance (see `doubt`) and the
+    hours that were not seen leave of it. Its shape is that of the class until it was seen for an hour.
     """
     centre, deviation = rounded(*centre_of(levels, of))
-    mean = max(seen.mean, LEAST * vcpus)
+    day = day_of(levels)
+    then, unseen = _hours_seen(seen, day, _shape_of(levels)[1])
+    mean = min(max(seen.mean / then, LEAST * vcpus), float(vcpus))
     unsure = doubt(seen.windows, of.spread * mean, mean, of.lag_one, 0.0, of) / mean
-    variance = math.log1p(unsure**2)
+    variance = math.log1p(unsure**2 + unseen)
     weight = deviation**2 / (deviation**2 + variance)
-    drawn_mean = min(math.exp(weight * math.log(mean) + (1 - weight) * (centre + math.log(vcpus))), float(vcpus))
+    expected = weight * math.log(mean) + (1 - weight) * (centre + math.log(vcpus)) + weight * variance / 2
+    drawn_mean = min(math.exp(expected), float(vcpus))
     left = drawn_mean * math.sqrt(math.expm1(weight * variance))
-    return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day_of(levels)), of, float(vcpus))
+    if seen.windows < ENOUGH:
+        return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day), of, float(vcpus))
+    scale = drawn_mean / max(seen.mean, LEAST * vcpus)
+    quantiles = {name: None if (one := getattr(seen, name)) is None else one * scale for name in ("p50", "p95", "p99")}
+    spread = _within(seen.spread * scale, drawn_mean, float(vcpus))
+    found = replace(seen, mean=drawn_mean, spread=spread, doubt=left, hours=seen.hours or day, **quantiles)
+    return found.within(vcpus)
+
+
+def _hours_seen(seen: Demand, day: Sequence[float], own: float) -> tuple[float, float]:
+    """By which factor of its mean an instance with this day is expected to be busy in the hours that were seen of it,
+    and the relative variance of that, where each hour of its own varies about the day by `own`; 1 and 0 where they are
+    not known."""
+    total = sum(seen.seen_hours)
+    if not total:
+        return 1.0, 0.0
+    shares = [count / total for count in seen.seen_hours]
+    then = sum(share * factor for share, factor in zip(shares, day, strict=True)) if day else 1.0
+    then = max(then, LEAST_FACTOR)
+    return then, own * max(sum(share**2 for share in shares) - 1 / 24, 0.0) / then**2
 
 
 @lru_cache(maxsize=1 << 12)

@@ -16,6 +16,7 @@ _FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
 PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
 # Days that must have been seen before hours of the day, or of the week, are told.
 DAYS_FOR_HOURS, DAYS_FOR_WEEK = 0.9, 21.0
+MORE_HOURS = 1.25  # of the day that must have been seen to be news
 LEAST_COMMON = 24  # windows before a share with the others is told
 # Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
 # what it does in autumn. At least four weeks count then, which is enough for hours of the week.
@@ -184,6 +185,7 @@ def estimated(
         window_s=known.window_s,
         autocorrelation_s=known.window_s / -math.log(lag) if lag is not None and lag > 0 else None,
         hours=_hours(known),
+        seen_hours=_seen_hours(known),
         common=_common(known),
         windows=known.n,
         doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
@@ -192,7 +194,8 @@ def estimated(
 
 
 def is_news(before: Demand | None, now: Demand) -> bool:
-    """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth."""
+    """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth; or a
+    quarter more of the day was seen."""
     if before is None or before.origin != now.origin or before.window_s != now.window_s:
         return True
     noise = max(0.5 * now.doubt, 0.01 * max(before.mean, now.mean, 1e-3))
@@ -202,6 +205,9 @@ def is_news(before: Demand | None, now: Demand) -> bool:
     if any(abs(new - old) > max(0.1 * max(old, new), noise) for old, new in pairs):
         return True
     if abs((before.common or 0.0) - (now.common or 0.0)) > 0.1 or len(before.hours) != len(now.hours):
+        return True
+    hours_then, hours_now = (sum(count > 0 for count in one.seen_hours) for one in (before, now))
+    if hours_now > MORE_HOURS * hours_then or bool(hours_then) != bool(hours_now):
         return True
     if not now.hours or now.mean <= 0:
         return False
@@ -302,3 +308,10 @@ def _hours(known: Tally) -> tuple[float, ...]:
         factors.append((total / known.mean + PRIOR_HOURS) / (count + PRIOR_HOURS))
     scale = number / sum(factors)
     return tuple(factor * scale for factor in factors)
+
+
+def _seen_hours(known: Tally) -> tuple[float, ...]:
+    """Windows in each hour of the day, of CPUs, and only while no whole day was seen."""
+    if known.resource != "cpu" or known.days >= DAYS_FOR_HOURS:
+        return ()
+    return tuple(sum(known.counts[hour::24]) for hour in range(24))

@@ -2,8 +2,9 @@
 
     python -m research.contention.newcomer_choices [--worlds 0 1] [--sets 4]
 
-The evenings are those of `newcomer_runs`. Residents are known as after one day of windows; of newcomers only name and
-size are, but for the policies that say otherwise. A host is short while work is left over; bursts are not looked at.
+The evenings are those of `newcomer_runs`. Residents are known as after one day of windows. Of newcomers only name and
+size are, and once they are there the windows that an agent saw, but for the policies that say otherwise. A host is
+short while work is left over; bursts are not looked at.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from research.contention.policy_tables import mean_and_ends
 Floats = NDArray[np.floating[Any]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = 288  # of the day before, of five minutes
+WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
 STEPS = 32  # of the day after, as `newcomer_runs` measures
 ROOM = 0.8  # of a host's CPUs, above which greedy placement by days counts what is wanted
 EVEN = 0.01  # what greedy placement gives for balance where nothing is above ROOM
@@ -79,8 +81,10 @@ class Product:
         )
         seen = {host.id: NOW for host in hosts}
         snapshot = ClusterSnapshot.build(Inventory(hosts, residents, ()), seen=seen, pending=(), taken_at=NOW)
-        placed = []
+        placed: list[int] = []
         for one in world.newcomers:
+            if not self.newcomer_known:
+                snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=self._came(world, placed))
             newcomer = self._instance(one, known=self.newcomer_known)
             request = PlacementRequest(newcomer, limit=1, explain=False, commands=False, mend=False)
             best = recommend(snapshot, QuestionContext(self.predictor, NOW, 1e9), request).candidates[0].host
@@ -88,6 +92,16 @@ class Product:
             there = {newcomer.id: replace(newcomer, host=best)}
             snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=there)
         return placed
+
+    def _came(self, world: NewcomerWorld, placed: Sequence[int]) -> dict[str, Instance]:
+        """Those who came, one each WINDOWS_EACH windows, with what was measured of them since."""
+        found = {}
+        for at, (one, host) in enumerate(zip(world.newcomers, placed, strict=False)):
+            if (windows := int(WINDOWS_EACH * (len(placed) - at))) > 0:
+                seen = one.demand(24.0, 24 / WINDOWS, windows)
+                demand = replace(from_trace(seen.tolist(), vcpus=VCPUS), origin="measured")
+                found[one.name] = replace(self._instance(one, known=False), host=f"h{host}", demand={"cpu": demand})
+        return found
 
     def _instance(self, one: DailyContainer, *, known: bool) -> Instance:
         return Instance(one.name, VCPUS, one.memory_mb, demand={"cpu": self._demand(one)} if known else {})

@@ -6,13 +6,15 @@ Ten hosts of 16 CPUs are control groups with a part of a real CPU each. For a wo
 ten minutes, in which a day passes, and one agent for each host tells a running service what it sees. Nobody writes an
 inventory. Then 30 newcomers come, one each second, and a policy says where each goes. Then the next day passes. Runs of
 all policies are interleaved; each begins from what was known after the ten minutes, and is one line of OUTPUT. A run
-that is there is not made again. It needs root, version 1 control groups and a C compiler.
+that is there is not made again, and with `--state` the ten minutes are not, either. It needs root, version 1 control
+groups and a C compiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -44,6 +46,7 @@ MOST_LATE_TO_COME_S = 2.0  # … and with a newcomer, long before the day that i
 SAMPLES_PER_S = 10
 OURS = "Cotenant"
 LATELY_S = 5
+_LOADS = "loads.json"
 POLICIES = (OURS, "least loaded now", "Nova's weighers", "random")
 FURTHER = ("least loaded over the day",)
 Evening = tuple[int, int, str]  # world, set of newcomers, policy
@@ -223,7 +226,21 @@ def _sleep_until(at: float) -> None:
     time.sleep(max(0.0, at - time.monotonic()))
 
 
-def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_s: int) -> None:
+def known_after(world: int, groups: HostGroups, program: Path, folder: Path, day_s: int) -> Loads:
+    """What was seen of a world in the day before; it passes now unless it is kept in `folder`."""
+    kept = folder / _LOADS
+    loads = Loads()
+    if kept.exists():
+        loads.used = json.loads(kept.read_text("utf-8"))
+        return loads
+    _say(f"world {world}: {day_s} s in which the residents are watched")
+    shutil.rmtree(folder, ignore_errors=True)
+    loads = watch(draw(world, 0), groups, program, folder, day_s)
+    kept.write_text(json.dumps(loads.used), "utf-8")
+    return loads
+
+
+def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_s: int, state: Path | None) -> None:
     """Make the runs that are missing; begin none after `until_s` of the monotonic clock."""
     with ExitStack() as stack:
         groups = stack.enter_context(HostGroups(STATE))
@@ -232,16 +249,17 @@ def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_
         runs = RunFile(output)
         stack.callback(runs.close)
         wanted = [each for each in plan(worlds, sets) if _name(*each) not in runs.quiet]
-        known = {}
-        for world in sorted({world for world, *_ in wanted}):
-            _say(f"world {world}: {day_s} s in which the residents are watched")
-            known[world] = watch(draw(world, 0), groups, program, folder / f"world{world}", day_s)
+        state = state or folder
+        known = {
+            world: known_after(world, groups, program, state / f"world{world}", day_s)
+            for world in sorted({world for world, *_ in wanted})
+        }
         for each in [*wanted, *wanted]:
             world = each[0]
             if time.monotonic() > until_s or _name(*each) in runs.quiet:
                 continue
             try:
-                record = run(each, groups, program, folder / f"world{world}", known[world])
+                record = run(each, groups, program, state / f"world{world}", known[world])
             except RunError as error:
                 _say(f"{_name(*each)}: {error}")
                 continue
@@ -278,12 +296,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", type=int, default=4, help="evenings with other newcomers, for each world")
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no run after so long; 0 = only the table")
     parser.add_argument("--watch", type=int, default=DAY_S, help="seconds for which residents are watched")
+    parser.add_argument("--state", type=Path, help="folder in which what was known after that is kept")
     options = parser.parse_args(arguments)
     try:
         if options.minutes > 0:
             with stoppable():
                 until_s = time.monotonic() + 60 * options.minutes
-                measure(options.output, options.worlds, options.sets, until_s, options.watch)
+                measure(options.output, options.worlds, options.sets, until_s, options.watch, options.state)
         lines = options.output.read_text("utf-8").splitlines()
         sys.stdout.write(table([json.loads(line) for line in lines]))
     except StopRequested as stop:
