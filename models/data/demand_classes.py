@@ -276,10 +276,12 @@ def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass 
     if seen.windows < ENOUGH:
         return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day), of, float(vcpus))
     scale = drawn_mean / max(seen.mean, LEAST * vcpus)
-    quantiles = {name: None if (one := getattr(seen, name)) is None else one * scale for name in ("p50", "p95", "p99")}
+    p50, p95, p99 = (None if one is None else one * scale for one in (seen.p50, seen.p95, seen.p99))
     spread = _within(seen.spread * scale, drawn_mean, float(vcpus))
-    found = replace(seen, mean=drawn_mean, spread=spread, doubt=left, hours=seen.hours or day, **quantiles)
-    return found.within(vcpus)
+    hours = seen.hours or day
+    return replace(seen, mean=drawn_mean, spread=spread, p50=p50, p95=p95, p99=p99, doubt=left, hours=hours).within(
+        vcpus
+    )
 
 
 def _hours_seen(seen: Demand, day: Sequence[float], own: float) -> tuple[float, float]:

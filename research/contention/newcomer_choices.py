@@ -207,9 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, choose in policies().items():
         found = [100 * short_part(world, choose(world)) for world in evenings]
         ours = ours or found
-        less = mean_and_ends([value - mine for value, mine in zip(found, ours, strict=True)])
+        mean, low, high = mean_and_ends([value - mine for value, mine in zip(found, ours, strict=True)])
         each = ", ".join(f"{value:.1f}" for value in found)
-        sys.stdout.write("| {} | {:.1f} | {:.1f} [{:.1f}, {:.1f}] | {} |\n".format(name, np.mean(found), *less, each))
+        less = f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+        sys.stdout.write(f"| {name} | {np.mean(found):.1f} | {less} | {each} |\n")
         sys.stdout.flush()
     return 0
 

@@ -83,6 +83,48 @@ def test_a_day_that_was_seen_once_is_completed_by_that_of_the_class_and_a_week_s
     assert completed(week, classes, ()) is week
 
 
+def at_night(name: str, mean: float, windows: int = 12) -> Instance:
+    """An instance that was seen from three to four at night."""
+    seen_hours = tuple(float(windows) if hour == 3 else 0.0 for hour in range(24))
+    demand = Demand(mean, spread=0.1, windows=windows, origin="measured", seen_hours=seen_hours)
+    return Instance(name, 2, demand={"cpu": demand})
+
+
+@pytest.mark.parametrize("windows", [1, 12, 60])
+def test_who_was_seen_at_night_only_is_expected_to_be_as_busy_by_day_as_its_kind(windows: int) -> None:
+    classes = CloudClasses.of([of_a_day(f"web-{number}", OFFICE) for number in range(6)])
+    found = completed(at_night("web-9", 0.5, windows), classes, ()).demand["cpu"]
+    assert 0.8 < found.mean < 1.3
+    assert found.hours[10] > 1.4 > found.hours[3]
+    assert found.doubt > 0.1 * found.mean
+    flat = CloudClasses.of([of_a_day(f"web-{number}", (1.0,) * 24) for number in range(6)])
+    assert completed(at_night("web-9", 0.5, windows), flat, ()).demand["cpu"].mean < found.mean
+
+
+def test_the_more_of_the_day_was_seen_the_more_that_counts() -> None:
+    classes = CloudClasses.of([of_a_day(f"web-{number}", (1.0,) * 24) for number in range(6)])
+
+    def mean(hours: int) -> float:
+        seen_hours = tuple(12.0 if hour < hours else 0.0 for hour in range(24))
+        demand = Demand(0.3, spread=0.1, windows=12.0 * hours, origin="measured", seen_hours=seen_hours)
+        return completed(Instance("web-9", 2, demand={"cpu": demand}), classes, ()).demand["cpu"].mean
+
+    means = [mean(hours) for hours in (1, 3, 8, 20)]
+    assert means == sorted(means, reverse=True)
+    assert means[-1] < 0.4
+
+
+def test_who_was_seen_for_a_part_of_a_day_teaches_nobody_where_others_were_seen_for_whole_days() -> None:
+    whole = [of_a_day(f"web-{number}", OFFICE) for number in range(LEAST_KNOWN)]
+    came = [at_night(f"web-{number}", 0.1) for number in range(10, 20)]
+    alone, beside = CloudClasses.of(whole), CloudClasses.of([*whole, *came])
+    assert beside.demand_of(Instance("web-99", 2)) == alone.demand_of(Instance("web-99", 2))
+    assert beside.basis(Instance("web-99", 2)) == alone.basis(Instance("web-99", 2))
+    assert beside.levels(came[0]) == alone.levels(came[0])
+    evening = CloudClasses.of(came).demand_of(Instance("web-99", 2))
+    assert evening is not None and evening.mean < 0.5
+
+
 def test_what_all_of_a_kind_do_counts_for_more_than_what_one_of_them_does() -> None:
     def depth(*days: tuple[float, ...]) -> float:
         classes = CloudClasses.of([

@@ -190,6 +190,16 @@ def test_busy_hours_are_told_after_days_and_shrunk_to_the_class() -> None:
     assert from_trace(demands[:240]).hours == ()  # of hours that were not seen nothing is told
 
 
+def test_hours_that_were_seen_are_told_until_a_whole_day_was_and_more_of_them_is_news() -> None:
+    hour, two, day = (estimated(tally(_windows([1.0] * count))) for count in (12, 24, 288))
+    assert hour.seen_hours == (12.0, *(0.0,) * 23)
+    assert (sum(two.seen_hours), day.seen_hours) == (24.0, ())
+    assert is_news(hour, two)
+    assert not is_news(two, estimated(tally(_windows([1.0] * 25)[:24])))
+    assert is_news(two, day)
+    assert estimated(tally(_windows([1.0] * 12), resource="net_mbit")).seen_hours == ()
+
+
 def test_windows_like_those_before_are_no_news_and_a_doubled_demand_is() -> None:
     known = tally(_windows(_bursty(2_000)))
     before = estimated(known)
