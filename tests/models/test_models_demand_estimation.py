@@ -14,6 +14,7 @@ from models.arrays import Floats
 from models.data.demand_classes import (
     BITBRAINS,
     PLANETLAB,
+    PRIOR_HOURS,
     LogSums,
     completed,
     day_one,
@@ -25,7 +26,6 @@ from models.data.demand_classes import (
 )
 from models.profiling import demand_estimation
 from models.profiling.demand_estimation import (
-    PRIOR_HOURS,
     Tally,
     Window,
     as_json,
