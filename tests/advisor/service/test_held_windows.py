@@ -16,6 +16,7 @@ from advisor.settings import Settings
 from advisor.store import held
 from advisor.store.engine import Database
 from models.data.scene import ProfileTable, build_batch
+from models.evaluation import window_figures
 from models.evaluation.window_figures import WindowFigures, WindowGroup, WindowKey
 from models.physics.prior import PriorPredictor
 from models.profiling.demand_estimation import wanted_cpus
@@ -26,16 +27,17 @@ from tests.servers.fixtures import empty_url, kind, postgres_server
 
 __all__ = ["empty_url", "kind", "postgres_server"]
 
-HOSTS = tuple(Host(f"h{at:02}", "kvm", pcpus=4, memory_mb=65_536) for at in range(10))
-VMS = tuple(Instance(f"{host.id}-{at}", vcpus=2, memory_mb=1024, host=host.id) for host in HOSTS for at in range(4))
+HOSTS = tuple(Host(f"h{at:02}", "kvm", pcpus=2, memory_mb=65_536) for at in range(5))
+VMS = tuple(Instance(f"{host.id}-{at}", vcpus=2, memory_mb=1024, host=host.id) for host in HOSTS for at in range(2))
 WINDOW_S, DAY_S = 300.0, 86_400.0
+ENOUGH = 20
 Truth = Callable[[float], float]  # the share that the prior predicts → the share that instances get
 NEWCOMER = PlacementRequest(Instance("new", vcpus=2, memory_mb=1024, demand={"cpu": Demand(0.5)}), dry_run=True)
 
 
 @dataclass
 class Cloud:
-    """Ten busy hosts whose agents send what `truth` makes of the demand of each window."""
+    """Five busy hosts whose agents send what `truth` makes of the demand of each window."""
 
     advisor: Advisor
     clock: Clock
@@ -65,9 +67,9 @@ class Cloud:
 
     def two_days(self) -> None:
         """More than is needed to calibrate, on two days."""
-        self.windows(8)
+        self.windows(5)
         self.clock.turn(DAY_S)
-        self.windows(8)
+        self.windows(5)
 
     def group(self, **wanted: object) -> WindowGroup:
         wanted = {"level": "", "question": "forecast", "contended": True, **wanted}
@@ -112,14 +114,21 @@ def stored(settings: Settings) -> tuple[dict[WindowKey, WindowFigures], int]:
 
 
 @pytest.fixture
+def fewer_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of the windows; tests/models has the real number."""
+    monkeypatch.setattr(window_figures, "ENOUGH_SCENES", ENOUGH)
+
+
+@pytest.fixture
 def cloud(advisor: Advisor, clock: Clock) -> Cloud:
     advisor.inventory.put(Inventory(HOSTS, VMS), mode="replace", generation=None)
     return Cloud(advisor, clock)
 
 
+@pytest.mark.usefixtures("fewer_are_enough")
 def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cloud: Cloud) -> None:
     assert cloud.advisor.outcomes.quality().status == "no_data"
-    cloud.windows(8)
+    cloud.windows(5)
     quality = cloud.advisor.outcomes.quality()
     assert quality.status == "too_few"
     assert "100 on hosts of one kind, over a day, are needed" in quality.verdict[0]
@@ -127,12 +136,12 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     assert {one.calibration for one in answer.candidates} == {"none"}
     was = answer.candidates[0].newcomer.throughput_ratio
     cloud.clock.turn(DAY_S)
-    cloud.windows(8)
+    cloud.windows(5)
     assert cloud.advisor.outcomes.quality().status == "ok"
     during, before = cloud.group(question="window"), cloud.group()
     assert during.error < 0.01, "the contention is what the prior says"
     assert during.coverage == 1.0
-    assert before.scenes > 100 and before.coverage > 0.9 and before.error < 0.06
+    assert before.scenes > ENOUGH and before.coverage > 0.9 and before.error < 0.06
     assert before.widening == 1.0
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
     assert {one.calibration for one in answer.candidates} == {"observed"}
@@ -140,6 +149,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     assert now.lower == pytest.approx(was.lower, abs=0.02), "not narrower for what was seen"
 
 
+@pytest.mark.usefixtures("fewer_are_enough")
 def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
     cloud.truth = lambda share: share**2.5
     cloud.windows(2)
@@ -168,43 +178,44 @@ def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud
     assert given is not None and given.held is None, "nobody's demand was given by hand"
 
 
+@pytest.mark.usefixtures("fewer_are_enough")
 def test_calm_windows_are_told_apart_and_calibrate_nothing(cloud: Cloud) -> None:
-    cloud.windows(8, load=0.1)
+    cloud.windows(5, load=0.02)
     cloud.clock.turn(DAY_S)
-    cloud.windows(8, load=0.1)
+    cloud.windows(5, load=0.02)
     calm = cloud.group(contended=False)
-    assert calm.coverage == 1.0 and calm.scenes > 100
-    assert not [one for one in cloud.advisor.outcomes.quality().windows if one.contended]
-    assert cloud.advisor.outcomes.quality().status == "too_few"
+    assert (calm.coverage, calm.widening) == (1.0, None)
+    assert calm.scenes > ENOUGH
+    quality = cloud.advisor.outcomes.quality()
+    assert quality.status == "too_few"
+    assert quality.verdict[0].startswith("0 contended windows")
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
     assert {one.calibration for one in answer.candidates} == {"none"}
 
 
 def test_time_that_its_own_cap_took_is_not_held_against_a_prediction(cloud: Cloud) -> None:
-    cloud.windows(4, metrics={"throttled": 30.0})
+    cloud.windows(6, metrics={"throttled": 30.0})
     assert cloud.advisor.outcomes.quality().windows == ()
 
 
 def test_a_window_in_which_somebody_came_or_was_changed_is_not_held(cloud: Cloud) -> None:
-    cloud.windows(3)
-    before = cloud.windows(1)
-    assert before == len(HOSTS)
+    cloud.windows(4)
+    assert cloud.windows(1) == len(HOSTS)
     cloud.advisor.inventory.put_instance(Instance("late", vcpus=2, memory_mb=1024, host="h00"))
     assert cloud.windows(1) == len(HOSTS) - 1, "a resident of h00 came after the prediction"
     assert cloud.windows(2) == 2 * (len(HOSTS) - 1), "and is never measured"
 
 
 def test_samples_that_come_late_are_waited_for(cloud: Cloud) -> None:
-    cloud.windows(2)
+    cloud.windows(4)
     begin_s = cloud.clock().timestamp() + 1
     cloud.clock.turn(-30)
     cloud.advisor.hold_windows()
-    cloud.clock.turn(WINDOW_S + 400)
-    held_at_first = cloud.advisor.hold_windows()
+    cloud.clock.turn(600)
+    assert cloud.advisor.hold_windows() == len(HOSTS), "of the window before"
     cloud.send(begin_s, 0.95, {})
     cloud.clock.turn(400)
     assert cloud.advisor.hold_windows() == len(HOSTS)
-    assert held_at_first <= len(HOSTS)
 
 
 def test_a_restart_loses_nothing_and_two_processes_count_a_window_once(
@@ -213,22 +224,22 @@ def test_a_restart_loses_nothing_and_two_processes_count_a_window_once(
     settings = Settings(database=empty_url, state_dir=tmp_path)
     with Advisor(settings, clock=clock) as first:
         first.inventory.put(Inventory(HOSTS, VMS), mode="replace", generation=None)
-        Cloud(first, clock).windows(4)
+        Cloud(first, clock).windows(5)
         before = first.outcomes.quality()
     with Advisor(settings, clock=clock) as one, Advisor(settings, clock=clock) as other:
         assert one.outcomes.quality() == before
         clock.turn(270)
         with ThreadPoolExecutor(2) as both:
             counted = list(both.map(lambda advisor: advisor.hold_windows(), (one, other)))
-        assert sum(counted) == len(HOSTS), "the last window, told by the process that is gone"
+        assert sum(counted) == 2 * len(HOSTS), "the last two windows, told by the process that is gone"
         assert one.outcomes.quality() == other.outcomes.quality() != before
         assert one.hold_windows() == 0
 
 
 def test_rows_are_bounded_whatever_is_held(cloud: Cloud, settings: Settings) -> None:
-    cloud.windows(4)
+    cloud.windows(5)
     groups, waiting = stored(settings)
-    cloud.windows(12)
+    cloud.windows(5)
     later, still = stored(settings)
     assert later.keys() == groups.keys()
     assert still == waiting <= 2 * len(HOSTS)
