@@ -165,7 +165,7 @@ def judged(
     named = {instance.workload for instance in scene.instances}
     wanted = [workload for workload in workloads if workload.name in named]
     try:
-        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted).effects
+        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted, targets=ratios.keys()).effects
     except Exception:
         log.exception("model %s said nothing about an observed outcome", judge.predictor.version)
         return ()

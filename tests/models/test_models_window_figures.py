@@ -5,37 +5,27 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from models.evaluation.prediction_checks import WIDEST, CheckedPrediction
 from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, MOST_SCENES, WindowFigures, grouped, groups_of
+from tests.models.checked_rows import HALF, Z90, one
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR = 3600.0
 
 
-def row(observed: float, *, expected: float = 0.8, half: float = 0.1, instance: str = "a") -> CheckedPrediction:
-    lower, upper = expected * math.exp(-half), expected * math.exp(half)
-    names = {"source": "w", "version": "m", "role": "active", "target": "throughput", "platform": "kvm", "workload": ""}
-    return CheckedPrediction(
-        **names,
-        time=NOW,
-        instance=instance,
-        expected=expected,
-        lower=lower,
-        upper=upper,
-        outside=False,
-        observed=observed,
-    )
+def row(observed: float, *, expected: float = 0.8, instance: str = "a") -> CheckedPrediction:
+    """A row with a half width of 0.1 on the log scale."""
+    lower, upper = expected * math.exp(-HALF), expected * math.exp(HALF)
+    return one(observed=observed, expected=expected, lower=lower, upper=upper, instance=instance, version="m")
 
 
 def figures(observed: Sequence[float], step_s: float = HOUR) -> WindowFigures:
     found = WindowFigures()
-    for at, one in enumerate(observed):
-        found.add([row(one)], at * step_s)
+    for at, value in enumerate(observed):
+        found.add([row(value)], at * step_s)
     return found
 
 
@@ -66,12 +56,12 @@ def test_nothing_is_calibrated_before_there_are_enough_windows_over_a_day() -> N
 
 def test_intervals_that_are_too_narrow_widen_until_nine_of_ten_of_what_follows_are_inside() -> None:
     """Residuals are twice as wide as a 90 % interval allows: what calibrated on 400 scenes holds on others."""
-    drawn = 0.8 * np.exp(np.random.default_rng(1).normal(0, 2 * 0.1 / 1.645, 5000))
+    drawn = 0.8 * np.exp(np.random.default_rng(1).normal(0, 2 * HALF / Z90, 5000))
     known = figures(drawn[:400].tolist())
     assert known.short
     assert known.factor is not None
     assert 1.8 < known.factor < 2.4
-    after = np.abs(np.log(drawn[400:] / 0.8)) <= known.factor * 0.1
+    after = np.abs(np.log(drawn[400:] / 0.8)) <= known.factor * HALF
     assert 0.87 < after.mean() < 0.96
 
 
