@@ -130,6 +130,11 @@ def measured(connection: Connection, watch: Watch, scene: Scene) -> MeasuredWind
     means = store.windows(connection, of, begin_s, watch.ends_s)
     vcpus = {one.id: one.vcpus for one in scene.instances}
     found = {name: metrics for (name, _), metrics in means.items() if name in samples}
+    return window_of(found, vcpus)
+
+
+def window_of(found: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:
+    """A window by the means of each instance's metrics; empty where the demand for CPUs of one is not known."""
     wanted = {name: _wanted(metrics, vcpus[name]) for name, metrics in found.items()}
     if any("cpu" not in one for one in wanted.values()):
         return MeasuredWindow({}, {})
