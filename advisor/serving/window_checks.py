@@ -71,8 +71,9 @@ class WindowChecks:
         now = self._clock()
         view, active = self._cache.at(now)
         with self._read() as connection:
-            judges = self._monitor.judges(shadows(connection), active)
+            tried = shadows(connection)
             due = held.due(connection, now.timestamp() - window_checks.SETTLED_S, MOST_WAITING)
+        judges = self._monitor.judges(tried, active)
         number = 0
         for watch in due:
             if number == window_checks.HOSTS_AT_ONCE:
