@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class WindowChecks:
-    """One per process; of several on one database whoever is first counts a window. At most HOSTS_AT_ONCE scenes are
-    asked about in a minute, and after each the thread rests as long as it took."""
+    """One per process; of several on one database whoever is first counts a window. In a minute at most HOSTS_AT_ONCE
+    windows are held and as many told, and after each the thread rests as long as it took."""
 
     def __init__(
         self,
