@@ -37,6 +37,7 @@ from advisor.serving.placements import DatabasePlacements
 from advisor.serving.plans import DatabasePlans
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import DatabaseTelemetry
+from advisor.serving.window_checks import WindowChecks
 from advisor.settings import Settings
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
@@ -97,7 +98,12 @@ class Advisor:
         self._clock = clock
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
-        stored = self._retention.nudge
+        self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock)
+
+        def stored() -> None:
+            self._retention.nudge()
+            self._window_checks.nudge()
+
         registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
         self.access = DatabaseAccess(settings, transactions, audit, clock)
         self.cloud = DatabaseCloud(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
@@ -109,7 +115,8 @@ class Advisor:
         self.telemetry = DatabaseTelemetry(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:
-        """Finish the step of retention under way, and let go of the database."""
+        """Finish the steps in the background that are under way, and let go of the database."""
+        self._window_checks.close()
         self._retention.close()
         self._database.close()
 
@@ -141,3 +148,7 @@ class Advisor:
         """
         self._transactions.refuse()
         return asdict(self._retention.run())
+
+    def hold_windows(self) -> int:
+        """Hold windows that are over against what was told before them, as the background does; returns how many."""
+        return self._window_checks.run()

@@ -47,9 +47,11 @@ from advisor.domain.evidence import (
     EVIDENCE_WORDS,
     Evidence,
     EvidenceLevel,
+    LevelHeld,
     evidence_counts,
     evidence_in_words,
     evidence_level,
+    held_in_words,
 )
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import (
@@ -167,6 +169,7 @@ __all__ = [
     "InstanceProfile",
     "Inventory",
     "IsolationSettings",
+    "LevelHeld",
     "MeanEstimate",
     "MitigationAction",
     "MitigationStep",
@@ -227,6 +230,7 @@ __all__ = [
     "evidence_counts",
     "evidence_in_words",
     "evidence_level",
+    "held_in_words",
     "latency_in_words",
     "like_another",
     "plan_from_json",

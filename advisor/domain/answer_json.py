@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC
 from typing import Any
 
@@ -79,7 +80,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
 
 
 def _evidence(evidence: Evidence | None) -> Json | None:
-    return None if evidence is None else {"level": evidence.level, "advice": evidence.advice}
+    return None if evidence is None else asdict(evidence)
 
 
 def _headroom(headroom: Headroom | None) -> Json | None:

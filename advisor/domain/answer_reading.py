@@ -20,7 +20,7 @@ from advisor.domain.answers import (
     Rejection,
     SceneEffects,
 )
-from advisor.domain.evidence import Evidence
+from advisor.domain.evidence import Evidence, LevelHeld
 from advisor.domain.questions import PlacementRequest
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 
@@ -47,7 +47,7 @@ def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommend
             Rejection(one["host"], one["code"], one["reason"], _steps(one["mitigation"])) for one in told["rejected"]
         ),
         notes=tuple(told["notes"]),
-        evidence=None if evidence is None else Evidence(evidence["level"], evidence["advice"]),
+        evidence=None if evidence is None else _evidence(evidence),
     )
 
 
@@ -61,6 +61,11 @@ def scene_effects_from_json(told: Json) -> SceneEffects:
         number_from_json(told["combined_score"]),
         told.get("crowded"),
     )
+
+
+def _evidence(told: Json) -> Evidence:
+    held = told.get("held")
+    return Evidence(told["level"], told["advice"], None if held is None else LevelHeld(**held))
 
 
 def _candidate(told: Json, newcomer: str) -> Candidate:

@@ -11,8 +11,8 @@ Calibration = Literal["observed", "trained", "none"]
 SENTENCES: dict[Calibration, str] = {
     "none": "The ranges are not calibrated on your hosts: no outcome there has shown how often they hold.",
     "trained": "The ranges held for 90 of 100 pairs that the model's training left out. "
-    "They are not calibrated on your hosts: too few outcomes were reported there.",
-    "observed": "The ranges are 90 % intervals: outcomes on such hosts were held against them.",
+    "They are not calibrated on your hosts: too little was observed there.",
+    "observed": "The ranges are 90 % intervals: what was observed on such hosts was held against them.",
 }
 _WEAKEST_FIRST: tuple[Calibration, ...] = ("none", "trained", "observed")
 

@@ -32,11 +32,23 @@ _OF_ORIGIN: Mapping[DemandOrigin, EvidenceLevel] = {
 
 
 @dataclass(frozen=True, slots=True)
+class LevelHeld:
+    """How forecasts of instances of one level held on this cloud, in so many contended `windows` of hosts: the share
+    (0-1) that lay in the model's own interval, and how far off they were on average in the share of CPU time."""
+
+    windows: int
+    coverage: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an answer rests on: the level of the newcomer, and what to do to know more (empty = nothing)."""
+    """What an answer rests on: the level of the newcomer, what to do to know more (empty = nothing), and how answers
+    about instances of that level have held here (None = too little was measured)."""
 
     level: EvidenceLevel
     advice: str
+    held: LevelHeld | None = None
 
 
 def evidence_level(instance: Instance, profiled: Collection[str]) -> EvidenceLevel:
@@ -53,6 +65,17 @@ def evidence_counts(instances: Iterable[Instance], profiled: Collection[str]) ->
     """How many instances there are of each level, the weakest first; levels that nobody has are left out."""
     counts = Counter(evidence_level(one, profiled) for one in instances)
     return {level: counts[level] for level in EVIDENCE_LEVELS if counts[level]}
+
+
+def held_in_words(evidence: Evidence) -> str:
+    """One sentence on how answers about instances of its level have held; empty where nothing is known."""
+    held = evidence.held
+    if held is None:
+        return ""
+    return (
+        f"In {held.windows} contended windows of this cloud {held.coverage:.0%} of the instances "
+        f"{EVIDENCE_WORDS[evidence.level]} got what was predicted before, {held.error:.2f} off on average."
+    )
 
 
 def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from advisor.domain import Band, Candidate, Effect, Host, Plan, Recommendation, SceneEffects
-from models.evaluation.prediction_checks import widen
+from advisor.domain import (
+    Band,
+    Candidate,
+    Effect,
+    EvidenceLevel,
+    Host,
+    LevelHeld,
+    Plan,
+    Recommendation,
+    SceneEffects,
+)
+from models.evaluation.prediction_checks import WIDEST, widen
 
 # By host, at least 1; who is not there keeps the model's own intervals, which no outcome has calibrated.
 Factors = Mapping[str, float]
 
 
-def recommendation(answer: Recommendation, factors: Factors) -> Recommendation:
-    """Widen each candidate by the factor of its host, and say so."""
+@dataclass(frozen=True, slots=True)
+class HowItHeld:
+    """What was observed of a model's predictions: the `factors`, and how its forecasts held by what was known of the
+    instance."""
+
+    factors: Factors
+    levels: Mapping[EvidenceLevel, LevelHeld]
+
+
+def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
+    """Widen each candidate by the factor of its host, and say so, and how answers about such newcomers have held."""
+    if answer.evidence is not None:
+        answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
+    factors = held.factors
     if not any(one.host in factors for one in answer.candidates):
         return answer
     candidates = tuple(candidate(one, factors) for one in answer.candidates)
@@ -31,7 +53,9 @@ def candidate(one: Candidate, factors: Factors) -> Candidate:
         return one
     factor = factors[one.host]
     neighbours = tuple(effect(other, factor) for other in one.neighbours)
-    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours, calibration="observed")
+    # At the widest nobody knows whether it is wide enough.
+    calibration = "observed" if factor < WIDEST else one.calibration
+    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours, calibration=calibration)
 
 
 def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:

@@ -9,16 +9,19 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.domain import Host, Inventory, ModelQuality, Recommendation
+from advisor.domain import EVIDENCE_LEVELS, EvidenceLevel, Host, Inventory, LevelHeld, ModelQuality, Recommendation
 from advisor.errors import BrokenArtifact
-from advisor.lifecycle import outcome_checks
+from advisor.lifecycle import outcome_checks, window_checks
+from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.outcome_checks import OutcomeScorer
+from advisor.lifecycle.window_checks import WindowRows
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
-from advisor.store import models, observed
+from advisor.store import held, models, observed
 from advisor.store.recommendations import RecordedOutcome
 from models.evaluation.prediction_checks import FEW, CheckedPrediction, by_scene, widening
+from models.evaluation.window_figures import WindowFigures, WindowKey, calibrating, grouped, groups_of
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation
@@ -35,7 +38,8 @@ class Monitor:
         self._shadows: dict[str, Predictor | None] = {}  # None = could not be read
         # version, newest row, and the factors by platform
         self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})
-        self._qualities: dict[str, tuple[tuple[int, int], ModelQuality]] = {}
+        self._windows: tuple[int, Mapping[WindowKey, WindowFigures]] = (0, {})  # newest change, and every group
+        self._qualities: dict[str, tuple[tuple[int, int, int], ModelQuality]] = {}
 
     def judges(self, shadows: Iterable[str], chosen: ActivePredictor) -> tuple[OutcomeScorer, ...]:
         """The model in use, the `shadows` by version, and the prior as the yardstick of all."""
@@ -66,39 +70,79 @@ class Monitor:
             observed.forget(connection, instead_of)
         observed.add(connection, rows, keep=self._settings.keep_observed)
 
+    def keep_windows(self, connection: Connection, found: Sequence[WindowRows]) -> None:
+        """Add to the figures of the groups that these rows belong to."""
+        new = [(one.ends_s, grouped(one.rows, one.question, one.levels)) for one in found if one.rows]
+        if not new:
+            return
+        known, changed = held.change(connection), {}
+        for ends_s, groups in new:
+            for key, rows in groups.items():
+                figures = changed[key] = known.setdefault(key, WindowFigures())
+                figures.add(rows, ends_s)
+        held.put(connection, changed)
+
     def factors(self, connection: Connection, version: str, hosts: Iterable[Host]) -> Mapping[str, float]:
         """By how much a model's throughput intervals are to be widened to hold, by host, 1 = they hold.
 
-        Hosts on whose platform too few outcomes were held against them are left out.
+        Hosts on whose platform too little was held against them, outcomes or windows, are left out. Where both say
+        something the wider one counts.
         """
+        return self.how_it_held(connection, version, hosts).factors
+
+    def how_it_held(self, connection: Connection, version: str, hosts: Iterable[Host]) -> HowItHeld:
+        """The same, and how the model's forecasts held in contended windows by what was known of the instance."""
+        outcomes, windows = held.newest(connection)
+        groups = self._groups(connection, windows)
+        levels = {level: one for level in EVIDENCE_LEVELS if (one := _level(groups, version, level)) is not None}
         if not self._settings.adapt_intervals:
-            return {}
-        held, number, wide = self._factors
-        newest = observed.newest(connection)
-        if (held, number) != (version, newest):
-            known = wide if held == version and number < newest else {}
+            return HowItHeld({}, levels)
+        wide = self._by_outcomes(connection, version, outcomes)
+        mine = (
+            (key.platform, one.factor) for key, one in groups.items() if key.version == version and calibrating(key)
+        )
+        of_windows = {platform: factor for platform, factor in mine if factor is not None}
+        if not wide and not of_windows:
+            return HowItHeld({}, levels)
+        found: dict[str, float] = {}
+        for host in hosts:
+            known = wide.get(outcome_checks.platform_of(host)), of_windows.get(window_checks.platform_of(host))
+            if factors := [one for one in known if one is not None]:
+                found[host.id] = max(factors)
+        return HowItHeld(found, levels)
+
+    def _by_outcomes(self, connection: Connection, version: str, newest: int) -> Mapping[str, float]:
+        was, number, wide = self._factors
+        if (was, number) != (version, newest):
+            known = wide if was == version and number < newest else {}
             changed = observed.platforms_since(connection, number if known is wide else 0)
             now = {**known, **{one: self._widening(connection, one, version) for one in changed}}
             wide = {platform: factor for platform, factor in now.items() if factor is not None}
             self._factors = version, newest, wide
-        if not wide:
-            return {}
-        named = ((host.id, outcome_checks.platform_of(host)) for host in hosts)
-        return {host: wide[platform] for host, platform in named if platform in wide}
+        return wide
+
+    def _groups(self, connection: Connection, newest: int) -> Mapping[WindowKey, WindowFigures]:
+        number, groups = self._windows
+        if number != newest:
+            groups = held.load(connection)
+            self._windows = newest, groups
+        return groups
 
     def quality(self, connection: Connection, version: str, window: int | None = None) -> ModelQuality:
         """Figures, alarms and comparisons of a model by its stored rows, the last `window` of each group."""
         from models.evaluation.quality import assess
 
         window = window or self._settings.quality_window
-        state = observed.newest(connection), window
-        held = self._qualities.get(version)
-        if held is None or held[0] != state:
+        outcomes, windows = held.newest(connection)
+        state = outcomes, windows, window
+        found = self._qualities.get(version)
+        if found is None or found[0] != state:
             rows = observed.of_version(connection, version, last=window)
             others = observed.of_sources(connection, _last_sources(rows, window), other_than=version)
-            held = state, assess(version, rows, others, window=window)
-            self._qualities = {version: held} if len(self._qualities) > 20 else {**self._qualities, version: held}
-        return held[1]
+            of_windows = groups_of(version, self._groups(connection, windows))
+            found = state, assess(version, rows, others, window=window, windows=of_windows)
+            self._qualities = {version: found} if len(self._qualities) > 20 else {**self._qualities, version: found}
+        return found[1]
 
     def _widening(self, connection: Connection, platform: str, version: str) -> float | None:
         """The factor of a platform, None while too few scenes were seen there."""
@@ -126,6 +170,20 @@ class Monitor:
 def shadows(connection: Connection) -> tuple[str, ...]:
     """The models that are tried beside the one in use."""
     return tuple(card.version for card in models.in_status(connection, "shadow"))
+
+
+def _level(groups: Mapping[WindowKey, WindowFigures], version: str, level: EvidenceLevel) -> LevelHeld | None:
+    """How a model's forecasts of one level held on all platforms together, None where too few windows tell.
+
+    Rounded, so that remembered answers need not change with every window.
+    """
+    wanted = version, level, "forecast", True
+    found = [one for key, one in groups.items() if (key.version, key.level, key.question, key.contended) == wanted]
+    windows, rows = (round(sum(getattr(one, name) for one in found)) for name in ("scenes", "rows"))
+    if windows < FEW or not rows:
+        return None
+    coverage, error = (sum(getattr(one, name) for one in found) / rows for name in ("covered", "absolute"))
+    return LevelHeld(round(windows, 2 - len(str(windows))), round(coverage, 2), round(error, 2))
 
 
 def _last_sources(rows: Sequence[CheckedPrediction], window: int) -> set[str]:

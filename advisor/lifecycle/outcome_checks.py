@@ -58,7 +58,7 @@ def of_colocation(
         return ()
     key = json.dumps([colocation.run, colocation.platform, colocation.repeat])
     source = f"c-{hashlib.sha256(key.encode()).hexdigest()[:40]}"
-    return tuple(row for judge in judges for row in _judged(judge, scene, inventory.workloads, ratios, source, now))
+    return tuple(row for judge in judges for row in judged(judge, scene, inventory.workloads, ratios, source, now))
 
 
 def source_of(recommendation_id: str) -> str:
@@ -96,7 +96,7 @@ def of_placement(
     if scene is None:
         return given
     others = [judge for judge in judges if judge.role != "active" and judge.predictor.version != answer.model_version]
-    more = (row for judge in others for row in _judged(judge, scene, inventory.workloads, by_target, source, now))
+    more = (row for judge in others for row in judged(judge, scene, inventory.workloads, by_target, source, now))
     return (*given, *more)
 
 
@@ -148,24 +148,30 @@ def _possible(host: Host, instances: tuple[Instance, ...], driver_cpus: tuple[in
     return Scene(replace(host, driver_cpus=driver_cpus) if driver_cpus else host, instances)
 
 
-def _judged(
+def judged(
     judge: OutcomeScorer,
     scene: Scene,
     workloads: Sequence[WorkloadProfile],
     ratios: Mapping[str, Mapping[str, float]],
     source: str,
     now: datetime,
+    *,
+    platform: str = "",
 ) -> tuple[CheckedPrediction, ...]:
+    """What one judge says of a scene beside the `ratios` by target and instance; nothing where it fails.
+
+    The rows are those of `platform`, empty = the host's own.
+    """
     named = {instance.workload for instance in scene.instances}
     wanted = [workload for workload in workloads if workload.name in named]
     try:
-        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted).effects
+        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted, targets=ratios.keys()).effects
     except Exception:
         log.exception("model %s said nothing about an observed outcome", judge.predictor.version)
         return ()
     known = {instance.id: instance for instance in scene.instances}
-    version, platform = judge.predictor.version, platform_of(scene.host)
-    return _rows(effects, known, ratios, source, now, version, judge.role, platform)
+    version, where = judge.predictor.version, platform or platform_of(scene.host)
+    return _rows(effects, known, ratios, source, now, version, judge.role, where)
 
 
 def _rows(

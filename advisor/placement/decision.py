@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +42,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import ASSUMED
-from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor, unasked
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
 SCREENED_FROM = 64  # hosts: of fewer all are predicted
@@ -309,13 +309,16 @@ def _merged(ranked_hosts: Sequence[RankedHost]) -> list[RankedHost]:
     return [ranked_hosts[at] for at in by_rank.tolist()]
 
 
-def predict_scene(scene: Scene, predictor: Predictor, *, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
-    """The effects of one scene's instances on each other; workloads of the scene itself override `workloads`.
+def predict_scene(
+    scene: Scene, predictor: Predictor, *, workloads: Sequence[WorkloadProfile], targets: Collection[str] = TARGETS
+) -> SceneEffects:
+    """The effects of one scene's instances on each other; workloads of the scene itself override `workloads`, and what
+    is not among `targets` is nan.
 
     ValueError when an instance is pinned beyond the host's pCPUs.
     """
     batch = build_batch([(scene.host, scene.instances)], ProfileTable.build((*workloads, *scene.workloads)))
-    prediction = predictor.predict(batch)
+    prediction = predictor.predict(batch, targets)
     effects = scene_effects(prediction, [instance.id for instance in scene.instances])
     combined = sum(effect.throughput_ratio.expected for effect in effects)
     return SceneEffects(predictor.version, predictor.origin, False, effects, combined, crowded(prediction, 0))

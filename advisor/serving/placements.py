@@ -13,6 +13,7 @@ from advisor.access.audit import Audit
 from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
+from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
 from advisor.placement.request_checks import check_request
@@ -126,13 +127,13 @@ class DatabasePlacements:
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
-            widened = self._monitor.factors(connection, own, view.inventory.hosts)
+            held = self._monitor.how_it_held(connection, own, view.inventory.hosts)
         found = answer(
             view.snapshot,
             QuestionContext(chosen, now, self._settings.fresh_s),
             request,
             self._cache.answers(view, chosen, now),
-            lambda version: widened if version == own else self._factors(version, view),
+            lambda version: held if version == own else self._how_it_held(version, view),
             former=former,
         )
         return found, view
@@ -142,12 +143,12 @@ class DatabasePlacements:
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
         answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
-        factors = {version: self._factors(version, view) for version in {one.model_version for one in answers}}
-        return tuple(interval_inflation.recommendation(one, factors[one.model_version]) for one in answers), view
+        held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
+        return tuple(interval_inflation.recommendation(one, held[one.model_version]) for one in answers), view
 
-    def _factors(self, version: str, view: CloudView) -> Mapping[str, float]:
+    def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:
-            return self._monitor.factors(connection, version, view.inventory.hosts)
+            return self._monitor.how_it_held(connection, version, view.inventory.hosts)
 
     def _hold(self, answers: Sequence[EncodedRecommendation], view: CloudView, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from advisor.domain import AnswerSource, PlacementRequest, Recommendation
 from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
+from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
 from advisor.placement.request_checks import new_id
@@ -27,7 +28,7 @@ from advisor.store.recommendations import body_of
 MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
 QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes
 FORMER = timedelta(seconds=0.5)  # replicas are told to agree within a second of a write
-Factors = Callable[[str], Mapping[str, float]]  # by how much intervals are widened, by host, of a model's version
+Held = Callable[[str], HowItHeld]  # of a model's version
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def answer(
     context: QuestionContext,
     request: PlacementRequest,
     answers: RecommendationCache,
-    factors: Factors,
+    held: Held,
     *,
     former: bool = False,
 ) -> EncodedRecommendation:
@@ -152,9 +153,9 @@ def answer(
     """
     active, now = context.active, context.now
     request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without
-    asked, widened = without_name(request, snapshot), factors(active.predictor.version)
-    wider = sorted(item for item in widened.items() if item[1] > 1)
-    question = codec.text((asked, wider, hash(frozenset(widened))))
+    asked, known = without_name(request, snapshot), held(active.predictor.version)
+    wider = sorted(item for item in known.factors.items() if item[1] > 1)
+    question = codec.text((asked, wider, hash(frozenset(known.factors)), known.levels))
     found = answers.find(question)
     if found is not None:
         return found.to(request, now, snapshot.taken_at, "hit")
@@ -164,8 +165,8 @@ def answer(
             return before[0].to(request, now, before[1].taken_at, "former")
         decided = decision.recommend(snapshot, context, asked)
         if decided.model_version != active.predictor.version:
-            widened = factors(decided.model_version)
-        found = EncodedRecommendation.of(interval_inflation.recommendation(decided, widened))
+            known = held(decided.model_version)
+        found = EncodedRecommendation.of(interval_inflation.recommendation(decided, known))
         if decided.degraded == active.degraded:
             answers.keep(question, found)
     return found.to(request, now, snapshot.taken_at, "miss")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-What = Literal["tables", "series", "observed", "border", "rollups"]
+What = Literal["tables", "series", "observed", "border", "rollups", "held"]
 
 # Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
 _KEYS: dict[What, int] = {
@@ -15,6 +15,7 @@ _KEYS: dict[What, int] = {
     "observed": 0x636F7403,
     "border": 0x636F7404,
     "rollups": 0x636F7405,
+    "held": 0x636F7406,
 }
 
 

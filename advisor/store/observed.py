@@ -35,7 +35,6 @@ observed = sa.Table(
     sqlite_autoincrement=True,  # the number of a row that is gone is never given again
 )
 _COLUMNS = tuple(observed.c[field.name] for field in fields(CheckedPrediction))
-_NEWEST = sa.select(sa.func.max(observed.c.id))  # made once: every question asks for it
 
 
 def add(connection: sa.Connection, rows: Sequence[CheckedPrediction], *, keep: int) -> int:
@@ -52,11 +51,6 @@ def add(connection: sa.Connection, rows: Sequence[CheckedPrediction], *, keep: i
 def forget(connection: sa.Connection, source: str) -> None:
     """Delete what one source told, for it says otherwise now."""
     connection.execute(sa.delete(observed).where(observed.c.source == source))
-
-
-def newest(connection: sa.Connection) -> int:
-    """The number of the newest row; it grows with every row, and 0 = there is none."""
-    return connection.scalar(_NEWEST) or 0
 
 
 def platforms_since(connection: sa.Connection, number: int) -> tuple[str, ...]:

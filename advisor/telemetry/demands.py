@@ -24,7 +24,7 @@ MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources t
 ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
 # Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
 _MOST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
-_METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
+METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
 Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
 
@@ -69,7 +69,7 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
     if not due:
         return {}
     rows = demands.held(connection, due)
-    series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, _METRICS)
+    series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
     there = instances.measured(connection, {name for name, _ in rows})
     found: list[tuple[float, Key, float]] = []
     until: dict[Key, float] = {}
@@ -205,13 +205,23 @@ def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
     for (owner, time_s), metrics in means.items():
         if owner != name or resource not in metrics or name not in there:
             continue
-        value = metrics[resource]
-        if resource == "cpu":
-            wait = max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)
-            value = wanted_cpus(value / 100, wait / 100, there[name][0])
-        if value <= _MOST.get(resource, math.inf):
+        value = wanted(metrics, resource, there[name][0])
+        if value is not None:
             found.append((time_s, value))
     return found
+
+
+def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | None:
+    """Demand of one window by its means, which has this resource; None = more than anything can move."""
+    value = metrics[resource]
+    if resource == "cpu":
+        value = wanted_cpus(value / 100, held_back(metrics) / 100, vcpus)
+    return value if value <= _MOST.get(resource, math.inf) else None
+
+
+def held_back(metrics: Mapping[str, float]) -> float:
+    """The time that it waited for others, in % of one CPU: without what its own cap took."""
+    return max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)
 
 
 def _empty(key: Key) -> Tally:

@@ -17,6 +17,7 @@ from advisor.domain import (
     Rejection,
     calibration_in_words,
     evidence_in_words,
+    held_in_words,
     time_part,
 )
 from api.cli.output import print_table, say
@@ -65,9 +66,14 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
     say()
     for note in answer.notes:
         say(note)
-    if answer.evidence and answer.evidence.advice:
-        say(answer.evidence.advice)
+    _show_evidence(answer)
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def _show_evidence(answer: Recommendation) -> None:
+    if answer.evidence:
+        for sentence in filter(None, (held_in_words(answer.evidence), answer.evidence.advice)):
+            say(sentence)
 
 
 def _show_best(name: str, best: Candidate, now_on: str | None) -> None:

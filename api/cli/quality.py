@@ -9,9 +9,22 @@ import typer
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.quality import GroupOut, QualityOut
+from api.schemas.quality import GroupOut, QualityOut, WindowGroupOut
 
 COLUMNS = ("role", "target", "of", "rows", "scenes", "in 90 % interval", "error", "bias", "outside", "widen", "drift")
+OF_WINDOWS = (
+    "windows",
+    "asked",
+    "of",
+    "known as",
+    "rows",
+    "number",
+    "in 90 % interval",
+    "error",
+    "bias",
+    "90 % at",
+    "widen",
+)
 
 
 def quality(
@@ -29,7 +42,8 @@ def quality(
 ) -> None:
     """Predicted against observed: coverage, error and drift of a model.
 
-    Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome.
+    Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome;
+    and of windows that agents measured, by kind of host and by what was known of the instances.
     """
     with Advisor(settings(database=database)) as advisor:
         found = QualityOut.of(advisor.outcomes.quality(version, window=last))
@@ -42,6 +56,10 @@ def quality(
     if found.groups:
         say()
         print_table(COLUMNS, [_cells(group) for group in found.groups], right=range(3, 10))
+    if found.windows:
+        say()
+        say("How well answers held here, in windows that agents measured:")
+        print_table(OF_WINDOWS, [_of_windows(group) for group in found.windows], right=range(4, 11))
     for other in found.beside:
         say(f"{other.text}")
 
@@ -61,4 +79,20 @@ def _cells(group: GroupOut) -> list[str]:
         f"{figures.outside:.0%}",
         "" if group.widening is None else f"x {group.widening:.2f}",
         ", ".join(f"{alarm.kind} since {alarm.since:%Y-%m-%d %H:%M}" for alarm in group.alarms),
+    ]
+
+
+def _of_windows(group: WindowGroupOut) -> list[str]:
+    return [
+        "contended" if group.contended else "calm",
+        "before" if group.question == "forecast" else "with its demand",
+        group.platform,
+        group.level or "all",
+        str(group.rows),
+        str(group.scenes),
+        f"{group.coverage:.0%} ({group.coverage_low:.0%}-{group.coverage_high:.0%})",
+        f"{group.error:.3f}",
+        f"{group.bias:+.3f}",
+        f"x {group.scaled:.2f}",
+        "" if group.widening is None else f"x {group.widening:.2f}",
     ]

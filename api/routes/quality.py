@@ -17,6 +17,7 @@ Last = Annotated[
 def get(version: PathId, outcomes: OutcomeDep, last: Last = None) -> QualityOut:
     """Predicted against observed: coverage, error, drift per platform and workload, and the model beside others.
 
-    From what was reported to `POST /v1/colocations` and `POST /v1/placements/{placement}/outcome`.
+    From what was reported to `POST /v1/colocations` and `POST /v1/placements/{placement}/outcome`, and from windows
+    that agents measured.
     """
     return QualityOut.of(outcomes.quality(version, window=last))

@@ -328,6 +328,14 @@ class RejectionOut(AnswerBody):
     mitigation: list[MitigationStepOut] = Field(default=[], description="steps that were tried in vain")
 
 
+class LevelHeldOut(AnswerBody):
+    """How forecasts of such instances held in measured windows of five minutes on contended hosts of this cloud."""
+
+    windows: int = Field(description="windows of hosts, two digits of it")
+    coverage: float = Field(description="share of instances that got what lay in the model's own range")
+    error: float = Field(description="how far off it was on average, in the share of CPU time that it wanted")
+
+
 class EvidenceOut(AnswerBody):
     """What the answer rests on."""
 
@@ -336,6 +344,9 @@ class EvidenceOut(AnswerBody):
         "profile"
     )
     advice: str = Field(description="what to do to know more; empty = nothing comes to mind")
+    held: LevelHeldOut | None = Field(
+        default=None, description="how answers about instances of that level have held here; null = too few windows"
+    )
 
 
 class PlacementAnswer(AnswerBody):

@@ -64,6 +64,32 @@ class ComparisonOut(AnswerBody):
     text: str = Field(description="the comparison as a sentence")
 
 
+class WindowGroupOut(AnswerBody):
+    """How predictions of the share of CPU time that instances get, run / (run + wait), held in windows that agents
+    measured on a sample of hosts."""
+
+    platform: str = Field(description="platform of the hosts, or their kind where they have none")
+    level: str = Field(
+        description="what was known of the instances before the window (see docs/answers.md); empty = all"
+    )
+    question: str = Field(
+        description="forecast: as predicted before the window; window: as predicted with the demand measured in it"
+    )
+    contended: bool = Field(description="a share below 0.98 was predicted or observed; of the others little is learned")
+    rows: int = Field(description="instances in windows")
+    scenes: int = Field(description="windows of one host, whose instances err together; older ones count less")
+    since: Time = Field(description="when the first ended")
+    until: Time = Field(description="when the last ended")
+    coverage: float = Field(description="share inside the model's own 90 % interval")
+    coverage_low: float = Field(description="lower end of the coverage's own 90 % interval")
+    coverage_high: float = Field(description="upper end of that interval")
+    error: float = Field(description="mean |observed - expected|")
+    bias: float = Field(description="mean of observed minus expected")
+    scaled: float = Field(description="by which half widths must be multiplied to hold 90 %; 4 = that or more")
+    widening: float | None = Field(description="by which intervals are widened for it; null = too few windows")
+    short: bool = Field(description="its intervals are too narrow beyond chance")
+
+
 class QualityOut(AnswerBody):
     """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
 
@@ -73,6 +99,7 @@ class QualityOut(AnswerBody):
     verdict: list[str] = Field(description="what was found and what to do, as sentences")
     groups: list[GroupOut] = Field(description="figures by role, target and scope")
     beside: list[ComparisonOut] = Field(description="the model beside others")
+    windows: list[WindowGroupOut] = Field(description="how answers held in windows that agents measured")
 
     @classmethod
     def of(cls, quality: ModelQuality) -> QualityOut:

@@ -15,6 +15,7 @@ from advisor.domain import (
     Recommendation,
     calibration_in_words,
     evidence_in_words,
+    held_in_words,
     time_part,
 )
 from api.web import bars, picture
@@ -136,6 +137,11 @@ class RecommendationView:
     def evidence(self) -> str:
         """How well the residents of the host that the headline speaks of are known."""
         return "" if self.told is None else evidence_in_words(self.told.candidate.evidence, self.told.candidate.host)
+
+    @property
+    def held(self) -> str:
+        """How answers about such newcomers have held."""
+        return held_in_words(self.recommendation.evidence) if self.recommendation.evidence else ""
 
     @property
     def advice(self) -> str:

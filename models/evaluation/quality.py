@@ -19,6 +19,7 @@ from models.evaluation.prediction_checks import (
     figures,
     widening,
 )
+from models.evaluation.window_figures import ENOUGH_SCENES, WindowGroup
 
 RESAMPLES = 2000
 SCOPES = ("all", "platform", "workload")
@@ -68,31 +69,62 @@ class QualityReport:
     verdict: tuple[str, ...]
     groups: tuple[QualityGroup, ...]
     beside: tuple[ModelComparison, ...]
+    windows: tuple[WindowGroup, ...] = ()
 
 
 def assess(
-    version: str, rows: Sequence[CheckedPrediction], others: Sequence[CheckedPrediction], *, window: int = WINDOW
+    version: str,
+    rows: Sequence[CheckedPrediction],
+    others: Sequence[CheckedPrediction],
+    *,
+    window: int = WINDOW,
+    windows: tuple[WindowGroup, ...] = (),
 ) -> QualityReport:
     """Assess a model by its rows, in the order in which they were stored; each group has its last `window` rows.
 
-    `others` are other models' rows of the same sources.
+    `others` are other models' rows of the same sources, `windows` its groups of measured windows.
     """
     groups = tuple(_groups(rows, window))
     sentences = [sentence(version, group, alarm) for group in groups for alarm in group.alarms]
+    sentences += [_too_narrow(version, one) for one in windows if one.short]
+    scenes = max((group.figures.scenes for group in groups), default=0)
     if sentences:
         status = "drift"
-    elif not groups:
+    elif not groups and not windows:
         status = "no_data"
         sentences = [
-            f"Nothing was observed of what {version} predicted; report outcomes to POST /v1/colocations or "
-            "POST /v1/placements/{placement}/outcome."
+            f"Nothing was observed of what {version} predicted; run agents on hosts, or report outcomes to POST "
+            "/v1/colocations or POST /v1/placements/{placement}/outcome."
         ]
-    elif max(group.figures.scenes for group in groups) < FEW:
-        status, most = "too_few", max(group.figures.scenes for group in groups)
-        sentences = [f"{most} scenes were observed, {FEW} are needed before anything is said about {version}."]
-    else:
+    elif scenes >= FEW or any(one.widening is not None for one in windows):
         status, sentences = "ok", [f"No drift: {version} predicts as well as it says."]
-    return QualityReport(version, window, status, tuple(sentences), groups, compare(rows, others, window=window))
+    else:
+        status, sentences = "too_few", _missing(version, scenes, windows)
+    compared = compare(rows, others, window=window)
+    return QualityReport(version, window, status, tuple(sentences), groups, compared, windows)
+
+
+def _missing(version: str, scenes: int, windows: Sequence[WindowGroup]) -> list[str]:
+    """How much is needed before anything is said."""
+    told = (
+        [f"{scenes} scenes were observed, {FEW} are needed before anything is said about {version}."] if scenes else []
+    )
+    if windows:
+        most = max((one.scenes for one in windows if one.contended and one.question == "forecast"), default=0)
+        told.append(
+            f"{most} contended windows were held against {version}; {ENOUGH_SCENES} on hosts of one kind, over a day, "
+            "are needed before its intervals are calibrated."
+        )
+    return told
+
+
+def _too_narrow(version: str, group: WindowGroup) -> str:
+    """A sentence about intervals that do not hold in measured windows, and what is done about it."""
+    return (
+        f"On {group.platform} hosts {group.coverage:.0%} of what instances got in {group.scenes} contended windows lay "
+        f"in the 90 % intervals of {version}, {group.error:.2f} off on average; its intervals there are widened "
+        f"{group.widening:.1f} times."
+    )
 
 
 def _groups(rows: Sequence[CheckedPrediction], window: int) -> Iterator[QualityGroup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from advisor.errors import StorageUnavailable
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store import held
+from advisor.store.engine import Database
 from api.app import create_app
 from api.cli import app
+from models.evaluation.window_figures import WindowFigures, WindowKey
 from profiler.observed import Colocation, Outcome
 from tests.api.api_client import Bent, Client, failing
 
@@ -66,6 +70,27 @@ def test_json_is_the_answer_of_the_route() -> None:
         routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?last=20").json()
     assert json.loads(run("prior", "--last", "20", "--json").stdout) == routed
     assert routed["groups"][0]["figures"]["rows"] == 20
+
+
+@pytest.mark.usefixtures("_here")
+def test_measured_windows_stand_in_the_table_in_json_and_on_the_page() -> None:
+    known = WindowFigures(rows=60, scenes=30, first_s=0, last_s=3600, error=-3, absolute=6, covered=48, bins={0: 60.0})
+    settings = Settings()
+    with Advisor(settings) as advisor:
+        database = Database(settings.database)
+        with database.write() as connection:
+            held.put(connection, {WindowKey("prior", "kvm", "measured", "forecast", contended=True): known})
+        database.close()
+        client = Client(create_app(advisor, settings))
+        (told,) = client.get("/v1/models/prior/quality").json()["windows"]
+        page = client.get("/models/prior").text
+    assert (told["rows"], told["scenes"], told["coverage"], told["error"]) == (60, 30, 0.8, 0.1)
+    assert (told["bias"], told["widening"]) == (-0.05, None)
+    lines = run("prior").stdout
+    assert "How well answers held here" in lines
+    assert "30 contended windows were held against prior" in lines
+    assert re.search(r"contended +before +kvm +measured +60 +30 +80% ", lines)
+    assert "How well answers held here" in page and "contended, kvm, before" in page
 
 
 @pytest.mark.usefixtures("_here")

@@ -148,7 +148,7 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
 
 def test_a_new_instance_may_be_like_another_one() -> None:
     shown = json.loads(run("where", CLOUD, "--like", "files-1", "--json").stdout)
-    assert shown["evidence"] == {"level": "profile", "advice": ""}
+    assert shown["evidence"] == {"level": "profile", "advice": "", "held": None}
     assert "new-instance should go to h" in run("where", CLOUD, "--like", "files-1").stdout
     Path("large.yaml").write_text("{id: large, vcpus: 4, memory_mb: 1}", encoding="utf-8")
     assert "large should go to h" in run("where", CLOUD, "--instance", "large.yaml", "--like", "files-1").stdout

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
+from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement.request_normalization import NEWCOMER
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
@@ -37,7 +38,9 @@ class Asking:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
 
     def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.EncodedRecommendation:
-        return recommendations.answer(self.snapshot, self.context, question, self.answers, lambda _: factors)
+        return recommendations.answer(
+            self.snapshot, self.context, question, self.answers, lambda _: HowItHeld(factors, {})
+        )
 
     def check(self, question: PlacementRequest) -> bool:
         """Whether it was remembered; in any case it is what is decided without memory and under the real name."""
@@ -187,7 +190,12 @@ def _after_a_change(
     asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
     with nullcontext() if alone else asking.answers.deciding():
         return recommendations.answer(
-            asking.snapshot, asking.context, called(request(), "n-2"), asking.answers, lambda _: {}, former=former
+            asking.snapshot,
+            asking.context,
+            called(request(), "n-2"),
+            asking.answers,
+            lambda _: HowItHeld({}, {}),
+            former=former,
         )
 
 
@@ -213,6 +221,6 @@ def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on(
     asking.see(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     with asking.answers.deciding():
         told = recommendations.answer(
-            asking.snapshot, asking.context, request(), asking.answers, lambda _: {}, former=True
+            asking.snapshot, asking.context, request(), asking.answers, lambda _: HowItHeld({}, {}), former=True
         )
     assert told.head.snapshot_age_s == 3.0

@@ -14,6 +14,7 @@ from advisor.domain import (
     Evidence,
     Headroom,
     Instance,
+    LevelHeld,
     MitigationStep,
     PlacementRequest,
     Reason,
@@ -83,7 +84,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
             ),
         ),
         notes=("a note",),
-        evidence=Evidence("class", "do this"),
+        evidence=Evidence("class", "do this", LevelHeld(120, 0.93, 0.04)),
     )
 
 
@@ -198,7 +199,11 @@ def test_the_shape_is_the_contract_s() -> None:
             },
         ],
         "notes": ["a note"],
-        "evidence": {"level": "class", "advice": "do this"},
+        "evidence": {
+            "level": "class",
+            "advice": "do this",
+            "held": {"windows": 120, "coverage": 0.93, "error": 0.04},
+        },
     }
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from advisor.store import observed
+from advisor.store import held, observed
 from advisor.store.engine import Database
 from models.evaluation.prediction_checks import ROLES, TARGETS, CheckedPrediction
 from tests.advisor.store.store_strategies import ids, times
@@ -109,7 +109,7 @@ def test_other_models_are_found_by_source(database: Database) -> None:
 def test_platforms_that_have_news_are_told(database: Database) -> None:
     with database.write() as connection:
         observed.add(connection, series(3), keep=10)
-        before = observed.newest(connection)
+        before = held.newest(connection)[0]
         observed.add(connection, [*series(2, platform="II", source="x"), *series(1, platform="III")], keep=10)
         assert observed.platforms_since(connection, before) == ("II",)
         assert set(observed.platforms_since(connection, 0)) == {"I", "II"}
@@ -118,16 +118,16 @@ def test_platforms_that_have_news_are_told(database: Database) -> None:
 def test_the_number_of_a_row_that_is_gone_is_never_given_again(database: Database) -> None:
     with database.write() as connection:
         observed.add(connection, [ROW], keep=10)
-        before = observed.newest(connection)
+        before = held.newest(connection)[0]
         observed.forget(connection, ROW.source)
         observed.add(connection, [ROW], keep=10)
-        assert observed.newest(connection) > before
+        assert held.newest(connection)[0] > before
 
 
 def test_the_newest_number_moves_with_every_row(database: Database) -> None:
     with database.write() as connection:
-        before = observed.newest(connection)
+        before = held.newest(connection)[0]
         observed.add(connection, [ROW], keep=1)
-        middle = observed.newest(connection)
+        middle = held.newest(connection)[0]
         observed.add(connection, [replace(ROW, source="s1")], keep=1)
-        assert before == 0 < middle < observed.newest(connection)
+        assert before == 0 < middle < held.newest(connection)[0]

@@ -1,0 +1,233 @@
+"""Windows of agents held against predictions: what is told of a host before a window, and what is measured in it.
+
+The share of the CPU time that an instance wants and gets, run / (run + wait), is an outcome that nobody has to report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.domain import Host, Instance, Scene, WorkloadProfile, evidence_level
+from advisor.lifecycle.outcome_checks import OutcomeScorer, judged
+from advisor.snapshot import ClusterSnapshot
+from advisor.store import codec, held
+from advisor.store import demands as store
+from advisor.store.held import Watch
+from advisor.store.rollups import BUCKET_S
+from advisor.telemetry import demands
+from models.evaluation.prediction_checks import CheckedPrediction
+from models.evaluation.window_figures import Question
+from models.physics.peak_demand import p95
+from profiler.demand import RESOURCES, Demand, Resource
+
+HOSTS_AT_ONCE = 20  # of which a window is watched
+SETTLED_S = 180.0  # after a window all samples of it should be stored
+GIVEN_UP_S = 3600.0  # after a window whose samples never came
+LEAST_WANTED = 0.01  # CPUs: of who wants less, the share says how one burst met another
+HELD_BY_ITS_CAP = 0.01  # of the time wanted: beyond, the cap and not others decided what it got
+_COMPLETE = 0.8  # of the samples of who has most: who has fewer came or went in the window
+_FEWEST = 3  # samples of a window
+_BANDS = ("instance", "expected", "lower", "upper", "outside")  # of a row that was told before
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWindow:
+    """One host's window: what each instance wanted, with the share of the CPU time that it wanted and got where that
+    says something."""
+
+    wanted: Mapping[str, Mapping[Resource, float]]
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """Predictions beside what was measured, of one window: one question, and the level of each instance."""
+
+    question: Question
+    ends_s: float
+    levels: Mapping[str, str]
+    rows: tuple[CheckedPrediction, ...]
+
+
+def next_window(now: datetime) -> float:
+    """When the first window ends that has not begun."""
+    return math.ceil(now.timestamp() / BUCKET_S) * BUCKET_S + BUCKET_S
+
+
+def worth_watching(snapshot: ClusterSnapshot, ends_s: float, fresh_s: float) -> list[int]:
+    """Positions of hosts that an agent measures: half of them those with the most demand for their size, half drawn.
+
+    Every process chooses the same ones.
+    """
+    silent = snapshot.is_silent(fresh_s)
+    measured = [at for at, there in enumerate(snapshot.residents) if not silent[at] and _is_measured(there)]
+    if len(measured) <= HOSTS_AT_ONCE:
+        return measured
+    load = p95(snapshot.demand_sums[measured, 0]) / snapshot.scenes.pcpus[measured]
+    busiest = [measured[at] for at in np.argsort(-load, kind="stable")[: HOSTS_AT_ONCE // 2].tolist()]
+    others = sorted(set(measured) - set(busiest), key=lambda at: _digest(snapshot.hosts[at].id, ends_s))
+    return busiest + others[: HOSTS_AT_ONCE - len(busiest)]
+
+
+def platform_of(host: Host) -> str:
+    """The hosts whose windows are held together with this one's: those of its platform, else of its kind."""
+    return host.platform or host.kind
+
+
+def told_before(snapshot: ClusterSnapshot, at: int, judges: Sequence[OutcomeScorer], ends_s: float) -> Watch:
+    """What each model says of the host at a position, with the demand that is expected of everybody now."""
+    scene = scene_at(snapshot, at)
+    levels = {one.id: evidence_level(one, snapshot.names.profiled) for one in scene.instances}
+    nobody = dict.fromkeys(levels, 1.0)
+    rows = [row for judge in judges for row in _rows(judge, scene, snapshot.workloads, nobody, ends_s)]
+    said: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        by_model = said.setdefault(row.version, {"role": row.role, "rows": []})
+        by_model["rows"].append([getattr(row, name) for name in _BANDS])
+    told = {"levels": levels, "platform": platform_of(scene.host), "said": said}
+    return Watch(scene.host.id, ends_s, fingerprint(scene), told)
+
+
+def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
+    """A host of the snapshot with who is there by the inventory; pending answers have not arrived."""
+    there = [one for one in snapshot.residents[at] if one.id in snapshot.names.placed]
+    return Scene(snapshot.hosts[at], tuple(sorted(there, key=lambda one: one.id)))
+
+
+def fingerprint(scene: Scene) -> str:
+    """A digest of who is there with which settings, whatever is known of their demand."""
+    return _digest(scene.host, [replace(one, demand={}) for one in scene.instances])
+
+
+def measured(connection: Connection, watch: Watch, scene: Scene) -> MeasuredWindow | None:
+    """What was measured in a window of who is there; None where nothing was measured.
+
+    Empty where it says nothing, for somebody came, went or was not measured. Who was measured before on this host, and
+    has not one sample now, stood still.
+    """
+    begin_s = watch.ends_s - BUCKET_S
+    series = held.series_on(connection, watch.host, demands.METRICS)
+    counted = held.counts(connection, series, begin_s, watch.ends_s)
+    samples = {
+        name: counted[number] for number, (name, metric) in series.items() if number in counted and metric == "cpu"
+    }
+    most = max(samples.values(), default=0)
+    if not most:
+        return None
+    known, there = {name for name, metric in series.values() if metric == "cpu"}, {one.id for one in scene.instances}
+    partly = min(samples.values()) < _COMPLETE * most
+    if most < _FEWEST or partly or not (samples.keys() <= there <= known):
+        return MeasuredWindow({}, {})
+    of = {number: series[number] for number in counted}
+    means = store.windows(connection, of, begin_s, watch.ends_s)
+    vcpus = {one.id: one.vcpus for one in scene.instances}
+    found = {name: metrics for (name, _), metrics in means.items() if name in samples}
+    return window_of(found, vcpus)
+
+
+def window_of(found: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:
+    """A window by the means of each instance's metrics; empty where the demand for CPUs of one is not known."""
+    wanted = {name: _wanted(metrics, vcpus[name]) for name, metrics in found.items()}
+    if any("cpu" not in one for one in wanted.values()):
+        return MeasuredWindow({}, {})
+    return MeasuredWindow(wanted, {name: share for name, one in found.items() if (share := _share(one)) is not None})
+
+
+def held_against(
+    watch: Watch,
+    scene: Scene,
+    window: MeasuredWindow,
+    judges: Sequence[OutcomeScorer],
+    workloads: Sequence[WorkloadProfile],
+) -> tuple[WindowRows, ...]:
+    """What was told before a window, and what is said of it with the demand that it had, beside what was measured."""
+    if not window.shares:
+        return ()
+    levels: Mapping[str, str] = watch.told["levels"]
+    active = tuple(_with_demand(one, window.wanted[one.id]) for one in scene.instances if one.id in window.wanted)
+    then = replace(scene, instances=active)
+    during = [row for judge in judges for row in _rows(judge, then, workloads, window.shares, watch.ends_s)]
+    return (
+        WindowRows("window", watch.ends_s, levels, tuple(during)),
+        WindowRows("forecast", watch.ends_s, levels, tuple(_told(watch, window.shares))),
+    )
+
+
+def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPrediction]:
+    for version, said in watch.told["said"].items():
+        for instance, expected, lower, upper, outside in said["rows"]:
+            if instance in shares:
+                yield CheckedPrediction(
+                    source=_source(watch.host, watch.ends_s),
+                    time=datetime.fromtimestamp(watch.ends_s, UTC),
+                    version=version,
+                    role=said["role"],
+                    target="throughput",
+                    platform=watch.told["platform"],
+                    workload="",
+                    instance=instance,
+                    expected=expected,
+                    lower=lower,
+                    upper=upper,
+                    outside=outside,
+                    observed=shares[instance],
+                )
+
+
+def _rows(
+    judge: OutcomeScorer,
+    scene: Scene,
+    workloads: Sequence[WorkloadProfile],
+    shares: Mapping[str, float],
+    ends_s: float,
+) -> tuple[CheckedPrediction, ...]:
+    source, time = _source(scene.host.id, ends_s), datetime.fromtimestamp(ends_s, UTC)
+    by_target = {"throughput": shares}
+    return judged(judge, scene, workloads, by_target, source, time, platform=platform_of(scene.host))
+
+
+def _source(host: str, ends_s: float) -> str:
+    return f"w-{_digest(host, ends_s)[:40]}"
+
+
+def _share(metrics: Mapping[str, float]) -> float | None:
+    """Run / (run + wait), without what its own cap took; None where that is not measured or says nothing."""
+    if "waiting" not in metrics:
+        return None
+    run, wait, throttled = metrics["cpu"], demands.held_back(metrics), metrics.get("throttled", 0.0)
+    asked = run + wait
+    if asked < 100 * LEAST_WANTED or throttled > HELD_BY_ITS_CAP * (asked + throttled):
+        return None
+    return run / asked
+
+
+def _wanted(metrics: Mapping[str, float], vcpus: int) -> dict[Resource, float]:
+    found = {name: demands.wanted(metrics, name, vcpus) for name in RESOURCES if name in metrics}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _with_demand(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
+    """The instance as it was in one window: its demand is known, and did not vary between windows."""
+    now: dict[Resource, Demand] = {}
+    for resource, mean in wanted.items():
+        before = instance.demand.get(resource, Demand(mean, resource))
+        now[resource] = Demand(
+            mean, resource, common=0.0, open_loop=before.open_loop, burst_ms=before.burst_ms, origin="measured"
+        )
+    return replace(instance, demand=now, load=1.0)
+
+
+def _is_measured(there: Sequence[Instance]) -> bool:
+    return any((known := one.demand.get("cpu")) is not None and known.origin == "measured" for one in there)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(codec.text(parts).encode()).hexdigest()

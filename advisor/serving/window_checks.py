@@ -1,0 +1,131 @@
+"""In the background: what is to be held against windows is told before them, and held when their samples are there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from advisor.errors import AdvisorError
+from advisor.lifecycle import window_checks
+from advisor.lifecycle.monitoring import Monitor, shadows
+from advisor.lifecycle.outcome_checks import OutcomeScorer
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache
+from advisor.settings import Settings
+from advisor.store import held
+from advisor.store.held import Watch
+from advisor.store.rollups import BUCKET_S
+from advisor.store.transactions import Transactions
+
+EVERY_S = 60.0
+MOST_WAITING = 5 * window_checks.HOSTS_AT_ONCE  # looked at in one pass, whose samples may be on their way
+
+log = logging.getLogger(__name__)
+
+
+class WindowChecks:
+    """One per process; of several on one database whoever is first counts a window. In a minute at most HOSTS_AT_ONCE
+    windows are held and as many told, and after each the thread rests as long as it took."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: SnapshotCache,
+        monitor: Monitor,
+        transactions: Transactions,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._fresh_s = settings.fresh_s
+        self._cache = cache
+        self._monitor = monitor
+        self._read, self._write = transactions.read, transactions.write
+        self._clock = clock
+        self._due_s = time.monotonic() + EVERY_S
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def nudge(self) -> None:
+        """Begin in the background when it is time; whoever stored samples calls it."""
+        if time.monotonic() < self._due_s:
+            return
+        with self._starting:
+            running = self._thread is not None and self._thread.is_alive()
+            if time.monotonic() < self._due_s or running or self._stopping.is_set():
+                return
+            self._due_s = time.monotonic() + EVERY_S
+            self._thread = threading.Thread(target=self._in_background, name="window-checks", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the scene under way."""
+        with self._starting:
+            self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run(self, *, pausing: bool = False) -> int:
+        """Hold what is due, then tell what is expected of the next window; returns how many windows were held."""
+        now = self._clock()
+        view, active = self._cache.at(now)
+        with self._read() as connection:
+            tried = shadows(connection)
+            due = held.due(connection, now.timestamp() - window_checks.SETTLED_S, MOST_WAITING)
+        judges = self._monitor.judges(tried, active)
+        number = 0
+        for watch in due:
+            if number == window_checks.HOSTS_AT_ONCE:
+                return number
+            started = time.monotonic()
+            number += self._hold(watch, view, judges, now)
+            if self._rest(started, pausing=pausing):
+                return number
+        self._tell(view, judges, now, pausing=pausing)
+        return number
+
+    def _hold(self, watch: Watch, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime) -> bool:
+        """Whether a window was held; one of which nothing came yet is left for later, one that says nothing is gone."""
+        at = view.snapshot.index(watch.host)
+        scene = None if at is None else window_checks.scene_at(view.snapshot, at)
+        found: tuple[window_checks.WindowRows, ...] = ()
+        if scene is not None and window_checks.fingerprint(scene) == watch.scene:
+            with self._read() as connection:
+                window = window_checks.measured(connection, watch, scene)
+            if window is None and now.timestamp() < watch.ends_s + window_checks.GIVEN_UP_S:
+                return False
+            if window is not None:
+                found = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
+        with self._write() as connection:
+            if not held.take(connection, watch):
+                return False
+            self._monitor.keep_windows(connection, found)
+        return bool(found)
+
+    def _tell(self, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime, *, pausing: bool) -> None:
+        ends_s = window_checks.next_window(now)
+        with self._read() as connection:
+            if held.watched(connection, ends_s):
+                return
+        told = []
+        for at in window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s):
+            started = time.monotonic()
+            told.append(window_checks.told_before(view.snapshot, at, judges, ends_s))
+            if self._rest(started, pausing=pausing):
+                return
+        if told and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before
+            with self._write() as connection:
+                held.watch(connection, told)
+
+    def _rest(self, started: float, *, pausing: bool) -> bool:
+        """Leave as much time to others; whether to stop."""
+        return self._stopping.wait(time.monotonic() - started if pausing else 0.0)
+
+    def _in_background(self) -> None:
+        try:
+            self.run(pausing=True)
+        except AdvisorError as error:  # the next one may find the database in better health
+            log.warning("windows were not held against predictions: %s", error)
+        except Exception:
+            log.exception("windows were not held against predictions")
