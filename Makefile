@@ -9,6 +9,9 @@ UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
+RUN_QUEUE := build/cotenant-run-queue
+RUN_QUEUE_SOURCES := profiler/backends/run_queue
+RUN_QUEUE_TOOLS := clang gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev
 CADVISOR := var/tools/usr/bin/cadvisor
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
@@ -27,7 +30,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent release clean
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -55,7 +58,7 @@ test: setup lab-tools server-tools lint  ## lint, types, and every test that nee
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
 
 test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
-	$(call apt_install,$(CONTAINER_TOOLS))
+	$(call apt_install,$(CONTAINER_TOOLS) $(RUN_QUEUE_TOOLS))
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "lab and not measured"
 	$(BIN)/python -m pytest -m "not measured" tests/browser
 
@@ -162,6 +165,17 @@ release: setup  ## tag the version that both distributions and the changelog agr
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
 	$(BIN)/python packaging/build_agent.py
+
+run-queue:  ## build what watches run queues by BPF beside the agent, build/cotenant-run-queue (Debian: as root once, for its tools)
+	$(call apt_install,$(RUN_QUEUE_TOOLS))
+	@$(MAKE) --no-print-directory $(RUN_QUEUE)
+
+# The BPF program finds its way on any kernel with BTF (CO-RE); linked statically, the file runs on any host of this architecture.
+$(RUN_QUEUE): $(addprefix $(RUN_QUEUE_SOURCES)/run_queue.,bpf.c c h)
+	@mkdir -p $(@D)
+	clang -g -O2 -Wall -Werror -target bpf -I/usr/include/$$($(CC) -print-multiarch) -c $(RUN_QUEUE_SOURCES)/run_queue.bpf.c -o $@.o
+	$(CC) -O2 -Wall -Wextra -Werror -static -DOBJECT='"$@.o"' $(RUN_QUEUE_SOURCES)/run_queue.c -lbpf -lelf -lz -o $@
+	@rm $@.o
 
 clean:  ## remove what setup and runs made
 	rm -rf $(VENV) var build *.egg-info packaging/profiler/build packaging/profiler/*.egg-info

@@ -16,6 +16,7 @@ _BASE = {
     "pages/s": ("_per_second", 1.0),
     "Mbit/s": ("_bytes_per_second", 125_000.0),
     "MB/s": ("_bytes_per_second", 1e6),
+    "us": ("_seconds", 1e-6),
     "MB": ("_bytes", float(1 << 20)),  # made of the kernel's KB, which are KiB
 }
 _NAMES = {metric.name: metric.gauge for metric in (*EIGHT, *ADDITIONAL) if metric.gauge}

@@ -56,6 +56,11 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("psi_io", "%", _ONE, "instance", "percent", "time in which some task stalled for I/O"),
     Metric("net_mbit", "Mbit/s", _ONE, "instance", "rate", "network traffic, both directions", "network"),
     Metric("disk_mb_s", "MB/s", _ONE, "instance", "rate", "disk throughput, reads and writes", "disk"),
+    Metric("run_queue_p50_us", "us", _ONE, "instance", "ratio", "median wait for a CPU", "run_queue_p50"),
+    Metric("run_queue_p99_us", "us", _ONE, "instance", "ratio", "99 % of waits for a CPU end within", "run_queue_p99"),
+    Metric(
+        "run_queue_p999_us", "us", _ONE, "instance", "ratio", "99.9 % of waits for a CPU end within", "run_queue_p999"
+    ),
     Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
     Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),

@@ -28,7 +28,9 @@ DEMANDS: Mapping[str, float] = {
     "mem_bw_mb_s": 50.0,
 }
 _KEPT = frozenset({"rss_mb", "pages_per_execution"})  # do not grow with load
-_UNSCALED = frozenset({"waiting", "block", "throttled", "psi_cpu", "psi_io"})  # say nothing about another load
+_UNSCALED = frozenset({  # say nothing about another load
+    "waiting", "block", "throttled", "psi_cpu", "psi_io", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key
 from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
-from profiler.metrics import BY_NAME
+from profiler.metrics import ADDITIONAL, BY_NAME
 
 if TYPE_CHECKING:  # an agent that only exports loads nothing of what pushing needs
     from profiler.agent.push import PushStatus
+    from profiler.agent.run_queue import RunQueueStatus
     from profiler.agent.spool import SpoolStatus
 
 
@@ -48,6 +49,7 @@ _TOTALS: dict[str, _Total] = {
     "busy": _Total("busy_seconds", 0.01, "CPU time in which the host was not idle"),
     "steal": _Total("steal_seconds", 0.01, "CPU time that a hypervisor below this host took"),
 }
+_HELP = {metric.name: metric.help for metric in ADDITIONAL}
 
 
 @dataclass(slots=True)
@@ -57,10 +59,18 @@ class _Family:
     lines: list[str] = field(default_factory=list)
 
 
-def page(view: AgentView, spool: SpoolStatus | None, push: PushStatus | None, version: str) -> bytes:
+def page(
+    view: AgentView,
+    spool: SpoolStatus | None,
+    push: PushStatus | None,
+    version: str,
+    run_queue: RunQueueStatus | None = None,
+) -> bytes:
     """Everything there is to scrape, at one moment: text format 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_Own(lambda: _own(view, spool, push, version)))
+    if run_queue is not None:
+        registry.register(_Own(lambda: _of_run_queue(view.host, run_queue)))
     ProcessCollector(registry=registry)  # the agent's own CPU time and memory
     return series_text(view).encode() + generate_latest(registry)
 
@@ -129,7 +139,7 @@ def _help(key: Key, text: str) -> str:
 def _window_help(metric: str) -> str:
     if metric in BY_NAME:
         return f"In the last window: {BY_NAME[metric].help}"
-    return f"In the last window: {_TOTALS[metric].help if metric in _TOTALS else metric.replace('_', ' ')}"
+    return f"In the last window: {_TOTALS[metric].help if metric in _TOTALS else _HELP[metric]}"
 
 
 class _Own:
@@ -152,6 +162,19 @@ def _own(view: AgentView, spool: SpoolStatus | None, push: PushStatus | None, ve
         yield from _of_spool(spool)
     if push is not None:
         yield from _of_push(push)
+
+
+def _of_run_queue(host: str, status: RunQueueStatus) -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        f"{PREFIX}waited_for_seconds", "Time that the victim waited for a CPU on which the antagonist ran.",
+        labels=("host", "victim", "antagonist"),
+    )  # fmt: skip
+    for (victim, antagonist), seconds in sorted(status.waited_for.items()):
+        family.add_metric((host, victim, antagonist), seconds)
+    yield family
+    yield GaugeMetricFamily(
+        f"{PREFIX}profiler_run_queue_up", "Whether run queues are watched; 0 = see the log.", 0 if status.problem else 1
+    )
 
 
 def _of_agent(view: AgentView, version: str) -> Iterator[Metric]:

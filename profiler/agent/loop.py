@@ -7,14 +7,14 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
 from profiler.agent.log import Log
 from profiler.agent.reader_thread import ReaderResult, ReaderThread
 from profiler.backends import Backend, Counters
 from profiler.collectors import collect
-from profiler.collectors.windows import Key, MetricWindow, WindowAggregator
+from profiler.collectors.windows import Key, MetricWindow, Statistic, WindowAggregator
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of how long readings take
 JUMP_S = 1.0  # more than this between wall clock and monotonic clock from one reading to the next is a jump
@@ -74,14 +74,19 @@ class Agent:
         log: Log,
         asleep: Callable[[], float] = suspended_s,
         after: Callable[[Backend], None] | None = None,
+        more: Callable[[float], Mapping[Key, Statistic]] | None = None,
     ) -> None:
-        """`after` gets the backend after each reading, in the thread that reads."""
+        """`after` gets the backend after each reading, in the thread that reads.
+
+        `more` gets the length of each window at its end, in seconds, and gives further series of it.
+        """
         self._backend = backend
         self._pace = pace
         self._deliver = deliver
         self._log = log
         self._asleep = asleep
         self._after = after
+        self._more = more
         self._slept_s = asleep()
         self._inbox: SimpleQueue[ReaderResult | None] = SimpleQueue()  # None = stop
         self._lock = threading.Lock()  # over everything that view() shows
@@ -218,6 +223,10 @@ class Agent:
     def _close_window(self) -> None:
         with self._lock:
             window = self._windows.close(time.monotonic())
+        further = self._more(window.seconds) if self._more else {}
+        if window.series and further:
+            window = replace(window, series={**window.series, **further})
+        with self._lock:
             self._window = window if window.series else None  # what is unknown now is not shown as it was
             if window.series:
                 self._finished += 1

@@ -1,6 +1,14 @@
 """Backends: one read-only protocol for instances, counters and limits of all hypervisors."""
 
-from profiler.backends.base import Backend, BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.base import (
+    Backend,
+    BackendError,
+    Counters,
+    DomainCounters,
+    GroupedBackend,
+    HostCounters,
+    TaskCounters,
+)
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.recording import RecordedBackend
 
@@ -9,6 +17,7 @@ __all__ = [
     "BackendError",
     "Counters",
     "DomainCounters",
+    "GroupedBackend",
     "HostCounters",
     "LxcBackend",
     "RecordedBackend",

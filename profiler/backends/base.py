@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from profiler.observed import Instance, IsolationSettings
 
@@ -111,3 +111,11 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Stop every tool and close every file that reading keeps open; harmless when called twice."""
+
+
+@runtime_checkable
+class GroupedBackend(Protocol):
+    """A backend whose instances are control groups to the CPU scheduler of this kernel."""
+
+    def scheduling_groups(self) -> Mapping[int, str]:
+        """Instance by the number of a group (its inode in the tree of the cpu controller); others are left out."""

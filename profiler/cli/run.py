@@ -6,14 +6,17 @@ import argparse
 import contextlib
 import re
 import signal
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, AgentView, Pace, StartError
-from profiler.backends import Backend
+from profiler.agent.run_queue import RunQueueWatch
+from profiler.backends import Backend, GroupedBackend
 from profiler.backends.detection import passed_over
+from profiler.backends.run_queue import PROGRAM
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 from profiler.cli.shared_options import add_choice, between, chosen_backend
 
@@ -69,6 +72,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument(
         "--no-announce", action="store_true", help="with --push, do not tell what this host is and who is on it"
     )
+    run.add_argument(
+        "--run-queue", nargs="?", const=PROGRAM, metavar="PROGRAM",
+        help=f"also measure how long instances wait for a CPU and who runs meanwhile, by BPF (root; {PROGRAM})",
+    )  # fmt: skip
     run.add_argument("--seconds", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")
     run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
@@ -106,8 +113,10 @@ def _run(options: argparse.Namespace) -> int:
             announcer = _announcer(options, backend, log)
             shipping = _shipping(options, log, parts, announcer)
             deliver = shipping.deliver if shipping else lambda _window: None
-            agent = Agent(backend, pace, deliver, log, after=announcer.look if announcer else None)
-            address = None if options.no_exporter else _export(options, agent, shipping, parts)
+            watch = _run_queue(options, backend, log, parts)
+            after, more = _after(announcer, watch), watch.close_window if watch else None
+            agent = Agent(backend, pace, deliver, log, after=after, more=more)
+            address = None if options.no_exporter else _export(options, agent, shipping, watch, parts)
         except StartError as error:
             backend.close()
             return fail(str(error), FAILED)
@@ -119,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
             push=str(options.push or "off"), spool=str(options.spool) if shipping else "off",
         )  # fmt: skip
         agent.run()
-    document = _summary(agent.view(), shipping)
+    document = _summary(agent.view(), shipping, watch)
     log.info("stop", readings=document["readings"], windows=document["windows"])
     if options.json:
         print_json(document, indent=None)
@@ -155,7 +164,36 @@ def _shipping(
     return shipping
 
 
-def _export(options: argparse.Namespace, agent: Agent, shipping: Delivery | None, parts: contextlib.ExitStack) -> str:
+def _run_queue(
+    options: argparse.Namespace, backend: Backend, log: Log, parts: contextlib.ExitStack
+) -> RunQueueWatch | None:
+    if options.run_queue is None:
+        return None
+    if not isinstance(backend, GroupedBackend):
+        raise StartError(f"--run-queue needs containers or libvirt, and this host is read by {backend.name}")
+    watch = RunQueueWatch(options.run_queue, log)
+    parts.callback(watch.close)
+    watch.start()
+    return watch
+
+
+def _after(announcer: Announcer | None, watch: RunQueueWatch | None) -> Callable[[Backend], None] | None:
+    looks = [part.look for part in (announcer, watch) if part]
+
+    def after(backend: Backend) -> None:
+        for look in looks:
+            look(backend)
+
+    return after if looks else None
+
+
+def _export(
+    options: argparse.Namespace,
+    agent: Agent,
+    shipping: Delivery | None,
+    watch: RunQueueWatch | None,
+    parts: contextlib.ExitStack,
+) -> str:
     """Start the exporter; returns where it listens."""
     from profiler.agent.exporter import Exporter
     from profiler.agent.exposition import page
@@ -164,7 +202,7 @@ def _export(options: argparse.Namespace, agent: Agent, shipping: Delivery | None
 
     def render() -> bytes:
         spool, push = shipping.status() if shipping else (None, None)
-        return page(agent.view(), spool, push, version)
+        return page(agent.view(), spool, push, version, watch.status() if watch else None)
 
     exporter = Exporter(options.listen, render)
     exporter.start()
@@ -173,7 +211,7 @@ def _export(options: argparse.Namespace, agent: Agent, shipping: Delivery | None
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _summary(view: AgentView, shipping: Delivery | None) -> dict[str, Any]:
+def _summary(view: AgentView, shipping: Delivery | None, watch: RunQueueWatch | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "host": view.host, "backend": view.backend, "readings": view.readings, "dropped": view.dropped,
         "windows": view.windows, "windows_dropped": view.windows_dropped,
@@ -182,6 +220,13 @@ def _summary(view: AgentView, shipping: Delivery | None) -> dict[str, Any]:
     if shipping:
         spool, push = shipping.status()
         document |= {"spool": asdict(spool), "push": asdict(push)}
+    if watch:
+        status = watch.status()
+        rows = [
+            {"victim": victim, "antagonist": antagonist, "seconds": seconds}
+            for (victim, antagonist), seconds in sorted(status.waited_for.items())
+        ]
+        document["run_queue"] = {"problem": status.problem, "waited_for": rows}
     return document
 
 

@@ -116,3 +116,15 @@ def parse_io_max(text: str, where: str = "") -> dict[str, int]:
         if limits:
             found[device] = min(count(limit, "io.max", where, number) for limit in limits)
     return found
+
+
+def parse_group_of_task(text: str, controller: str) -> str | None:
+    """Read `/proc/<pid>/cgroup` (cgroups(7)): the path of the task's group in the tree of a controller of version 1.
+
+    An empty controller means the tree of version 2. None where the task is in no such tree.
+    """
+    for _, line in lines(text):
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controller in controllers.split(",") and path.startswith("/"):
+            return path
+    return None

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.units import PACKAGING, judged, read, verified
+from tests.packaging.units import PACKAGING, allowed_calls, judged, read, verified
 
 UNIT = PACKAGING / "cotenant-profiler.service"
 XEN = PACKAGING / "cotenant-profiler.service.d" / "xen.conf"
+RUN_QUEUE = PACKAGING / "cotenant-profiler.service.d" / "run-queue.conf"
 ON_A_HOST = {
     "RootDirectory=/RootImage=",
     "RestrictAddressFamilies=~AF_UNIX",
@@ -25,7 +26,7 @@ ON_A_HOST = {
 }
 
 
-@pytest.mark.parametrize("drop_ins", [[], [XEN]], ids=["lxc", "xen"])
+@pytest.mark.parametrize("drop_ins", [[], [XEN], [RUN_QUEUE]], ids=["lxc", "xen", "run-queue"])
 def test_systemd_accepts_it(tmp_path: Path, drop_ins: list[Path]) -> None:
     assert verified(tmp_path, UNIT, *drop_ins) == ""
 
@@ -35,6 +36,14 @@ def test_it_is_little_exposed_and_what_is_open_is_known() -> None:
     capabilities = {"CapabilityBoundingSet=~CAP_SYS_PTRACE", "CapabilityBoundingSet=~CAP_(DAC_*|FOWNER|IPC_OWNER)"}
     assert level < 2.0
     assert faults - ON_A_HOST == capabilities | {"AmbientCapabilities="}
+
+
+def test_run_queues_add_what_bpf_needs_and_no_more() -> None:
+    with_it, without = read(UNIT, RUN_QUEUE), read(UNIT)
+    assert with_it["AmbientCapabilities"] == (*without["AmbientCapabilities"], "CAP_BPF CAP_PERFMON")
+    assert allowed_calls(with_it) - allowed_calls(without) == {"bpf"}
+    more = judged(UNIT, RUN_QUEUE)[1] - judged(UNIT)[1]
+    assert more == {"CapabilityBoundingSet=~CAP_BPF", "SystemCallFilter=~@privileged"}
 
 
 def test_on_xen_it_is_root_without_any_capability() -> None:

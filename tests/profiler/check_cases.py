@@ -48,6 +48,11 @@ def _governors(*names: str | None) -> dict[str, str | int | None]:
     return {f"{CPU}/cpu{number}/cpufreq/scaling_governor": name for number, name in enumerate(names)}
 
 
+def _refused(why: str) -> dict[str, Any]:
+    said = f"cotenant-run-queue failed with 1: the kernel refuses the BPF program: {why}"
+    return {"cotenant-run-queue --check": OSError(errno.EIO, said)}
+
+
 CASES = [
     Case(
         "frequency governor",
@@ -147,6 +152,14 @@ CASES = [
     ),
     Case("interrupt time", "unknown", "kernel configuration", files={"/proc/pressure/irq": None}),
     Case("interrupt time", "unknown", "permission denied", files={"/proc/pressure/irq": errno.EACCES}),
+    Case("run queues (BPF)", "ok", "not installed", answers={"path of cotenant-run-queue": ""}),
+    Case(
+        "run queues (BPF)",
+        "warning",
+        "refuses the BPF program: Invalid argument",
+        answers=_refused("Invalid argument"),
+    ),
+    Case("run queues (BPF)", "unknown", "not permitted", answers=_refused("Operation not permitted")),
     Case(
         "daemons that move work",
         "warning",

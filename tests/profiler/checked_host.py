@@ -133,7 +133,8 @@ def bare_host() -> CheckedHost:
             f"{CPU}/cpu{cpu}/cpuidle/state2/latency": "133\n",
             f"{CPU}/cpu{cpu}/cpuidle/state2/disable": "1\n",
         }
-    return CheckedHost(files, {"adjtimex status": 0x2001})
+    answers = {"path of cotenant-run-queue": "/usr/local/bin/cotenant-run-queue", "cotenant-run-queue --check": ""}
+    return CheckedHost(files, {"adjtimex status": 0x2001, **answers})
 
 
 def virtual_host() -> CheckedHost:
@@ -154,7 +155,8 @@ def dom0() -> CheckedHost:
             "/sys/devices/system/clocksource/clocksource0/current_clocksource": "xen\n",
         }
     )
-    host.answers |= {
+    host.answers = {
+        "adjtimex status": 0x2001,
         "xl info": XL_INFO,
         "xl vcpu-list Domain-0": VCPU_LIST,
         "xl sched-credit2 -s": "Cpupool Pool-0: ratelimit=1000us\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +34,10 @@ class RealContainers:
         self.remove()
         self._registry.close()
 
-    def add(self, name: str, command: Sequence[str], cpu: int = 0) -> str:
+    def add(
+        self, name: str, command: Sequence[str], cpu: int | None = 0, settings: IsolationSettings = IsolationSettings()
+    ) -> str:
+        """`cpu` None = all there are."""
         network, group = self._registry.network(name), self._registry.group(name)
         self._registry.made("network", network)
         call(["ip", "netns", "add", network])
@@ -45,7 +49,8 @@ class RealContainers:
         )
         call(["ip", "-n", network, "-batch", "-"], inside)
         self._registry.made("group", group)
-        join = self._maker.make(group, (cpu,), IsolationSettings(), None)
+        cpus = tuple(range(os.cpu_count() or 1)) if cpu is None else (cpu,)
+        join = self._maker.make(group, cpus, settings, None)
         process = LabProcess(command, groups=join, network=f"/run/netns/{network}", directory=self._folder)
         self._processes.append(process)
         return group.removeprefix("cotenant-lab-")

@@ -20,6 +20,7 @@ from profiler.agent.exporter import Exporter, ExporterError
 from profiler.agent.exposition import page
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
+from profiler.agent.run_queue import RunQueueStatus
 from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key, MetricWindow, Statistic
@@ -68,6 +69,19 @@ def test_percents_become_ratios_and_seconds() -> None:
     assert found["cotenant_cpu_ratio", "instance=a,scope=instance,statistic=mean"] == 0.5
     assert found["cotenant_cpu_ratio", "instance=a,scope=instance,statistic=p95"] == 1.0
     assert found["cotenant_cpu_seconds_total", "instance=a,scope=instance"] == pytest.approx(12.34)
+
+
+def test_who_waited_for_whom_are_counters_and_a_watch_that_failed_is_seen() -> None:
+    status = RunQueueStatus({("a", 'b"'): 1.5, ("a", "(host)"): 2.0}, "the kernel refuses")
+    text = page(view({}), None, None, "1.2.3", status).decode()
+    samples = {
+        (sample.name, sample.labels.get("victim"), sample.labels.get("antagonist")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["cotenant_waited_for_seconds_total", "a", 'b"'] == 1.5
+    assert samples["cotenant_waited_for_seconds_total", "a", "(host)"] == 2.0
+    assert samples["cotenant_profiler_run_queue_up", None, None] == 0
 
 
 def test_bits_and_megabytes_become_bytes() -> None:

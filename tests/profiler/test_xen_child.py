@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from profiler.backends.xen import trace
-from profiler.backends.xen.trace import TraceChild, xentrace_argv
+from profiler.backends import stream_child
+from profiler.backends.stream_child import StreamChild
+from profiler.backends.xen.trace import xentrace_argv
 
 TICKS = ("sh", "-c", "while :; do echo tick; sleep 0.05; done")
-
-
-def _data(piece: dict[str, Any]) -> bytes:
-    return base64.b64decode(piece["data"])
 
 
 def _soon(happened: Callable[[], bool]) -> bool:
@@ -39,10 +34,9 @@ def _gone(pid: int) -> bool:
         return True
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_OLD_ENOUGH_S", 0.1)
-    monkeypatch.setattr(trace, "_FIRST_S", 30.0)  # beside other work a tool that prints at once takes a while to start
+# Beside other work a tool that prints at once takes a while to start: 30 s.
+def _child(*argv: str, first_s: float = 30.0, settle_s: float = 0.1) -> StreamChild:
+    return StreamChild(argv, "it comes with Xen's tools", first_s, settle_s)
 
 
 def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> None:
@@ -52,35 +46,35 @@ def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> 
 
 @pytest.mark.measured
 def test_readings_drain_one_child_without_waiting() -> None:
-    child = TraceChild(TICKS)
+    child = _child(*TICKS)
     try:
         first = child.read()
-        assert (first["stream"], first["problem"]) == (1, "")
-        assert b"tick" in _data(first)
+        assert (first.stream, first.problem) == (1, "")
+        assert b"tick" in first.data
         begin = time.monotonic()
         second = child.read()
         assert time.monotonic() - begin < 0.3
-        assert second["stream"] == 1
-        assert _soon(lambda: b"tick" in _data(child.read()))
+        assert second.stream == 1
+        assert _soon(lambda: b"tick" in child.read().data)
     finally:
         child.close()
 
 
 def test_a_tool_opens_its_output_by_name_as_xentrace_does() -> None:
-    child = TraceChild(("sh", "-c", "printf named > /proc/self/fd/1; sleep 9"))
+    child = _child("sh", "-c", "printf named > /proc/self/fd/1; sleep 9")
     try:
-        assert _data(child.read()) == b"named"
+        assert child.read().data == b"named"
     finally:
         child.close()
 
 
 def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
-    child = TraceChild(("sh", "-c", "head -c 900000 /dev/zero; sleep 9"))
+    child = _child("sh", "-c", "head -c 900000 /dev/zero; sleep 9")
     try:
         data = bytearray()
 
         def whole() -> bool:
-            data.extend(_data(child.read()))
+            data.extend(child.read().data)
             return len(data) == 900_000
 
         _soon(whole)
@@ -93,37 +87,33 @@ def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
 def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trace, "_RETRY_S", 0.3)
-    monkeypatch.setattr(trace, "_OLD_ENOUGH_S", 1.0)  # by then it has ended, which the first reading tells
-    child = TraceChild(("sh", "-c", "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1"))
-    try:
+    monkeypatch.setattr(stream_child, "_RETRY_S", 0.3)
+    child = _child("sh", "-c", "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1", settle_s=1.0)
+    try:  # by then it has ended, which the first reading tells
         first = child.read()
-        assert (_data(first), first["problem"]) == (b"some\n", "sh ended: failed to bind to VIRQ port")
+        assert (first.data, first.problem) == (b"some\n", "sh ended: failed to bind to VIRQ port")
         second = child.read()
-        assert (second["stream"], _data(second)) == (1, b"")
-        assert "VIRQ" in second["problem"]
-        assert _soon(lambda: child.read()["stream"] == 2)
+        assert (second.stream, second.data) == (1, b"")
+        assert "VIRQ" in second.problem
+        assert _soon(lambda: child.read().stream == 2)
     finally:
         child.close()
 
 
 def test_a_missing_tool_is_a_reason_and_no_error() -> None:
-    child = TraceChild(("no-such-xentrace",))
+    child = _child("no-such-xentrace")
     piece = child.read()
-    assert (piece["stream"], piece["data"]) == (0, "")
-    assert "no-such-xentrace cannot be started" in piece["problem"]
+    assert (piece.stream, piece.data) == (0, b"")
+    assert "no-such-xentrace cannot be started" in piece.problem
     child.close()
 
 
 @pytest.mark.measured
-def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(trace, "_FIRST_S", 0.5)
-    child = TraceChild(("sleep", "60"))
+def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_only() -> None:
+    child = _child("sleep", "60", first_s=0.5)
     begin = time.monotonic()
     try:
-        assert child.read()["problem"] == ""
+        assert child.read().problem == ""
         assert time.monotonic() - begin < 2
     finally:
         child.close()
@@ -131,7 +121,7 @@ def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_onl
 
 @pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; while :; do sleep 0.1; done", "yes"])
 def test_close_ends_the_child_whatever_it_does_and_may_be_called_twice(script: str) -> None:
-    child = TraceChild(("sh", "-c", f"echo; {script}"))
+    child = _child("sh", "-c", f"echo; {script}")
     child.read()
     assert child._process is not None
     pid = child._process.pid
@@ -142,7 +132,7 @@ def test_close_ends_the_child_whatever_it_does_and_may_be_called_twice(script: s
 
 def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
     mark = tmp_path / "off"
-    child = TraceChild(("sh", "-c", f"trap 'echo off > {mark}; exit 0' TERM; echo; while :; do sleep 0.05; done"))
+    child = _child("sh", "-c", f"trap 'echo off > {mark}; exit 0' TERM; echo; while :; do sleep 0.05; done")
     child.read()
     child.close()
     assert mark.read_text() == "off\n"
@@ -150,8 +140,8 @@ def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
 
 def test_the_child_of_a_killed_agent_ends_by_itself(tmp_path: Path) -> None:
     program = (
-        "import time\nfrom profiler.backends.xen.trace import TraceChild\n"
-        f"child = TraceChild({TICKS!r})\nchild.read()\nprint(child._process.pid, flush=True)\ntime.sleep(60)\n"
+        "import time\nfrom profiler.backends.stream_child import StreamChild\n"
+        f"child = StreamChild({TICKS!r}, '', 30)\nchild.read()\nprint(child._process.pid, flush=True)\ntime.sleep(60)\n"
     )
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root, text=True) as agent:

@@ -18,6 +18,7 @@ from profiler.backends.libvirt.disks import Disks
 from profiler.backends.libvirt.events import Events
 from profiler.backends.libvirt.isolation import read_settings, xml_key
 from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, QemuProcess
+from profiler.backends.libvirt.scheduling_groups import find_scheduling_groups
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
 from profiler.backends.source import HostSource, LiveSource
 from profiler.observed import Instance, IsolationSettings
@@ -73,6 +74,7 @@ class LibvirtBackend:
         self._starts: dict[str, tuple[str, int]] = {}  # name → uuid and id of the domain in the reading before
         self._descriptions: dict[str, tuple[int, DomainDescription | None, float]] = {}  # id, and when it was read
         self._disks = Disks(self._source)
+        self._vcpus: dict[str, tuple[int, ...]] = {}  # threads of each instance in the reading before
         self._by_threads: dict[str, bool] = {}  # whether the reading before had an instance's CPU time from its threads
 
     def list_instances(self) -> list[Instance]:
@@ -106,6 +108,9 @@ class LibvirtBackend:
         if record is None:
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         return read_settings(self._source, self._connection, record)
+
+    def scheduling_groups(self) -> Mapping[int, str]:
+        return find_scheduling_groups(self._source, self._vcpus)
 
     def close(self) -> None:
         self._connection.close()
@@ -165,6 +170,7 @@ class LibvirtBackend:
             process = self._process(reading, record, name)
             if process is not None:
                 found.append((record, name, process))
+        self._vcpus = {name: tuple(process.vcpus) for _, name, process in found}
         unread: dict[str, str] = {}
         counts = self._tasks.read((tid for _, _, process in found for tid in process.names), unread)
         for record, name, process in found:

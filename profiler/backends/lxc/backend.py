@@ -9,7 +9,7 @@ from profiler.backends.base import BackendError, Counters, DomainCounters
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import GONE, HostReader, attempt
 from profiler.backends.lxc.container import ContainerReader
-from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups
+from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
 from profiler.backends.source import HostSource, LiveSource
@@ -94,6 +94,16 @@ class LxcBackend:
             weight=attempt(unread, "weight", self._groups.weight, path),
             disk_limit_mb_s=limit / 1e6 if limit else None,
         )
+
+    def scheduling_groups(self) -> Mapping[int, str]:
+        """Each container's group and those below it. In version 2 a group without the cpu controller is its parent."""
+        numbers: dict[int, str] = {}
+        for container in self._containers(self._source.clock()[1]):
+            for path in (container.path, *container.below):
+                number = attempt({}, path, group_number, self._source, self._groups.scheduler_folder(path))
+                if number is not None:
+                    numbers[number] = container.instance.id
+        return numbers
 
     def close(self) -> None:
         self._source.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
@@ -45,6 +46,9 @@ class Groups(Protocol):
 
     @property
     def version(self) -> int: ...
+    def scheduler_folder(self, path: str) -> str:
+        """Where the cpu controller has this group."""
+
     def children(self, path: str) -> list[str]: ...
     def tasks(self, path: str) -> tuple[int, ...]:
         """Thread ids in this very group."""
@@ -98,6 +102,9 @@ class GroupsV1:
             raise OSError(errno.ENOENT, f"the {controller} controller is not mounted")
         where = f"{self.mounts[controller]}/{path}/{file}"
         return self._source.read(where), where
+
+    def scheduler_folder(self, path: str) -> str:
+        return f"{self.mounts['cpu']}/{path}"
 
     def children(self, path: str) -> list[str]:
         return self._source.names(f"{self.mounts['cpuacct']}/{path}".rstrip("/"))
@@ -169,6 +176,9 @@ class GroupsV2:
         where = f"{self.mount}/{path}/{file}"
         return self._source.read(where), where
 
+    def scheduler_folder(self, path: str) -> str:
+        return f"{self.mount}/{path}"
+
     def children(self, path: str) -> list[str]:
         return self._source.names(f"{self.mount}/{path}".rstrip("/"))
 
@@ -214,6 +224,11 @@ class GroupsV2:
 
     def pressure(self, path: str, resource: str) -> Pressure:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))
+
+
+def group_number(source: HostSource, folder: str) -> int:
+    """The number by which the kernel knows a group: the inode of its folder."""
+    return source.value(f"inode {folder}", lambda: os.stat(folder).st_ino)  # noqa: PTH116 - no Path object for each
 
 
 def _ids(text: str, where: str) -> tuple[int, ...]:

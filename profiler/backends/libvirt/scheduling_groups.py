@@ -1,0 +1,41 @@
+"""Control groups in which the CPU scheduler has the vCPUs of libvirt's guests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from profiler.backends.linux import attempt
+from profiler.backends.lxc.control_groups import find_mounts, group_number
+from profiler.backends.source import HostSource
+from profiler.parse.cgroup import parse_group_of_task
+
+
+def find_scheduling_groups(source: HostSource, threads: Mapping[str, Iterable[int]]) -> dict[int, str]:
+    """Instance by number of group, from the vCPU threads of each instance; a group that two of them share is nobody's.
+
+    Where libvirt makes no groups of its own for a guest, no group is the guest's.
+    """
+    mounts = attempt({}, "mounts", find_mounts, source) or {}
+    owners: dict[int, set[str]] = {}
+    for name, tids in threads.items():
+        for tid in tids:
+            where = f"/proc/{tid}/cgroup"
+            text = attempt({}, where, source.read, where)
+            path = None if text is None else parse_group_of_task(text, "cpu" if "cpu" in mounts else "")
+            folder = _controlled(source, mounts, path) if path else None
+            number = attempt({}, where, group_number, source, folder) if folder else None
+            if number is not None:
+                owners.setdefault(number, set()).add(name)
+    return {number: next(iter(names)) for number, names in owners.items() if len(names) == 1}
+
+
+def _controlled(source: HostSource, mounts: Mapping[str, str], path: str) -> str | None:
+    """The folder of the group that the scheduler uses: in version 2 the nearest one with the cpu controller."""
+    if "cpu" in mounts:
+        return f"{mounts['cpu']}/{path.strip('/')}" if path != "/" else None
+    while path not in ("", "/") and "unified" in mounts:
+        folder = f"{mounts['unified']}/{path.strip('/')}"
+        if attempt({}, folder, source.read, f"{folder}/cpu.weight") is not None:
+            return folder
+        path = path.rpartition("/")[0]
+    return None
