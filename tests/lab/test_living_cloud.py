@@ -41,9 +41,9 @@ def living(state: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str]
 
 @pytest.mark.lab
 def test_agents_of_all_hosts_tell_of_all_containers_until_the_time_is_over(state: Path) -> None:
-    with living(state, "--seconds", "9", "--begin-hour", "11") as (process, run, first):
+    with living(state, "--seconds", "15", "--begin-hour", "11") as (process, run, first):
         assert first["begin_h"] == 11
-        assert len(programs_of(run)) == 19
+        assert wait_until(lambda: len(programs_of(run)) == 19, 10)  # a fork shows under its new name later
         assert process.stdout is not None
         lines = [json.loads(line) for line in process.stdout]
         assert process.wait(60) == 0
