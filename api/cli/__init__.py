@@ -46,7 +46,7 @@ COMMANDS = (
     Listed(
         "history",
         "api.cli.history:history",
-        "Learn what instances do from the weeks that a Prometheus has watched them.",
+        "Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.",
     ),
     Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
     Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
