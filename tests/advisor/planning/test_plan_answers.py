@@ -238,7 +238,7 @@ def _with(found: Plan, *several: PlanStep) -> Plan:
 
 def _page(found: Plan) -> str:
     """The page of a plan, as nobody who is signed in sees it."""
-    request = SimpleNamespace(state=SimpleNamespace())
+    request = SimpleNamespace(state=SimpleNamespace(), app=SimpleNamespace(state=SimpleNamespace()))
     answer = page(
         request,  # type: ignore[arg-type]
         "plan.html",
