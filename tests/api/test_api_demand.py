@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -63,10 +62,7 @@ def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Cli
     assert (found["mean"], found["origin"]) == (pytest.approx(3 / (1 - 0.025 * 0.4)), "measured")
     assert found["windows"] >= 12 and found["doubt"] > 0 and found["spread"] > 0
     shown = Page(client.page("/instances/mystery").text).text
-    wants = re.search(
-        r"([0-9.]+) CPUs", shown[shown.index("What it wants") :]
-    )  # no whole day was seen: drawn to others
-    assert wants is not None and 2.0 < float(wants[1]) < 3.1 and "windows of 5 min, measured" in shown
+    assert "What it wants" in shown and "3.03 CPUs" in shown and "windows of 5 min, measured" in shown
     listed = client.get("/v1/instances?host=h4").json()["items"]
     assert listed[0]["demand"]["cpu"]["origin"] == "measured"
     gauge = [line for line in client.get("/metrics").text.splitlines() if line.startswith("cotenant_instances{")]

@@ -63,7 +63,7 @@ def test_the_product_spreads_vms_by_what_they_did() -> None:
         where.append(ours.best(vm))
         ours.put(vm, where[-1])
     loads = [made.past[:, np.array(where) == host].sum(axis=1).mean() for host in range(3)]
-    assert max(loads) < 1.25 * min(loads)  # their busy hours are alike, their means nearly
+    assert max(loads) < 1.2 * min(loads)
     assert (ours.risk(Hosts.empty(made, 3, 16.0, 1e6), 0) >= 0).all()
 
 
