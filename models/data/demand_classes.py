@@ -268,6 +268,8 @@ def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass 
     then, unseen = _hours_seen(seen, day, _shape_of(levels)[1])
     mean = min(max(seen.mean / then, LEAST * vcpus), float(vcpus))
     unsure = doubt(seen.windows, of.spread * mean, mean, of.lag_one, 0.0, of) / mean
+    if seen.windows >= ENOUGH and seen.doubt:  # its own spread is known
+        unsure = seen.doubt / max(seen.mean, LEAST * vcpus)
     variance = math.log1p(unsure**2 + unseen)
     weight = deviation**2 / (deviation**2 + variance)
     expected = weight * math.log(mean) + (1 - weight) * (centre + math.log(vcpus)) + weight * variance / 2
