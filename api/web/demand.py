@@ -27,14 +27,19 @@ class DemandRow:
     p99: str
     common: str
     source: str
+    counted: str = ""  # what answers count with, where that is not what was measured
 
 
-def demand_rows(it: Instance) -> list[DemandRow]:
-    """What is known of an instance's demand, in order of the resources."""
-    return [_row(it.demand[resource]) for resource in RESOURCES if resource in it.demand]
+def demand_rows(stored: Instance, expected: Instance) -> list[DemandRow]:
+    """What is known of an instance's demand, in order of the resources: as it is stored, else as its class tells.
+
+    `expected` is the instance as answers count with it.
+    """
+    known = {**expected.demand, **stored.demand}
+    return [_row(known[resource], expected.demand.get(resource)) for resource in RESOURCES if resource in known]
 
 
-def _row(demand: Demand) -> DemandRow:
+def _row(demand: Demand, expected: Demand | None) -> DemandRow:
     name, unit = _NAMES[demand.resource]
     p95, p99 = (_UNKNOWN if one is None else f"{one:.3g} {unit}" for one in (demand.p95, demand.p99))
     return DemandRow(
@@ -45,7 +50,20 @@ def _row(demand: Demand) -> DemandRow:
         p99=p99,
         common=_UNKNOWN if demand.common is None else f"{100 * demand.common:.0f} %",
         source=_source(demand),
+        counted="" if expected is None else _counted(demand, expected),
     )
+
+
+def _counted(demand: Demand, expected: Demand) -> str:
+    """What answers count with where that is another figure, and why; else nothing."""
+    _, unit = _NAMES[demand.resource]
+    mean, other = f"{demand.mean:.3g}", f"{expected.mean:.3g}"
+    if mean == other:
+        return ""
+    doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
+    hours = sum(count > 0 for count in demand.seen_hours)
+    seen = f"only {hours} of the 24 hours of a day were seen" if hours else "too few windows were seen"
+    return f"Answers count with {other}{doubt} {unit}: {seen}, so that instances like it count, too."
 
 
 def _source(demand: Demand) -> str:

@@ -54,7 +54,7 @@ def instance(
         age=age(detail.now, cloud.clock()) if detail else None,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
-        wants=demand_rows(it),
+        wants=demand_rows(_stored(inventory, it), it),
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
@@ -110,6 +110,14 @@ def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
 def _row(detail: HostDetail, it: Instance) -> picture.IntervalRow | None:
     mine = next((effect for effect in detail.effects if effect.instance == it.id), None)
     return picture.row(mine, newcomer=False, limit=it.min_throughput_ratio) if mine else None
+
+
+def _stored(inventory: InventoryService, it: Instance) -> Instance:
+    """It as it is stored, without what answers add; a newcomer that an answer holds a place for is not stored yet."""
+    try:
+        return inventory.instance(it.id)
+    except NotFound:
+        return it
 
 
 def _profile(inventory: InventoryService, it: Instance, platform: str) -> WorkloadProfile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -63,6 +64,10 @@ def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Cli
     assert found["windows"] >= 12 and found["doubt"] > 0 and found["spread"] > 0
     shown = Page(client.page("/instances/mystery").text).text
     assert "What it wants" in shown and "3.03 CPUs" in shown and "windows of 5 min, measured" in shown
+    counted = re.search(
+        r"Answers count with ([\d.]+) ± [\d.]+ CPUs: only (\d) of the 24 hours of a day were seen", shown
+    )
+    assert counted is not None and float(counted[1]) < 3.03 and counted[2] in "23"
     listed = client.get("/v1/instances?host=h4").json()["items"]
     assert listed[0]["demand"]["cpu"]["origin"] == "measured"
     gauge = [line for line in client.get("/metrics").text.splitlines() if line.startswith("cotenant_instances{")]
