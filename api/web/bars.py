@@ -75,7 +75,7 @@ class Room:
 
 
 def rooms(headroom: Headroom | None) -> tuple[Room, ...]:
-    """How full CPUs, memory and network are, where that is known."""
+    """How full CPUs, memory and network are; a room of which nobody knows anything says so."""
     if headroom is None:
         return ()
     parts = (("CPU", "cpu", "at busy times"), ("Memory", "memory", "promised"), ("Network", "nic", "at busy times"))
@@ -87,6 +87,8 @@ def rooms(headroom: Headroom | None) -> tuple[Room, ...]:
 
 def _room(name: str, after: float, left: float | None, when: str) -> Room:
     was = after if left is None else 1 - left
+    if not (was or after):  # its capacity is not known, or nobody's use: what is measured is never exactly nothing
+        return Room(name, "good", 0.0, 0.0, "–", f"{name} {when}: not known")
     level = "bad" if after > FULL else "fair" if after > HIGH else "good"
     start, end = _length(was), _length(after)
     figure = f"{100 * after:.0f} %"

@@ -102,7 +102,8 @@ def test_rooms_show_what_was_used_and_what_is_added() -> None:
     assert (cpu.before, cpu.added, cpu.figure) == (50.0, 10.0, "60 %")
     assert (memory.before, memory.added, memory.level) == (90.0, 10.0, "bad")
     assert memory.words == "Memory promised: 90 % before, 120 % with it"
-    assert (nic.before, nic.added) == (0.0, 0.0)
+    assert (nic.before, nic.added, nic.figure) == (0.0, 0.0, "–")
+    assert nic.words == "Network at busy times: not known"
     assert bars.rooms(None) == ()
 
 
