@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from profiler.agent.log import Log
 from profiler.backends import Backend, GroupedBackend
 from profiler.backends.stream_child import StreamChild
-from profiler.collectors.run_queue import InstanceWaits, RunQueueWindow
+from profiler.collectors.run_queue import OTHERS, InstanceWaits, RunQueueWindow
 from profiler.collectors.windows import Key, Statistic
 from profiler.parse import ParseError
 from profiler.parse.run_queue import RunQueueCounts, parse_run_queue
@@ -92,9 +92,10 @@ class RunQueueWatch:
 
     def _keep(self, waits: InstanceWaits) -> None:
         present = {*self._groups_before.values(), *self._groups.values()}
+        known = {*present, *OTHERS}
         with self._lock:
             self._waited_for.update(waits.waited_for)
-            for pair in [pair for pair in self._waited_for if pair[0] not in present]:
+            for pair in [one for one in self._waited_for if one[0] not in present or one[1] not in known]:
                 del self._waited_for[pair]  # as all series of an instance that is gone
 
     def _take(self) -> None:

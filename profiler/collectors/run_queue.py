@@ -12,6 +12,7 @@ from profiler.parse.run_queue import NOT_KNOWN, RunQueueCounts, bucket_bounds
 HOST = "(host)"  # the host's own work, and groups that are no instance
 CAP = "(cap)"  # nobody: the instance's own quota held it back
 UNKNOWN = "(unknown)"  # more of others than was remembered
+OTHERS = frozenset({HOST, CAP, UNKNOWN})
 
 _PERCENTILES = (("run_queue_p50_us", 0.5), ("run_queue_p99_us", 0.99), ("run_queue_p999_us", 0.999))
 _BEYOND = 1.0  # waits that must be beyond a percentile, or it is no more than the longest one

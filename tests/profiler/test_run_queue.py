@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.agent import run_queue
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.agent.run_queue import RunQueueWatch
 from profiler.backends import GroupedBackend, LxcBackend
-from profiler.collectors.run_queue import CAP, HOST, UNKNOWN, InstanceWaits, RunQueueWindow, percentiles_of
+from profiler.collectors.run_queue import CAP, HOST, OTHERS, UNKNOWN, InstanceWaits, RunQueueWindow, percentiles_of
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.parse import ParseError
 from profiler.parse.cgroup import parse_group_of_task
@@ -161,8 +162,10 @@ def test_a_task_without_the_controller_has_no_group() -> None:
 
 
 class _Grouped(SteadyBackend):
+    groups: Mapping[int, str] = NAMES
+
     def scheduling_groups(self) -> Mapping[int, str]:
-        return NAMES
+        return self.groups
 
 
 def _program(folder: Path, script: str) -> str:
@@ -187,6 +190,29 @@ def test_the_watch_gives_the_percentiles_of_a_window_and_adds_up_who_was_waited_
         status = watch.status()
         assert status.problem == ""
         assert status.waited_for == pytest.approx(dict(_waits().waited_for))
+    finally:
+        watch.close()
+
+
+def test_who_is_gone_is_forgotten_as_one_that_was_waited_for_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = RunQueueWatch(_program(tmp_path, f"cat {RECORDING}; exec sleep 60"), Log(io.StringIO()))
+    there = _Grouped()
+    try:
+        watch.start()
+        watch.look(there)
+        deadline = time.monotonic() + 60
+        while not watch.status().waited_for and time.monotonic() < deadline:
+            time.sleep(0.05)
+            watch.close_window(5.0)
+        assert ("victim", "hog") in watch.status().waited_for
+        there.groups = {VICTIM: "victim"}
+        monkeypatch.setattr(run_queue, "_LOOK_AGAIN_S", 0.0)
+        for _ in range(2):  # who ended a moment ago is still known
+            watch.look(there)
+        watch.close_window(5.0)
+        assert watch.status().waited_for.keys() <= {("victim", who) for who in OTHERS}
     finally:
         watch.close()
 
