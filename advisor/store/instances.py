@@ -116,8 +116,10 @@ def named(connection: sa.Connection, part: str, limit: int) -> tuple[Instance, .
 
 
 def flavors(connection: sa.Connection, part: str, limit: int) -> tuple[NamedSize, ...]:
-    """Flavors by name that instances have (label `flavor`) and whose name has `part`, those of most instances first."""
-    name, sizes = instances.c.labels["flavor"].as_string(), (instances.c.vcpus, instances.c.memory_mb)
+    """Flavors by name that instances have (label `flavor_name` of OpenStack, else `flavor`) and whose name has `part`,
+    those of most instances first."""
+    labels, sizes = instances.c.labels, (instances.c.vcpus, instances.c.memory_mb)
+    name = sa.func.coalesce(labels["flavor_name"].as_string(), labels["flavor"].as_string())
     query = (
         sa.select(name.label("name"), *sizes)
         .where(name.icontains(part, autoescape=True))

@@ -21,11 +21,8 @@ NAMES = ("db-1", "DB-2", "web-1", "web_db", "a-b:c.d")
 
 @pytest.fixture
 def client(advisor: Advisor, settings: Settings) -> Client:
-    flavors = {"db-1": "m1.large", "DB-2": "m1.large", "web-1": "c1.small"}
-    there = [
-        Instance(name, vcpus=4, memory_mb=8192, host="h1", labels={"flavor": flavors[name]} if name in flavors else {})
-        for name in NAMES
-    ]
+    flavors = {"db-1": {"flavor": "m1.large"}, "DB-2": {"flavor": "m1.large"}, "web-1": {"flavor_name": "c1.small"}}
+    there = [Instance(name, vcpus=4, memory_mb=8192, host="h1", labels=flavors.get(name, {})) for name in NAMES]
     advisor.inventory.put(Inventory((HOST,), tuple(there)), mode="replace", generation=None)
     return Client(create_app(advisor, settings))
 
@@ -53,6 +50,7 @@ def suggested(client: Client, typed: str, of: str = "line") -> list[str]:
         ("1 core; lat", ["1 core; latency"]),
         ("latency, through", []),  # it is said already
         ("m1", ["4 vCPUs, 8 GB"]),  # the size of a flavor
+        ("c1", ["4 vCPUs, 8 GB"]),  # of OpenStack, which has another label for it
         ("web", ["web-1", "web_db"]),
         ("2 vCPUs, web", []),  # the name of an instance stands alone
         ("3 parsecs, 8 v", ["3 parsecs, 8 vCPUs"]),
