@@ -6,6 +6,7 @@ Answers of Gnocchi are those of 4.7.1, of Aetos those of 3.0.0, shortened; `make
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -76,6 +77,12 @@ def test_a_counter_that_began_anew_and_a_window_that_is_missing_say_nothing() ->
     store, _ = gnocchi((status, answer))
     (series,) = store.range("cpu", NOON - timedelta(hours=1), NOON, 300)
     assert list(series.values) == [1.0]
+
+
+def test_a_mean_that_is_no_number_teaches_nothing() -> None:
+    store, _ = gnocchi(told("cpu", [0.0, 3e11, math.inf, math.nan, 6e11, 9e11]))
+    (series,) = store.range("cpu", NOON - timedelta(hours=1), NOON, 300)
+    assert list(series.values) == [1.0, 1.0]
 
 
 def test_disks_are_those_of_their_server_and_a_meter_that_nobody_has_is_none() -> None:

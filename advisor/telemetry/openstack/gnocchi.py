@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Gnocchi:
             else:
                 owners = {str(one["id"]): str(one[owner]) for one in answer["references"]}
                 return [(owners[name], _windows(told[meter]["mean"])) for name, told in answer["measures"].items()]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise self.endpoint.unavailable(f"answered {status} and nothing that Gnocchi would say") from error
         if "does not exist" in said:  # none of these servers has the meter, or a port
             return []
@@ -91,5 +92,5 @@ def _windows(rows: Iterable[tuple[str, float, float]]) -> Sequence[tuple[float, 
 def _rates(means: Sequence[tuple[float, float]], step_s: int, scale: float) -> Iterator[tuple[float, float]]:
     """End of each window and the rate up to it, where the window before is there, too."""
     for (before_s, before), (at_s, mean) in pairwise(means):
-        if at_s - before_s == step_s and mean >= before:
+        if at_s - before_s == step_s and before <= mean < math.inf:
             yield at_s + step_s, (mean - before) / step_s * scale
