@@ -73,7 +73,7 @@ def held_in_words(evidence: Evidence) -> str:
     if held is None:
         return ""
     return (
-        f"In {held.windows} contended windows of this cloud {held.coverage:.0%} of the instances "
+        f"In {held.windows} contended windows of this cloud {100 * held.coverage:.0f} % of the instances "
         f"{EVIDENCE_WORDS[evidence.level]} got what was predicted before, {held.error:.2f} off on average."
     )
 

@@ -51,7 +51,7 @@ def demo(
     """Answer a question on an example cloud, or serve that cloud or one that lives.
 
     12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
-    The one that lives has 6 hosts with 18 containers, whose agents push what they measure, and a day passes in minutes.
+    The one that lives has 6 hosts with 19 containers, whose agents push what they measure, and a day passes in minutes.
     Its containers use half of the machine's CPUs at most, and end after two hours or with the command.
     """
     if sum((serve, live, replay, out is not None, as_json)) > 1:

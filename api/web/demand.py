@@ -62,7 +62,12 @@ def _counted(demand: Demand, expected: Demand) -> str:
         return ""
     doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
     hours = sum(count > 0 for count in demand.seen_hours)
-    seen = f"only {hours} of the 24 hours of a day were seen" if hours else "too few windows were seen"
+    if hours == 24:  # of a day: each was seen, but not long enough
+        seen = "no whole day was seen"
+    elif hours:
+        seen = f"only {hours} of the 24 hours of a day were seen"
+    else:
+        seen = "too few windows were seen"
     return f"Answers count with {other}{doubt} {unit}: {seen}, so that instances like it count, too."
 
 

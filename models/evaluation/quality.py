@@ -121,9 +121,9 @@ def _missing(version: str, scenes: int, windows: Sequence[WindowGroup]) -> list[
 def _too_narrow(version: str, group: WindowGroup) -> str:
     """A sentence about intervals that do not hold in measured windows, and what is done about it."""
     return (
-        f"On {group.platform} hosts {group.coverage:.0%} of what instances got in {group.scenes} contended windows lay "
-        f"in the 90 % intervals of {version}, {group.error:.2f} off on average; its intervals there are widened "
-        f"{group.widening:.1f} times."
+        f"On {group.platform} hosts {100 * group.coverage:.0f} % of what instances got in {group.scenes} contended "
+        f"windows lay in the 90 % intervals of {version}, {group.error:.2f} off on average; its intervals there are "
+        f"widened {group.widening:.1f} times."
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from advisor.errors import InvalidInput
 from api.schemas.inventory import InstanceItem
+from api.web.demand import demand_rows
 from profiler.demand import Demand
 from profiler.observed import Instance
 from tests.api.api_client import Client
@@ -73,6 +75,13 @@ def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Cli
     gauge = [line for line in client.get("/metrics").text.splitlines() if line.startswith("cotenant_instances{")]
     assert 'cotenant_instances{demand="measured"} 1.0' in gauge
     assert 'cotenant_instances{demand="size"} 0.0' in gauge
+
+
+def test_a_day_of_which_every_hour_was_seen_a_little_is_not_called_short_of_hours() -> None:
+    seen = Demand(2.0, spread=0.1, windows=24.0, seen_hours=(1.0,) * 24, origin="measured")
+    stored, expected = (Instance("a", vcpus=4, demand={"cpu": one}) for one in (seen, replace(seen, mean=1.5)))
+    (row,) = demand_rows(stored, expected)
+    assert row.counted.startswith("Answers count with 1.5 CPUs: no whole day was seen")
 
 
 def test_what_was_measured_counts_in_the_next_answer(client: Client) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, held_in_words
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import held
@@ -174,6 +174,7 @@ def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud
     told = cloud.group(level="measured")
     assert evidence.held.windows == pytest.approx(told.scenes, rel=0.1)
     assert evidence.held.coverage == pytest.approx(told.coverage, abs=0.01)
+    assert f"{100 * evidence.held.coverage:.0f} % of the instances" in held_in_words(evidence)
     given = cloud.advisor.placements.place(NEWCOMER).recommendation.evidence
     assert given is not None and given.held is None, "nobody's demand was given by hand"
 
