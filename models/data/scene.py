@@ -263,7 +263,7 @@ def cpu_demand(instance: Instance) -> Floats:
     """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (18,)."""
     of_mean = _demand_row(instance, "cpu", CPU_DEMAND[: -len(DAY_PARTS)])
     known = instance.demand.get("cpu")
-    if known is None or not known.hours:
+    if known is None or not any(known.hours):  # a day of zeros says no more than none
         return np.concatenate([of_mean, np.full(len(DAY_PARTS), np.nan)])
     return np.concatenate([of_mean, day_parts(np.array(known.hours))])
 

@@ -61,6 +61,12 @@ def test_the_nearer_two_peaks_are_the_more_they_hurt() -> None:
     assert found[-1] > found[0] + 0.05
 
 
+def test_hours_that_are_all_zero_say_no_more_than_none() -> None:
+    with np.errstate(all="raise"):
+        found = cpu_demand(Instance("a", vcpus=4, demand={"cpu": wants(1.0, (0.0,) * 24)}))
+    assert np.isnan(found[-len(DAY_PARTS) :]).all()
+
+
 def test_hours_that_are_all_alike_change_nothing() -> None:
     alike = (1.0,) * 24
     with_hours, without = (shared(*[wants(1.5, hours)] * 3) for hours in (alike, ()))
