@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any
 
 from advisor.errors import AdvisorError
 from api.auth import parse_listen, require_loopback
@@ -284,12 +284,12 @@ def _containers() -> Iterator[DayOfLines | str]:
         yield "they need root"
         return
     command = [sys.executable, "-P", "-m", "lab.living_cloud", "--begin-hour", f"{_LIVE_BEGINS_H:g}"]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    with TemporaryFile("w+", errors="replace") as said, subprocess.Popen(  # a pipe that nobody reads would fill up
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
         start_new_session=True,  # Ctrl-C on the terminal reaches the service, which then ends the containers
     ) as process:  # fmt: skip
         try:
-            yield _day_of(process)
+            yield _day_of(process, said)
         finally:
             process.terminate()
             try:
@@ -298,10 +298,11 @@ def _containers() -> Iterator[DayOfLines | str]:
                 process.kill()
 
 
-def _day_of(process: subprocess.Popen[str]) -> DayOfLines | str:
-    assert process.stdout is not None and process.stderr is not None  # noqa: S101 - they are pipes
+def _day_of(process: subprocess.Popen[str], said: IO[str]) -> DayOfLines | str:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
     first = process.stdout.readline()
     if not first:
-        return process.stderr.read().strip().removesuffix(".") or "they did not start"
+        said.seek(0)
+        return said.read().strip().removesuffix(".") or "they did not start"
     output = process.stdout
     return DayOfLines.of(json.loads(first), lambda: map(json.loads, output), again=False)

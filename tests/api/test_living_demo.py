@@ -89,6 +89,17 @@ def test_it_says_why_there_are_no_containers_and_replays(
     assert clock().hour == 8  # so much of the recorded day is told at once
 
 
+def test_agents_that_warn_a_lot_do_not_hold_the_day_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    header = {"faster": 120.0, "begin_h": 7.0, "begin_s": 0.0, "made": "much said"}
+    chatty = tmp_path / "python"
+    chatty.write_text(f"#!/bin/sh\nhead -c 1000000 /dev/zero >&2\necho '{json.dumps(header)}'\n")
+    chatty.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(sys, "executable", str(chatty))
+    with living_demo._containers() as day:
+        assert isinstance(day, DayOfLines) and day.made == "much said"
+
+
 def test_the_recorded_day_is_whole_and_all_of_its_agents_tell() -> None:
     day = recorded()
     hosts: dict[int, set[str]] = {}
