@@ -13,7 +13,16 @@ from advisor.store import counters, demands, instances
 from advisor.store.demands import Key, Learned, Means
 from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
-from models.profiling.demand_estimation import Tally, Window, as_json, estimated, from_json, is_news, wanted_cpus
+from models.profiling.demand_estimation import (
+    LARGEST,
+    Tally,
+    Window,
+    as_json,
+    estimated,
+    from_json,
+    is_news,
+    wanted_cpus,
+)
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.observed import MetricSample
 
@@ -22,8 +31,6 @@ from profiler.observed import MetricSample
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
 ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
-# Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
-_MOST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
 METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
 Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
@@ -216,7 +223,7 @@ def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | N
     value = metrics[resource]
     if resource == "cpu":
         value = wanted_cpus(value / 100, held_back(metrics) / 100, vcpus)
-    return value if value <= _MOST.get(resource, math.inf) else None
+    return value if value <= LARGEST.get(resource, math.inf) else None
 
 
 def held_back(metrics: Mapping[str, float]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor.domain import Instance
 from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, learned, teach, wanted
-from models.profiling.demand_estimation import Tally, Window
+from models.profiling.demand_estimation import LARGEST, Tally, Window
 from models.profiling.half_hours import shapes
 from profiler.demand import Resource
 
@@ -61,7 +61,8 @@ def _wanted(one: GuestHistory, resource: Resource, instance: Instance) -> tuple[
     """
     row, means = one.windows.get(resource, {}), one.means.get(resource, ())
     if resource != "cpu":
-        return row, means
+        most = LARGEST.get(resource, math.inf)
+        return {time_s: one for time_s, one in row.items() if one <= most}, [one for one in means if one[2] <= most]
     capped = instance.settings.cap_percent is not None
     waiting = {} if capped else one.windows.get("waiting", {})
     waited = {} if capped else {end_s: mean for end_s, _, mean in one.means.get("waiting", ())}

@@ -18,7 +18,7 @@ from typing import Protocol
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
 from advisor.telemetry.series_store import Scraped
-from models.profiling.demand_estimation import Tally, Window, estimated, wanted_cpus
+from models.profiling.demand_estimation import LARGEST, Tally, Window, estimated, wanted_cpus
 from profiler.backends.lxc.listing import names_in_group
 from profiler.demand import RESOURCES, Demand, Resource
 
@@ -232,7 +232,12 @@ def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
 
 
 def teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, known: Mapping[str, Row]) -> None:
-    """Add windows in order of time, each beside what the others did then, over their own means of this part."""
+    """Add windows in order of time, each beside what the others did then, over their own means of this part.
+
+    What is more than anything can move is left out.
+    """
+    most = LARGEST.get(resource, math.inf)
+    known = {name: {time_s: one for time_s, one in row.items() if one <= most} for name, row in known.items()}
     ratios: dict[float, list[float]] = defaultdict(list)
     means = {name: sum(row.values()) / len(row) for name, row in known.items() if row}
     for name, row in known.items():

@@ -121,6 +121,10 @@ class DemandBody(Schema):
     hours: Annotated[list[Amount], Field(max_length=168)] = Field(
         default=[], description="mean of each of 24 or 168 hours (UTC) over the mean of all; empty = unknown"
     )
+    seen_hours: Annotated[list[Amount], Field(max_length=24)] = Field(
+        default=[],
+        description="windows in each of 24 hours (UTC) until a whole day was seen; else empty",
+    )
     common: Share | None = Field(default=None, description="share of its variance that everybody has in common")
     windows: Amount = Field(default=0.0, description="how many windows taught it; 0 = none was measured")
     doubt: Amount = Field(default=0.0, description="standard deviation of what is not known of the mean")
@@ -136,7 +140,7 @@ DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an obj
 
 
 def to_demands(given: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapping[Resource, Demand]:
-    """The domain's demands; ValueError where quantiles do not grow or hours are neither 24 nor 168.
+    """The domain's demands; ValueError where quantiles do not grow, hours are neither 24 nor 168, or seen hours not 24.
 
     What was measured, and is sent back for an instance that is made smaller, is no mistake: it is held to `vcpus`.
     """
@@ -144,7 +148,8 @@ def to_demands(given: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapp
     for resource, one in given.items():
         if isinstance(one, DemandBody):
             fields = {name: getattr(one, name) for name in DemandBody.model_fields}
-            demand = Demand(resource=resource, **{**fields, "hours": tuple(one.hours)})
+            lists = {"hours": tuple(one.hours), "seen_hours": tuple(one.seen_hours)}
+            demand = Demand(resource=resource, **{**fields, **lists})
             found[resource] = demand.within(vcpus) if demand.origin == "measured" else demand
         else:
             found[resource] = Demand(one, resource)
@@ -153,12 +158,12 @@ def to_demands(given: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapp
 
 def of_demands(known: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]:
     """From the domain, unchecked."""
-    return {
-        resource: DemandBody.model_construct(
-            **{**{name: getattr(one, name) for name in DemandBody.model_fields}, "hours": list(one.hours)}
-        )
-        for resource, one in known.items()
-    }
+    found: dict[Resource, DemandBody] = {}
+    for resource, one in known.items():
+        fields = {name: getattr(one, name) for name in DemandBody.model_fields}
+        lists = {"hours": list(one.hours), "seen_hours": list(one.seen_hours)}
+        found[resource] = DemandBody.model_construct(**{**fields, **lists})
+    return found
 
 
 class InstanceBody(Schema):

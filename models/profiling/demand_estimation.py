@@ -21,6 +21,8 @@ LEAST_COMMON = 24  # windows before a share with the others is told
 # Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
 # what it does in autumn. At least four weeks count then, which is enough for hours of the week.
 MOST_WINDOWS = 16_128
+# Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
+LARGEST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
 _MOST_LAG = 0.99  # above it a constant would look like a trend
 
 

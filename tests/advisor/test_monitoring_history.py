@@ -15,14 +15,17 @@ from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.errors import InvalidInput, SeriesUnavailable
+from advisor.inventories.proxmox.history import GuestHistory
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.telemetry.monitoring_history import load_preset, preset_names, read
+from advisor.telemetry.guest_history import demands_of
+from advisor.telemetry.monitoring_history import load_preset, preset_names, read, teach
 from advisor.telemetry.openstack.endpoint import CloudEndpoint
 from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from api.cli import app
-from profiler.demand import Demand
+from models.profiling.demand_estimation import Tally
+from profiler.demand import Demand, Resource
 from tests.advisor.test_promql import NOTHING
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
@@ -243,6 +246,16 @@ def test_a_preset_that_is_wrong_is_refused_with_its_field(tmp_path: Path, text: 
 def test_a_preset_that_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"is none of cadvisor|cannot be read"):
         load_preset(name)
+
+
+def test_a_counter_gone_wrong_teaches_nothing() -> None:
+    row = {300.0 * at: 1e300 if at == 7 else 20.0 for at in range(24)}
+    tallies: dict[tuple[str, Resource], Tally] = {}
+    teach(tallies, "net_mbit", {"a": row})
+    assert tallies["a", "net_mbit"].mean == pytest.approx(20.0)
+    guest = GuestHistory("a", windows={"net_mbit": row}, means={"net_mbit": [(-1800.0, 1800.0, 1e300)]})
+    told = demands_of([guest], {"a": Instance("a", vcpus=1)}, progress=lambda _done, _of: None)
+    assert told.demands["a"]["net_mbit"].mean == pytest.approx(20.0)
 
 
 def test_history_counts_in_answers_until_something_better_is_known(
