@@ -17,7 +17,7 @@ from advisor.store.schema import UtcTime, metadata
 from advisor.store.statements import chunks
 from models.profiling.windows import Readings
 
-BUCKET_S = 300.0  # thirty of the agent's windows of ten seconds
+BUCKET_S = 300.0  # five of the windows that an agent pushes
 NOBODY = ""
 
 rollups = sa.Table(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
+PUSHED_WINDOW_S = 60.0  # what the service learns are means of five minutes, and shorter windows cost it more
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})\Z")
 
 
@@ -38,8 +39,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--every", type=between(0.1, 60, "seconds"), default=1.0, metavar="S", help="seconds between readings (1)"
     )
     run.add_argument(
-        "--window", type=between(1, 300, "seconds"), default=10.0, metavar="S", help="seconds of one window (10)"
-    )
+        "--window", type=between(1, 300, "seconds"), metavar="S",
+        help=f"seconds of one window ({PUSHED_WINDOW_S:g} with --push, else {Pace().window_s:g})",
+    )  # fmt: skip
     add_choice(run)
     run.add_argument(
         "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
@@ -101,10 +103,11 @@ def _server(text: str) -> ServerUrl:
 def _run(options: argparse.Namespace) -> int:
     if options.no_exporter and options.push is None:
         return fail("with --no-exporter and without --push nobody would see what is measured", WRONG_USAGE)
-    if options.window < options.every:
+    window_s = options.window or (PUSHED_WINDOW_S if options.push else Pace().window_s)
+    if window_s < options.every:
         return fail("--window must be at least as long as --every", WRONG_USAGE)
     log = Log(as_json=options.json)
-    pace = Pace(options.every, options.window, options.seconds, options.once_window)
+    pace = Pace(options.every, window_s, options.seconds, options.once_window)
     backend = chosen_backend(options)
     for reason in passed_over(backend.name) if options.backend == "auto" else ():
         log.warn("passed_over", error=reason[:1000])

@@ -1,10 +1,10 @@
 """What a thousand agents cost a service: each announces its host, and pushes the windows of the instances there.
 
     python -m research.benchmarks.announcing_agents [--kind sqlite|postgresql] [--agents 1000] [--instances 30]
-                                                    [--window 10] [--minutes 5] [--json]
+                                                    [--window 60] [--minutes 5] [--json]
 
 Senders are simulated, the service and PostgreSQL (with fsync) are real. First every agent announces, as after a power
-cut. Then each announces once a minute and pushes a window of METRICS metrics per instance, every ten seconds unless
+cut. Then each announces once a minute and pushes a window of METRICS metrics per instance, every minute unless
 `--window` says otherwise, as `cotenant-profiler run --push` does; in every minute one agent in
 CHANGING has a new instance in place of an old one. The lag of the inventory is the time from the moment at which an
 announcement was due until the service has it, queueing included. A question about a newcomer is asked each few seconds.
@@ -30,7 +30,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from profiler.agent.loop import Pace
+from profiler.cli.run import PUSHED_WINDOW_S
 from profiler.metrics import EIGHT
 from research.benchmarks.ingest import cpu_of_process_s
 from tests.servers.postgres import Postgres, postgres
@@ -41,7 +41,7 @@ KINDS = ("postgresql", "sqlite")
 SENDERS = 8
 CHANGING = 100
 ANNOUNCED_S = 60.0
-WINDOW_S = Pace().window_s
+WINDOW_S = PUSHED_WINDOW_S
 ASK_EVERY_S = 5.0
 METRICS = tuple(name for one in EIGHT for name in (one.name, f"{one.name}_p95"))
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")

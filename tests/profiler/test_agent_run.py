@@ -112,6 +112,15 @@ def test_kill_9_at_any_moment_loses_nothing_that_was_spooled_and_counts_nothing_
     assert sent > len(double.kept), "the server was moody enough to be sent some twice"
 
 
+@pytest.mark.parametrize(("pushed", "window_s"), [(True, 60.0), (False, 10.0)])
+def test_windows_that_are_pushed_last_a_minute(tmp_path: Path, pushed: bool, window_s: float) -> None:
+    to = ["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", str(tmp_path)]
+    arguments = to if pushed else ["--listen", "127.0.0.1:0"]
+    process = start("--backend", "lxc", "--seconds", "1", "--json", *arguments)
+    _, err = process.communicate(timeout=60)
+    assert json.loads(err.splitlines()[0])["window_s"] == window_s
+
+
 @pytest.mark.measured
 def test_what_is_measured_without_a_server_arrives_when_there_is_one(tmp_path: Path) -> None:
     with socket.socket() as nobody:
