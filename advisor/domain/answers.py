@@ -35,7 +35,7 @@ class CpuTime:
 
     `share` is run / (run + wait), `worst_share` the same in the worst twentieth of the time, both 0-1. `short` is the
     part of the time in which it gets less than it wants, and `short_before` the same without the newcomer (None for the
-    newcomer). `overloaded` = more work arrives than it is ever served, so that it has no finite latency.
+    newcomer). `overloaded` = at its busy times more work arrives than it is served: no finite latency is told.
     """
 
     share: float
@@ -62,7 +62,7 @@ class Effect:
 
     @property
     def overloaded(self) -> bool:
-        """Whether more work arrives than it is ever served: it has no finite latency."""
+        """Whether more work arrives at its busy times than it is served then: no finite latency is told."""
         return self.cpu is not None and self.cpu.overloaded
 
 

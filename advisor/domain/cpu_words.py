@@ -17,7 +17,7 @@ def time_part(part: float) -> str:
 def short_of_cpu(name: str, cpu: CpuTime) -> str:
     """In a sentence for how much of the time an instance is short of CPU, and was before."""
     if cpu.overloaded:
-        return f"{name} is overloaded: more work arrives than it is served."
+        return f"{name} is overloaded at busy times: more work arrives then than it is served."
     before = "" if cpu.short_before is None else f", {time_part(cpu.short_before)} before"
     return f"{name} is short of CPU {time_part(cpu.short)} of the time{before}."
 

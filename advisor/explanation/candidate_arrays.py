@@ -51,7 +51,7 @@ class CandidateArrays:
         return float(self.prediction.throughput.expected[at, slot])
 
     def overloaded(self, at: int, slot: int) -> bool:
-        """Whether more work arrives for an instance than it is ever served."""
+        """Whether more work arrives for an instance at its busy times than it is served then."""
         return self.prediction.pressure is not None and bool(self.prediction.pressure.overloaded[at, slot])
 
     def kept(self, at: int, slot: int) -> float:

@@ -41,7 +41,9 @@ class CpuOut(AnswerBody):
     worst_share: Figure = Field(description="the same in the worst twentieth of the time")
     short: Figure = Field(description="part of the time in which it gets less CPU than it wants, 0-1")
     short_before: Figure = Field(description="the same without the newcomer; null for the newcomer itself")
-    overloaded: bool = Field(description="more work arrives than it is ever served; it has no finite latency")
+    overloaded: bool = Field(
+        description="more work arrives at its busy times than it is served; no finite latency is told"
+    )
 
     @classmethod
     def of(cls, cpu: CpuTime) -> CpuOut:

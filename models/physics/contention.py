@@ -20,7 +20,7 @@ from profiler.observed import DEFAULT_WEIGHT
 # Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
 # make up the worst twentieth of the time. How many are enough is measured (research.contention.moment_counts).
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
-SERVED = 0.995  # of its work that an open loop is served, below which it is overloaded
+SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
 PYTHON_UP_TO = 2_000  # slots of a batch: for fewer, compiling takes longer than the work
 SURE = 1.645  # standard deviations of a 90 % interval

@@ -112,7 +112,10 @@ def test_an_overloaded_instance_has_no_latency() -> None:
     effects = predict_scene(scene, PriorPredictor(), workloads=()).effects
     assert all(one.overloaded for one in effects)
     assert latency_in_words(effects[0]) == "overloaded"
-    assert short_of_cpu("i0", cpu_of(effects[0])) == "i0 is overloaded: more work arrives than it is served."
+    assert (
+        short_of_cpu("i0", cpu_of(effects[0]))
+        == "i0 is overloaded at busy times: more work arrives then than it is served."
+    )
     answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
     newcomer = recommendation_as_json(answer)["candidates"][0]["newcomer"]
     assert newcomer["cpu"]["overloaded"]
