@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from advisor.domain import ProbeReport
-from api.schemas.base import AnswerBody, Id, Number, Schema, Text, Time, as_input, examples
+from api.schemas.base import AnswerBody, Id, Name, Number, Schema, Text, Time, as_input, examples
 from api.schemas.observations import Dropped
 from profiler.observed import ProbeResult, Quantity
 
@@ -35,10 +35,10 @@ class ProbeBody(Schema):
         default=None, description="the host or instance at its far end; null = none, or one that is in no inventory"
     )
     probe: Id = Field(description="its name, of `cotenant-profiler probe list`")
-    values: Annotated[dict[Id, QuantityBody], Field(min_length=1, max_length=MOST_VALUES)] = Field(
+    values: Annotated[dict[Name, QuantityBody], Field(min_length=1, max_length=MOST_VALUES)] = Field(
         description="what it found, by name"
     )
-    main: Id = Field(description="which of the values stands for the probe")
+    main: Name = Field(description="which of the values stands for the probe")
     circumstances: Annotated[dict[Text, Text], Field(max_length=100)] = Field(
         default={}, description="under which it was measured; results of others do not compare"
     )

@@ -77,7 +77,7 @@ def _add_push(probe: argparse.ArgumentParser, *, needs_peer: bool) -> None:
         help="with --push, the id in the inventory of the host that is measured (default: the name of this machine)",
     )  # fmt: skip
     probe.add_argument(
-        "--instance", type=an_id("instance"), metavar="ID",
+        "--inside", type=an_id("instance"), metavar="ID",
         help="with --push, the id of the instance that this runs in (default: none, it runs on the host)",
     )  # fmt: skip
     if needs_peer:
@@ -131,7 +131,7 @@ def _probe(options: argparse.Namespace) -> int:
 def _unsendable(options: argparse.Namespace) -> str:
     """Why no result can be sent, before anything is measured; empty where one can, or none is to be sent."""
     if options.push is None:
-        named = [name for name in ("host", "instance", "peer_id", "token_file") if getattr(options, name, "")]
+        named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
         return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""
     from profiler.agent.delivery import PushToken
 
@@ -150,7 +150,7 @@ def _push(options: argparse.Namespace, result: ProbeResult) -> None:
 
     client = HttpClient(options.push, options.token, f"cotenant-profiler/{profiler_version()}")
     try:
-        push_result(client, result, options.host, options.instance, getattr(options, "peer_id", None))
+        push_result(client, result, options.host, options.inside, getattr(options, "peer_id", None))
     except ProbePushError as error:
         raise ProbeError(str(error)) from None
     finally:
