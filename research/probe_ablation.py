@@ -45,7 +45,9 @@ def simulated(*, told: bool = True) -> Dataset:
     With `told` False no host differs from its inventory, so that probes have nothing to tell.
     """
     random = np.random.default_rng(20)
-    platforms, probes, runs = {}, {}, []
+    platforms: dict[str, Host] = {}
+    probes: dict[tuple[str, str], dict[str, float]] = {}
+    runs: list[Colocation] = []
     kinds = [*itertools.product(CORES, UPLINKS, DISKS)] * HOSTS_OF_A_KIND
     for number, (cores, uplink, disk) in enumerate(kinds):
         name = f"host-{number:02}"

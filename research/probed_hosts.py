@@ -198,7 +198,8 @@ def _stream(stream: IO[str] | None) -> IO[str]:
 def _probe(name: str, *options: str) -> Mapping[str, Mapping[str, float]]:
     command = _inside([sys.executable, "-m", "profiler.cli", "probe", name, "--json", *options])
     answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    return json.loads(answer.stdout)["values"] if answer.stdout else {}
+    values: dict[str, dict[str, float]] = json.loads(answer.stdout)["values"] if answer.stdout else {}
+    return values
 
 
 def _probes(folder: Path) -> dict[str, Mapping[str, Mapping[str, float]]]:
@@ -217,7 +218,7 @@ def _probes(folder: Path) -> dict[str, Mapping[str, Mapping[str, float]]]:
     ]
     responder = subprocess.Popen(far, stdout=subprocess.PIPE, text=True)
     try:
-        (responder.stdout or sys.stdin).readline()
+        _stream(responder.stdout).readline()
         return {
             "cpu-share": _probe("cpu-share", "--seconds", "1.5"),
             "disk": _probe("disk", "--dir", str(folder), "--files", "4", "--count", "20", "--seconds", "4"),
@@ -239,7 +240,9 @@ def main() -> None:
     number = Path("/var/tmp").stat().st_dev  # noqa: S108
     device = f"{os.major(number)}:{os.minor(number)}"
     hosts = [ProbedHost(*one) for one in itertools.product(QUOTAS, RATES, DISKS)]
-    rows, probed, profiles = [], [], []
+    rows: list[tuple[object, ...]] = []
+    probed: list[tuple[object, ...]] = []
+    profiles: list[tuple[str, str, float, str]] = []
     with _room() as folder:
         for host in hosts:
             _become(host, device)
