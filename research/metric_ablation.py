@@ -25,7 +25,8 @@ from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.methods import predict_rows
 from models.evaluation.protocols import ProtocolFold, folds_of
 from models.evaluation.row_groups import codes
-from models.features.examples import Examples, build_examples
+from models.features.examples import Examples, build_examples, metrics_of
+from models.features.feature_matrix import PLATFORM
 from models.features.repeats import group_repeats
 from models.learning.boosting import fit_boosters, fit_forest, predict
 from models.learning.residual_model import LEAST_ROWS
@@ -51,8 +52,9 @@ class AblationRun:
 
 
 def keys_in(dataset: Dataset) -> tuple[str, ...]:
-    """All keys of the profiles, those that are no features of the product, too."""
-    return tuple(sorted({key for profile in dataset.profiles for key in profile.metrics}))
+    """All keys of the profiles, those that are no features of the product, too, and the platforms' numbers."""
+    own = sorted({key for profile in dataset.profiles for key in profile.metrics})
+    return (*own, *(key for key in metrics_of([dataset]) if key.startswith(PLATFORM)))
 
 
 def keys_of(metric: str) -> frozenset[str]:
