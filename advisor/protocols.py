@@ -35,6 +35,7 @@ from advisor.domain import (
     PlanEntry,
     PlanKind,
     PlanRequest,
+    ProbeReport,
     Recommendation,
     RecommendationOutcome,
     Scene,
@@ -171,6 +172,25 @@ class TelemetryService(Protocol):
 
         `only` is the one host that the sender may speak for, None = any.
         """
+        ...
+
+    def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
+        """Keep the newest result of each probe: `accepted`, `older`, and `dropped` as (position, reason) of the others.
+
+        `only` is the one host that the sender may speak for, None = any.
+        """
+        ...
+
+    def probes(
+        self,
+        *,
+        host: str | None = None,
+        instance: str | None = None,
+        probe: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[ProbeReport]:
+        """The newest result of every probe, or those of one host, one instance, one kind of probe."""
         ...
 
     def take_history(

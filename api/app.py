@@ -33,6 +33,7 @@ from api.routes import (
     observations,
     operations,
     plans,
+    probes,
     quality,
     questions,
     registry,
@@ -90,6 +91,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/inventory", inventory.get, "inventory"),
     Route("POST", "/v1/samples", observations.samples, "observations", scope="agent"),
     Route("POST", "/v1/announcements", observations.announcements, "observations", fails=(409,), scope="agent"),
+    Route("POST", "/v1/probes", probes.take, "observations", scope="agent"),
+    Route("GET", "/v1/probes", probes.listing, "observations"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
     Route("POST", "/v1/predictions", questions.predict, "questions", lane="question", scope="read"),
     Route(

@@ -274,6 +274,9 @@ class UnlikeError(ValueError):
         self.names = names
 
 
+PROBE_NAMES = (  # whose results are taken; profiler.probes says what each of them measures
+    "cpu-share", "cpu-work", "rtt", "tcp", "udp", "loss", "disk", "hops", "transfer", "messages", "requests",
+)  # fmt: skip
 INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run and forbid nothing
 
 

@@ -27,6 +27,7 @@ Operation = Literal[
     "inventory.follow",
     "inventory.announce",
     "samples.add",
+    "probes.add",
     "history.take",
     "colocation.add",
     "placement.answer",

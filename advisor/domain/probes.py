@@ -1,16 +1,33 @@
-"""Which measurements would change a decision."""
+"""Probes: what they found of hosts, instances and pairs, and which measurements would change a decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from advisor.domain.questions import Objective
 from profiler.host_kinds import HostKind
-from profiler.observed import Instance
+from profiler.observed import Instance, ProbeResult
 
 ProbePinning = Literal["same", "different", "shared"]
 PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What a probe found on a host, or inside of an instance there; `peer` is the host or instance at its far end."""
+
+    host: str
+    result: ProbeResult
+    taken_at: datetime
+    instance: str = ""  # empty = the host itself
+    peer: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What the newest one is kept of."""
+        return self.host, self.instance, self.peer, self.result.probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from advisor.access.audit import Audit
-from advisor.domain import Histories, Instance, InstanceProfile, WorkloadProfile
+from advisor.domain import Histories, Instance, InstanceProfile, Page, ProbeReport, WorkloadProfile
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.inventories import writes
 from advisor.inventories.sources import SourceOptions
 from advisor.settings import Settings
-from advisor.store import counters, hosts, instances
+from advisor.store import counters, hosts, instances, probes
 from advisor.store.transactions import Transactions
-from advisor.telemetry import demands, guest_history, histories, ingest, monitoring_history, profiles, promql
+from advisor.telemetry import (
+    demands,
+    guest_history,
+    histories,
+    ingest,
+    monitoring_history,
+    probe_reports,
+    profiles,
+    promql,
+)
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.openstack import gnocchi
 from advisor.telemetry.openstack.metric_storage import MetricStorage
@@ -53,6 +63,26 @@ class DatabaseTelemetry:
                 demands.tell(connection, ingested.news)
         self._stored()
         return counts
+
+    def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
+        with self._write() as connection:
+            taken = probe_reports.take(connection, reports, now=self._clock(), only=only)
+            counts = asdict(taken)
+            self._audit.record(connection, "probes.add", **(counts | {"dropped": len(taken.dropped)}))
+        self._stored()
+        return counts
+
+    def probes(
+        self,
+        *,
+        host: str | None = None,
+        instance: str | None = None,
+        probe: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[ProbeReport]:
+        with self._read() as connection:
+            return probes.list_page(connection, host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
 
     def take_history(
         self,

@@ -20,7 +20,8 @@ def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
     scope: TokenScope = "write" if needs == "agent" else needs
     if caller is not None and caller.host and needs != "agent":
         raise HTTPException(
-            403, f"this token is for the agent of host {caller.host}; it may only send samples and announcements"
+            403,
+            f"this token is for the agent of host {caller.host}; it may only send samples, announcements and probes",
         )
     if caller is None or TOKEN_SCOPES.index(caller.scope) < TOKEN_SCOPES.index(scope):
         has = caller.scope if caller else "none"

@@ -20,6 +20,7 @@ from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
     MAX_WEIGHT,
     NET_MODES,
+    PROBE_NAMES,
     Colocation,
     Host,
     Instance,
@@ -36,6 +37,7 @@ __all__ = ["COLOCATION_COLUMNS", "Dataset", "DatasetError", "colocations_from", 
 
 ORIGINS = ("paper", "measured", "simulated")
 HIGHER_IS_BETTER = frozenset({"throughput"})
+PROBE_COLUMNS = ("platform", "probe", "name", "value")
 RATIO_OUTCOMES = frozenset({"throughput", "runtime_s"})  # what T/B is made of; the others are latency-like
 OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s")
 PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
@@ -78,6 +80,14 @@ _PROFILE_RULES = {
     "load": _NUMBER,
     "unit": CellRule(),
 }
+_PROBE_RULES = {
+    "platform": _NAME,
+    "workload": CellRule(),
+    "probe": CellRule(required=True, among=PROBE_NAMES),
+    "name": _NAME,
+    "value": CellRule(required=True, number=True),
+    "unit": CellRule(),
+}
 _COLOCATION_RULES = {
     "platform": _NAME,
     "run": _NAME,
@@ -107,7 +117,8 @@ SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """One dataset directory in memory. `platforms` are the measured platforms as hosts, by name; `platform_numbers` has
-    whatever further numeric columns the platforms table brings, by platform and column."""
+    whatever further numeric columns the platforms table brings, by platform and column. `probes` is what probes found,
+    medians by `PROBE.NAME`, of each (platform, workload that it ran in place of, "" = on the host itself)."""
 
     name: str
     origin: str
@@ -118,6 +129,7 @@ class Dataset:
     colocations: tuple[Colocation, ...]
     fingerprint: str
     platform_numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    probes: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
 
 
 def throughput_ratio(outcome: Outcome) -> float | None:
@@ -153,6 +165,7 @@ def load_dataset(path: Path, *, colocations: bool = True) -> Dataset:
         colocations=runs,
         fingerprint=_fingerprint(path),
         platform_numbers=numbers,
+        probes=_read_probes(path, platforms),
     )
 
 
@@ -284,6 +297,22 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
     )
 
 
+def _read_probes(path: Path, platforms: Mapping[str, Host]) -> dict[tuple[str, str], dict[str, float]]:
+    """Medians over repeats and far ends; empty where the dataset has no table of probes, which is no fault."""
+    table = find_table(path, "probes")
+    values: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in read_rows(table, PROBE_COLUMNS) if table else ():
+        cells = row.read(_PROBE_RULES)
+        _check_platform(row, cells["platform"], platforms)
+        if cells["workload"]:
+            _check_workload(row, cells["workload"])
+        values[cells["platform"], cells["workload"]][f"{cells['probe']}.{cells['name']}"].append(cells["value"])
+    return {
+        owner: {key: median(several) for key, several in sorted(found.items())}
+        for owner, found in sorted(values.items())
+    }
+
+
 def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
     table = find_table(path, "colocations")
     return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
@@ -385,7 +414,7 @@ def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocati
 def _fingerprint(path: Path) -> str:
     """SHA-256 over names and contents of the dataset's files; the model card records it."""
     digest = hashlib.sha256()
-    for name in ("dataset", "platforms", "profiles", "colocations"):
+    for name in ("dataset", "platforms", "profiles", "colocations", "probes"):
         for suffix in (".yaml", ".csv", ".parquet"):
             file = path / f"{name}{suffix}"
             if file.is_file():

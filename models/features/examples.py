@@ -15,7 +15,7 @@ from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.feature_matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
-from models.features.feature_selection import select_metrics
+from models.features.feature_selection import is_feature, select_metrics
 from models.features.solo_ratio import solo_ratio_for
 from profiler.observed import Colocation, Host, Instance, Outcome
 
@@ -100,7 +100,9 @@ class Examples:
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """Keys of all features of the datasets: metrics of profiles, further numbers of platforms (with PLATFORM in front),
     and SOCKETS where a platform has several NUMA nodes."""
-    metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
+    metrics = {
+        key for dataset in datasets for profile in dataset.profiles for key in profile.metrics if is_feature(key)
+    }
     platforms = [
         WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
     ]

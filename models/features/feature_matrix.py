@@ -17,6 +17,7 @@ from profiler.observed import NET_MODES
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
 PLATFORM = "platform."  # before a platform's own number among the metrics
+PROBED = "probe."  # before a probed value among metrics: how a workload fares, not how it presses others
 SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
 # Metrics whose growth never helps a neighbour. Others (blocked time, pages per execution, solo run time) may come with
 # less pressure, so they get no monotone constraint.
@@ -83,7 +84,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     sockets = SOCKETS in metrics
     metrics = [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
-    sums = [at for at, key in enumerate(metrics) if key not in levels]
+    sums = [at for at, key in enumerate(metrics) if key not in levels and not key.startswith(PROBED)]
     known = len(scenes.table.values)
     values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((known, 0))
     active = np.where(here, np.minimum(scenes.load, 1.0), 0.0)

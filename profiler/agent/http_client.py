@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 PATH = "/v1/samples"
 ANNOUNCE = "/v1/announcements"
+PROBES = "/v1/probes"
 _SILENCE_S = 10.0  # without a byte
 _DEADLINE_S = 30.0  # for all of it: a server that sends one byte every nine seconds is no server
 _LARGEST_ANSWER = 1 << 23  # ten thousand reasons are under 2 MB

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ipaddress
+import platform
 import re
 import signal
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
+from profiler.cli.shared_options import add_push, an_id, profiler_version
+from profiler.observed import check_id
 from profiler.probes import PROBES
 
 # Probes are imported when one is asked for: the agent shares this command line and needs none of them.
@@ -53,6 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         probe.add_argument("--json", action="store_true", help="machine-readable output")
         probe.add_argument("--raw", type=Path, metavar="FILE", help="write the raw series as CSV (.gz: compressed)")
         probe.add_argument("--picture", type=Path, metavar="FILE", help="draw a chart of the raw series (.png or .svg)")
+        _add_push(probe, needs_peer=entry.needs_peer)
         probe.set_defaults(command=_probe, name=name)
     listing = probes.add_parser("list", help="list all probes and the papers that they follow")
     listing.add_argument("--json", action="store_true", help="machine-readable output")
@@ -64,6 +68,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     serve.add_argument("--json", action="store_true", help="print its address as JSON")
     serve.set_defaults(command=_serve)
+
+
+def _add_push(probe: argparse.ArgumentParser, *, needs_peer: bool) -> None:
+    add_push(probe, "the result, which it keeps as the newest of this probe")
+    probe.add_argument(
+        "--host", type=an_id("host"), metavar="ID",
+        help="with --push, the id in the inventory of the host that is measured (default: the name of this machine)",
+    )  # fmt: skip
+    probe.add_argument(
+        "--inside", type=an_id("instance"), metavar="ID",
+        help="with --push, the id of the instance that this runs in (default: none, it runs on the host)",
+    )  # fmt: skip
+    if needs_peer:
+        probe.add_argument(
+            "--peer", dest="peer_id", type=an_id("peer"), metavar="ID",
+            help="with --push, the id of the host or instance at the far end (default: none)",
+        )  # fmt: skip
 
 
 def _address(text: str) -> tuple[str, int | None]:
@@ -82,7 +103,7 @@ def _probe(options: argparse.Namespace) -> int:
     from profiler.probes.run import as_document, draw, run_probe, write_series
 
     screen = None if options.json else console()  # before the wait, for it may refuse
-    if problem := _unwritable(options.raw):
+    if problem := _unwritable(options.raw) or _unsendable(options):
         return fail(problem, WRONG_USAGE)
     try:
         if options.picture:
@@ -100,9 +121,40 @@ def _probe(options: argparse.Namespace) -> int:
             write_series(run.series, options.raw)
         if options.picture:
             draw(load(options.name), run, options.picture)
+        if options.push and not progress.stopped:  # half of a probe is no result that others should count with
+            _push(options, result)
     except (ProbeError, PictureError) as error:
         return fail(str(error), FAILED)
     return FAILED if progress.stopped else DONE
+
+
+def _unsendable(options: argparse.Namespace) -> str:
+    """Why no result can be sent, before anything is measured; empty where one can, or none is to be sent."""
+    if options.push is None:
+        named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
+        return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""
+    from profiler.agent.delivery import PushToken
+
+    try:
+        options.token = PushToken(options.token_file, options.push)
+        options.host = check_id(options.host or platform.node(), "host")
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _push(options: argparse.Namespace, result: ProbeResult) -> None:
+    from profiler.agent.http_client import HttpClient
+    from profiler.agent.probe_push import ProbePushError, push_result
+    from profiler.probes.base import ProbeError
+
+    client = HttpClient(options.push, options.token, f"cotenant-profiler/{profiler_version()}")
+    try:
+        push_result(client, result, options.host, options.inside, getattr(options, "peer_id", None))
+    except ProbePushError as error:
+        raise ProbeError(str(error)) from None
+    finally:
+        client.close()
 
 
 def _unwritable(path: Path | None) -> str:

@@ -18,13 +18,12 @@ from profiler.backends import Backend, GroupedBackend
 from profiler.backends.detection import passed_over
 from profiler.backends.run_queue import PROGRAM
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
-from profiler.cli.shared_options import add_choice, between, chosen_backend
+from profiler.cli.shared_options import add_choice, add_push, between, chosen_backend, profiler_version
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
     from profiler.agent.announcement import Announcer
     from profiler.agent.delivery import Delivery
-    from profiler.agent.http_client import ServerUrl
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -48,15 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="address on which Prometheus finds /metrics (127.0.0.1:9405)",
     )  # fmt: skip
     run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
-    run.add_argument(
-        "--push", type=_server, metavar="URL", help="base URL of the Cotenant server that gets every window"
-    )
-    run.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="file with the server's token, mode 640 or less (default: COTENANT_TOKEN, if set)",
-    )
+    add_push(run, "every window")
     run.add_argument(
         "--spool",
         type=Path,
@@ -91,15 +82,6 @@ def _listen(text: str) -> tuple[str, int]:
     return match[1].strip("[]"), int(match[2])
 
 
-def _server(text: str) -> ServerUrl:
-    from profiler.agent.http_client import parse_url
-
-    try:
-        return parse_url(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _run(options: argparse.Namespace) -> int:
     if options.no_exporter and options.push is None:
         return fail("with --no-exporter and without --push nobody would see what is measured", WRONG_USAGE)
@@ -126,7 +108,7 @@ def _run(options: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             parts.callback(signal.signal, number, signal.signal(number, lambda _number, _frame: agent.stop()))
         log.info(
-            "start", version=_version(), backend=backend.name, host=backend.host, interval_s=pace.interval_s,
+            "start", version=profiler_version(), backend=backend.name, host=backend.host, interval_s=pace.interval_s,
             window_s=pace.window_s, export=f"http://{address}/metrics" if address else "off",
             push=str(options.push or "off"), spool=str(options.spool) if shipping else "off",
         )  # fmt: skip
@@ -145,7 +127,7 @@ def _announcer(options: argparse.Namespace, backend: Backend, log: Log) -> Annou
     from profiler.backends.host_description import describe_host
     from profiler.backends.source import LiveSource
 
-    return Announcer(lambda: describe_host(backend.name, LiveSource()), log, version=_version())
+    return Announcer(lambda: describe_host(backend.name, LiveSource()), log, version=profiler_version())
 
 
 def _shipping(
@@ -162,7 +144,9 @@ def _shipping(
     except ValueError as error:
         raise StartError(str(error)) from None
     spool = Spool(options.spool, int(options.spool_max_mb * 1e6), log)
-    shipping = Delivery(spool, HttpClient(options.push, token, f"cotenant-profiler/{_version()}"), log, announcer)
+    shipping = Delivery(
+        spool, HttpClient(options.push, token, f"cotenant-profiler/{profiler_version()}"), log, announcer
+    )
     parts.callback(shipping.close, _GRACE_S)
     return shipping
 
@@ -201,7 +185,7 @@ def _export(
     from profiler.agent.exporter import Exporter
     from profiler.agent.exposition import page
 
-    version = _version()
+    version = profiler_version()
 
     def render() -> bytes:
         spool, push = shipping.status() if shipping else (None, None)
@@ -231,12 +215,3 @@ def _summary(view: AgentView, shipping: Delivery | None, watch: RunQueueWatch | 
         ]
         document["run_queue"] = {"problem": status.problem, "waited_for": rows}
     return document
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("cotenant-profiler")
-    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
-        return "unknown"

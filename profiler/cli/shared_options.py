@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profiler.backends import Backend, BackendError
 from profiler.backends.detection import NAMES, find_backend
@@ -11,6 +13,9 @@ from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, MODES
 from profiler.checks.xen import traced_already
 from profiler.observed import check_id
+
+if TYPE_CHECKING:  # HTTP is half of the agent's memory, and most commands push nothing
+    from profiler.agent.http_client import ServerUrl
 
 
 def add_backend(command: argparse.ArgumentParser) -> None:
@@ -23,11 +28,24 @@ def add_backend(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_push(command: argparse.ArgumentParser, what: str) -> None:
+    """Declare `--push` and `--token-file`; `what` is what goes to the server."""
+    command.add_argument(
+        "--push", type=_server, metavar="URL", help=f"base URL of the Cotenant server that gets {what}"
+    )
+    command.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the server's token, mode 640 or less (default: COTENANT_TOKEN, if set)",
+    )
+
+
 def add_choice(command: argparse.ArgumentParser) -> None:
     """Declare `--backend`, `--host` and `--xen-trace`."""
     add_backend(command)
     command.add_argument(
-        "--host", type=_host, metavar="ID", help="this host's id in the inventory (default: its host name)"
+        "--host", type=an_id("host"), metavar="ID", help="this host's id in the inventory (default: its host name)"
     )
     command.add_argument(
         "--xen-trace", choices=MODES, default=DEFAULT_MODE,
@@ -57,8 +75,32 @@ def between(lowest: float, highest: float, unit: str) -> Callable[[str], float]:
     return read
 
 
-def _host(text: str) -> str:
+def an_id(what: str) -> Callable[[str], str]:
+    """A type of option: an id of the inventory."""
+
+    def read(text: str) -> str:
+        try:
+            return check_id(text, what)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _server(text: str) -> ServerUrl:
+    from profiler.agent.http_client import parse_url
+
     try:
-        return check_id(text, "host")
+        return parse_url(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def profiler_version() -> str:
+    """The version of this package, `unknown` in a checkout that was never installed."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("cotenant-profiler")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

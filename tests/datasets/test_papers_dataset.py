@@ -383,7 +383,7 @@ def test_tables_2_and_3_are_copied_whole_and_nothing_stands_in_the_wrong_cell(pa
     neighbor = papers["who-is-your-neighbor-2012"]
     columns = {
         "Table 2": ["instance throughput_rps", "instance throughput_kb_s", "instance response_ms", "host cpu"],
-        "Table 3": ["host cpu", "host event", "host switch", "instance pages_per_execution",
+        "Table 3": ["host cpu", "host event", "host switch", "host pages_per_execution",
                     *(f"{scope} {metric}" for scope in ("driver_domain", "instance")
                       for metric in ("cpu", "waiting", "block"))],
     }  # fmt: skip

@@ -27,7 +27,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--dry-run": ("say what would be done", {"history", "sync", "lab run"}),
     "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe"}),
     "--force": ("although it is advised against", {"profile", "models activate"}),
-    "--host": ("the id of one host", {"token create", "once", "run"}),
+    "--host": ("the id of one host", {"token create", "once", "run", "probe"}),
     "--hosts": ("only these hosts", {"where", "plan"}),
     "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
     "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay"}),
@@ -41,6 +41,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--picture": ("a file for a picture", {"profile", "probe"}),
     "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),
     "--replay": ("a recording in place of this machine", {"demo", "once"}),
+    "--push": ("the server that gets what is measured", {"run", "probe"}),
     "--report": ("a file for a report", {"plan", "evaluate", "replay", "lab show"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
     "--scheduler": ("address of a Dask cluster", {"train", "replay"}),
@@ -48,7 +49,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile"}),
     "--size": ("bytes that are sent at a time", {"probe"}),
-    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where"}),
+    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe"}),
     "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
 }
 

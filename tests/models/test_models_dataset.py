@@ -509,3 +509,28 @@ def _loads_or_refuses(path: Path) -> Dataset | None:
         return None
     assert all(isinstance(one, Host) for one in data.platforms.values())
     return data
+
+
+PROBE = "platform,workload,probe,name,value,unit\n"
+
+
+def test_what_probes_found_is_read_as_medians_of_host_and_workload(tmp_path: Path) -> None:
+    table = PROBE + "p,,rtt,median,0.2,ms\np,,rtt,median,0.4,ms\np,,rtt,median,0.3,ms\np,w,disk,read_small_mean,5,ms\n"
+    data = load_dataset(write(tmp_path / "with", probes=table))
+    assert data.probes == {("p", ""): {"rtt.median": 0.3}, ("p", "w"): {"disk.read_small_mean": 5.0}}
+    without = load_dataset(write(tmp_path / "without"))
+    assert without.probes == {}
+    assert without.fingerprint != data.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("q,,rtt,median,1,ms", "line 2, column platform: 'q' is not in the platforms table"),
+        ("p,,joy,median,1,ms", "line 2, column probe: 'joy' is none of cpu-share,"),
+        ("p,,rtt,median,,ms", "line 2, column value: is empty"),
+        ("p,,rtt,,1,ms", "line 2, column name: is empty"),
+    ],
+)
+def test_a_broken_row_of_probes_is_named(tmp_path: Path, row: str, reason: str) -> None:
+    assert reason in refusal(tmp_path, probes=PROBE + row + "\n")

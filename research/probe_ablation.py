@@ -1,0 +1,132 @@
+"""Asks what probe results add as features, on hosts that differ in what their inventory does not say.
+
+`python -m research.probe_ablation` makes such hosts and asks the queueing prior what happens on them (simulated);
+`python -m research.probe_ablation DATASET` reads a dataset with a `probes.csv` instead. Each host is left out in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from models.arrays import Floats
+from models.data.dataset import Dataset, load_dataset
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, build_batch
+from models.evaluation.bootstrap import interval, resampled_means
+from models.evaluation.protocols import folds_of
+from models.evaluation.row_groups import codes
+from models.features.examples import build_examples, metrics_of
+from models.features.probe_features import with_probe_features
+from models.physics.prior import solve
+from profiler.observed import Colocation, Host, Instance, Outcome
+from research.metric_ablation import quick, run
+
+CORES, UPLINKS, DISKS = (2, 1), (1000.0, 200.0, 60.0), (400.0, 60.0)  # capped core; Mbit/s; MB/s
+HOSTS_OF_A_KIND = 2
+NOISE, PROBE_NOISE = 0.05, 0.05  # SD of the logarithms of T/B and of probed values
+PROFILES = (
+    WorkloadProfile("cpu", {"cpu": 100.0}),
+    WorkloadProfile("web", {"cpu": 60.0, "net_mbit": 90.0}),
+    WorkloadProfile("stream", {"cpu": 25.0, "net_mbit": 400.0}),
+    WorkloadProfile("files", {"cpu": 20.0, "disk_mb_s": 150.0}),
+    WorkloadProfile("database", {"cpu": 50.0, "disk_mb_s": 40.0, "net_mbit": 30.0}),
+)
+
+
+def simulated(*, told: bool = True) -> Dataset:
+    """Hosts of each kind, all alike by their inventory, pairs on them, and what probes would find there.
+
+    With `told` False no host differs from its inventory, so that probes have nothing to tell.
+    """
+    random = np.random.default_rng(20)
+    platforms: dict[str, Host] = {}
+    probes: dict[tuple[str, str], dict[str, float]] = {}
+    runs: list[Colocation] = []
+    kinds = [*itertools.product(CORES, UPLINKS, DISKS)] * HOSTS_OF_A_KIND
+    for number, (cores, uplink, disk) in enumerate(kinds):
+        name = f"host-{number:02}"
+        said = Host(id=name, platform=name, kind="lxc", pcpus=2, memory_mb=16384.0, nic_mbit=1000.0, disk_mb_s=400.0)
+        platforms[name] = said
+        real = replace(said, pcpus=cores, nic_mbit=uplink, disk_mb_s=disk) if told else said
+        probes[name, ""] = _found(real, random)
+        runs += _pairs(real, random)
+    return Dataset("simulated", "simulated", Path(), {}, platforms, PROFILES, tuple(runs), "", probes=probes)
+
+
+def _found(real: Host, random: np.random.Generator) -> dict[str, float]:
+    """What probes would find: one loop gets a whole CPU on one core as on two, unless something else runs there."""
+    share = 100.0 if real.pcpus > 1 else 97.0  # its own system's tasks have no other core
+    nic, disk = real.nic_mbit or 0.0, real.disk_mb_s or 0.0
+    values = {
+        "cpu-share.share": share,
+        "tcp.throughput": 0.94 * nic,
+        "rtt.median": 0.1 + 12.0 / nic,
+        "disk.write_sustained_mean": disk,
+        "disk.read_sustained_mean": disk,
+    }
+    return {name: value * float(np.exp(random.normal(0, PROBE_NOISE))) for name, value in values.items()}
+
+
+def _pairs(real: Host, random: np.random.Generator) -> list[Colocation]:
+    pairs = list(itertools.combinations_with_replacement([one.name for one in PROFILES], 2))
+    scenes = [
+        (real, tuple(Instance(id=f"{name}.{at}", vcpus=1, workload=name) for at, name in enumerate(pair)))
+        for pair in pairs
+    ]
+    ratios = solve(build_batch(scenes, ProfileTable.build(PROFILES))).throughput
+    return [
+        Colocation(
+            ":".join(pair),
+            real.id,
+            "1",
+            tuple(
+                Outcome(one, "throughput", 100.0, 100.0 * float(ratio * np.exp(random.normal(0, NOISE))), "1/s")
+                for one, ratio in zip(instances, own, strict=True)
+            ),
+        )
+        for pair, (_, instances), own in zip(pairs, scenes, ratios, strict=True)
+    ]
+
+
+def compare(dataset: Dataset) -> Sequence[tuple[str, float, list[float] | None]]:
+    """MAE of T/B on left-out hosts: of the prior, without probes, with them; the last entry is the gain of probes.
+
+    Intervals are of the mean over hosts (95 %), None with fewer than two.
+    """
+    probed = with_probe_features(dataset)
+    plain, rich = (build_examples([one], metrics_of([one])) for one in (dataset, probed))
+    folds = folds_of(plain, "unseen_platform")
+    without, beside = (run(one, folds, quick, shuffle=False) for one in (plain, rich))
+    prior = np.abs(plain.ratio - plain.base)[without.row]
+    cluster = codes(plain.platform)[without.row]
+    columns: dict[str, Floats] = {
+        "prior": prior, "without probes": without.error, "with probes": beside.error,
+        "with - without": beside.error - without.error,
+    }  # fmt: skip
+    means = resampled_means(cluster, np.stack(list(columns.values()), axis=1))
+    return [
+        (name, float(column.mean()), interval(None if means is None else means[:, [at]]))
+        for at, (name, column) in enumerate(columns.items())
+    ]
+
+
+def main() -> None:
+    """Print a table for each dataset that the command line names, or for the simulated hosts."""
+    paths = [Path(one) for one in sys.argv[1:]]
+    made = [load_dataset(path) for path in paths] or [simulated(), simulated(told=False)]
+    words = [str(path) for path in paths] or ["hosts that differ (simulated)", "hosts as they are told (simulated)"]
+    for word, dataset in zip(words, made, strict=True):
+        sys.stdout.write(f"\n{word}: {len(dataset.platforms)} hosts, {len(dataset.colocations)} runs\n")
+        for name, mean, bounds in compare(dataset):
+            span = f" ({bounds[0]:.4f} to {bounds[1]:.4f})" if bounds else ""
+            sys.stdout.write(f"| {name} | {mean:.4f}{span} |\n")
+
+
+if __name__ == "__main__":
+    main()
