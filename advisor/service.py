@@ -174,7 +174,7 @@ class Advisor:
         """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,
         None where too few windows tell.
 
-        Of what somebody activated by force that is what he wanted: it stays.
+        One that somebody activated by force stays: it was wanted whatever is said of it.
         """
         with self._transactions.read() as connection:
             active = models.active(connection)
@@ -182,6 +182,7 @@ class Advisor:
         if active is None:
             return None
         found = window_training.turned_out(active.version, groups)
-        if found is not None and found.worse and self.models.history(active.version)[-1].cause != "force":
+        forced = any(one.cause == "force" for one in self.models.history(active.version)[-1:])
+        if found is not None and found.worse and not forced:
             self.models.roll_back(active.version)
         return found

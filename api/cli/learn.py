@@ -85,7 +85,7 @@ def train(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    service.repeat(once, pause_s, stop)
+    service.repeat(once, pause_s, stop, "model")
 
 
 def _look_back(advisor: Advisor, *, as_json: bool) -> None:

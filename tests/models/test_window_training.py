@@ -47,7 +47,7 @@ def scenes(seed: int = 0) -> list[tuple[Host, tuple[Instance, ...], float]]:
 def learned_from() -> list[SharedWindow]:
     made, random = scenes(), np.random.default_rng(1)
     batch = build_batch([(host, there) for host, there, _ in made], ProfileTable.build(()))
-    said = PriorPredictor().predict(batch, ()).throughput.expected**GAINED
+    said = PriorPredictor().predict(batch, ()).throughput.expected ** GAINED
     noisy = np.clip(said * np.exp(random.normal(0, 0.02, said.shape)), 0.01, 1.0)
     return [
         SharedWindow(host, there, {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}, ends_s)
