@@ -107,7 +107,8 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
                 advisor.models.activate(artifact.name)
                 activated = True
     if as_json:
-        found = {"version": artifact.name, "artifact": str(artifact), "registered": register, "activated": activated}
+        found = {"version": artifact.name, "artifact": str(artifact), "registered": register}
+        found |= {"activated": activated} if auto else {}
         print_json({**found, "verdict": None if verdict is None else dict(verdict)})
         return
     say(f"Model {artifact.name} is in {artifact}.")

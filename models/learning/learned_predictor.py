@@ -15,7 +15,7 @@ from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix, 
 from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
-from models.physics.prior import jitter_band, latency_band, prior_spread
+from models.physics.prior import doubt_widths, jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
 _DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
@@ -114,10 +114,12 @@ class LearnedPredictor:
         size = scenes.present.sum(axis=1)[scene]
         nobody, base = np.zeros(len(rows)), matrix.prior_of("throughput")[rows]
         told = share.estimate(matrix.x[rows], base, nobody, nobody > 0, size, scenes.platform[scene])
+        down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior.throughput))
         inside = ~told.outside
         at = scene[inside], slot[inside]
         edges = [one.copy() for one in (band.expected, band.lower, band.upper)]
-        for edge, values in zip(edges, (told.expected, told.lower, told.upper), strict=True):
+        found = told.expected, told.lower * np.exp(-down), np.minimum(told.upper * np.exp(up), 1.0)
+        for edge, values in zip(edges, found, strict=True):
             edge[at] = values[inside]
         marks[at] = False
         return BandArrays(*edges), marks

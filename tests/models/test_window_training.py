@@ -24,7 +24,7 @@ from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings
 
 HOSTS, WINDOWS, VMS = 12, 14, 3
-GAINED = 0.5  # the power of the prior's share that instances get
+GAINED = 0.75  # the power of the prior's share that instances get
 
 
 def wanting(name: str, cpus: float, **more: object) -> Instance:
@@ -37,8 +37,9 @@ def scenes(seed: int = 0) -> list[tuple[Host, tuple[Instance, ...], float]]:
     found = []
     for window in range(WINDOWS):
         for host in range(HOSTS):
+            busy = random.choice((0.3, 1.0, 1.6))  # shares from 0.3 to 1: their mean is a bad guess
             there = tuple(
-                wanting(f"h{host}-vm{at}", min(float(random.gamma(4.0, 0.2)) + 0.05, 1.9)) for at in range(VMS)
+                wanting(f"h{host}-vm{at}", min(float(random.gamma(8.0, busy / 8)) + 0.05, 1.9)) for at in range(VMS)
             )
             found.append((Host(f"h{host}", "kvm", pcpus=2, memory_mb=1e4), there, 300.0 * (window + 1)))
     return found
@@ -48,7 +49,7 @@ def learned_from() -> list[SharedWindow]:
     made, random = scenes(), np.random.default_rng(1)
     batch = build_batch([(host, there) for host, there, _ in made], ProfileTable.build(()))
     said = PriorPredictor().predict(batch, ()).throughput.expected ** GAINED
-    noisy = np.clip(said * np.exp(random.normal(0, 0.02, said.shape)), 0.01, 1.0)
+    noisy = np.clip(said * np.exp(random.normal(0, 0.005, said.shape)), 0.01, 1.0)
     return [
         SharedWindow(host, there, {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}, ends_s)
         for at, (host, there, ends_s) in enumerate(made)
@@ -118,6 +119,13 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
     assert np.abs(told.throughput.expected - truth).mean() < 0.5 * np.abs(prior - truth).mean()
     assert not told.outside.any()
     assert (told.throughput.expected == model.predict(asked).throughput.expected).all()
+    unsure = [
+        (host, tuple(replace(one, demand={"cpu": replace(one.demand["cpu"], doubt=0.3)}) for one in there))
+        for host, there in other
+    ]
+    doubted = read.predict(build_batch(unsure, ProfileTable.build(()))).throughput
+    assert (doubted.upper - doubted.lower > told.throughput.upper - told.throughput.lower - 1e-9).all()
+    assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
 

@@ -83,7 +83,7 @@ def test_windows_that_were_held_become_a_dataset(cloud: Cloud, monkeypatch: pyte
     with pytest.raises(InvalidInput, match="0 windows of that time are stored"):
         cloud.advisor.window_dataset(DAY_S)
     cloud.truth = lambda share: share**0.5
-    cloud.windows(3)
+    cloud.windows(5)
     made = load_dataset(cloud.advisor.window_dataset(DAY_S))
     assert set(made.platforms) == {host.id for host in HOSTS}
     rows = [one for each in made.colocations for one in each.outcomes]
