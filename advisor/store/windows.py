@@ -12,11 +12,13 @@ from advisor.store import codec
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import insert_new
 from models.data.window_dataset import SharedWindow
+from profiler.demand import Demand
 from profiler.observed import Host, Instance
 
 KEEP_S = 90 * 86_400.0
-MOST_KEPT = 20_000  # of all hosts; beyond, the oldest go
+MOST_KEPT = 10_000  # of all hosts; beyond, the oldest go
 _DAY_S = 86_400.0
+_USUAL = codec.encode(Demand(0.0))
 
 windows = sa.Table(
     "windows",
@@ -60,11 +62,16 @@ def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]
 def _plain(window: SharedWindow) -> dict[str, Any]:
     """As plain values; what `codec.decode` takes for granted is left out, which is nine tenths."""
     host, one = (codec.encode(made) for made in (Host("-", "kvm", 1, 1.0), Instance("-")))
-    needed = {"id", "vcpus", "settings", "demand"}
-    told = ({name: value for name, value in codec.encode(each).items() if name in needed} for each in window.instances)
+    instances = []
+    for each in window.instances:
+        told = {name: codec.encode(getattr(each, name)) for name in ("vcpus", "settings")}
+        demand = {
+            name: {**_other(codec.encode(known), _USUAL), "mean": known.mean} for name, known in each.demand.items()
+        }
+        instances.append({"id": each.id, **_other(told, one), "demand": demand})
     return {
-        "host": {**_other(codec.encode(window.host), host), "kind": window.host.kind, "labels": {}},
-        "instances": [{**_other(each, one), "id": each["id"]} for each in told],
+        "host": {**_other(codec.encode(window.host), host), "kind": window.host.kind},
+        "instances": instances,
         "shares": {name: round(share, 5) for name, share in window.shares.items()},
     }
 
