@@ -17,7 +17,6 @@ from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
-from models.learning.fitted_target import fit_share
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -37,7 +36,7 @@ def scenes(seed: int = 0) -> list[tuple[Host, tuple[Instance, ...], float]]:
     found = []
     for window in range(WINDOWS):
         for host in range(HOSTS):
-            busy = random.choice((0.3, 1.0, 1.6))  # shares from 0.3 to 1: their mean is a bad guess
+            busy = 0.02 + 0.9 * random.random()  # shares from a few hundredths to 1
             there = tuple(
                 wanting(f"h{host}-vm{at}", min(float(random.gamma(8.0, busy / 8)) + 0.05, 1.9)) for at in range(VMS)
             )
@@ -49,7 +48,7 @@ def learned_from() -> list[SharedWindow]:
     made, random = scenes(), np.random.default_rng(1)
     batch = build_batch([(host, there) for host, there, _ in made], ProfileTable.build(()))
     said = PriorPredictor().predict(batch, ()).throughput.expected ** GAINED
-    noisy = np.clip(said * np.exp(random.normal(0, 0.005, said.shape)), 0.01, 1.0)
+    noisy = np.clip(said * np.exp(random.normal(0, 0.02, said.shape)), 0.01, 1.0)
     return [
         SharedWindow(host, there, {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}, ends_s)
         for at, (host, there, ends_s) in enumerate(made)
@@ -128,12 +127,3 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
     assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
-
-
-def test_the_gate_refuses_a_model_that_was_trained_on_shuffled_outcomes(examples: Examples) -> None:
-    older, _ = newest_fold(examples)
-    ratio = examples.ratio.copy()
-    ratio[older] = np.random.default_rng(0).permutation(ratio[older])
-    verdict = gate(fit_share(replace(examples, ratio=ratio)).held_out, None)
-    assert not verdict.passed
-    assert any(sentence.startswith("share, newest: worse than the prior") for sentence in verdict.refusals)
