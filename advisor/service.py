@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
@@ -15,8 +16,10 @@ from advisor.errors import AdvisorError
 from advisor.inventories.reading import InventorySource, Reading
 from advisor.inventories.sources import HISTORIES, SOURCES, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
+from advisor.lifecycle import training, window_training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
+from advisor.lifecycle.window_training import TurnedOut, span_s
 from advisor.planning.planner import Progress
 from advisor.protocols import (
     AccessService,
@@ -39,6 +42,7 @@ from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import DatabaseTelemetry
 from advisor.serving.window_checks import WindowChecks
 from advisor.settings import Settings
+from advisor.store import held, models, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.retention import Retention
@@ -59,6 +63,7 @@ __all__ = [
     "Reported",
     "SourceOptions",
     "SyncDiff",
+    "TurnedOut",
     "acting",
     "actor",
     "backup_database",
@@ -67,6 +72,7 @@ __all__ = [
     "open_source",
     "repeat",
     "restore_database",
+    "span_s",
 ]
 
 
@@ -95,7 +101,7 @@ class Advisor:
             raise
         audit = Audit(clock, timedelta(days=settings.keep_audit_days))
         monitor = Monitor(settings)
-        self._clock = clock
+        self._clock, self._state_dir = clock, settings.state_dir
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
         self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock)
@@ -152,3 +158,31 @@ class Advisor:
     def hold_windows(self) -> int:
         """Hold windows that are over against what was told before them, as the background does; returns how many."""
         return self._window_checks.run()
+
+    def window_dataset(self, seconds: float) -> Path:
+        """Write the windows that ended in the last so many seconds as a dataset directory in the state folder.
+
+        InvalidInput where too few are stored, OutOfSpace or StorageUnavailable where it cannot be written.
+        """
+        now = self._clock()
+        with self._transactions.read() as connection:
+            kept = windows.since(connection, now.timestamp() - seconds)
+        with training.speaking(self._state_dir):
+            return window_training.write_dataset(kept, self._state_dir / "telemetry", now)
+
+    def roll_back_if_worse(self) -> TurnedOut | None:
+        """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,
+        None where too few windows tell.
+
+        One that somebody activated by force stays: it was wanted whatever is said of it.
+        """
+        with self._transactions.read() as connection:
+            active = models.active(connection)
+            groups = held.load(connection)
+        if active is None:
+            return None
+        found = window_training.turned_out(active.version, groups)
+        forced = any(one.cause == "force" for one in self.models.history(active.version)[-1:])
+        if found is not None and found.worse and not forced:
+            self.models.roll_back(active.version)
+        return found

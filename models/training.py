@@ -16,8 +16,9 @@ import lightgbm
 from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
+from models.features.feature_matrix import WANTED
 from models.learning import artifact
-from models.learning.fitted_target import FittedTarget, fit_target
+from models.learning.fitted_target import FittedTarget, fit_share, fit_target
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS
 
@@ -66,11 +67,13 @@ def fit_predictor(
     trained = boosters or {}
     metrics = metrics_of(datasets)
     examples = build_examples(datasets, metrics)
-    if len(examples) < LEAST_ROWS:
+    windows = build_examples(datasets, (WANTED,), target="share")
+    if max(len(examples), len(windows)) < LEAST_ROWS:
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
-        raise DatasetError(f"{names}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
+        few = f"{len(examples)} measured throughput ratios and {len(windows)} shares"
+        raise DatasetError(f"{names}: {few}, at least {LEAST_ROWS} of one are needed")
     targets = {"throughput": examples}
-    for name in OUTCOME_OF_TARGET:
+    for name in (one for one in OUTCOME_OF_TARGET if one != "share"):
         later = build_examples(datasets, metrics, target=name)
         if len(later) >= LEAST_ROWS:
             targets[name] = later
@@ -81,6 +84,8 @@ def fit_predictor(
             say(what, (number + done) / len(targets))
 
         fitted[name] = fit_target(rows, name, seed=seed, progress=step, booster=trained.get(name))
+    if len(windows) >= LEAST_ROWS:
+        fitted["share"] = fit_share(windows, seed=seed, progress=say)
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:
         for profile in dataset.profiles:
@@ -93,6 +98,7 @@ def fit_predictor(
         throughput=fitted["throughput"],
         latency=fitted.get("latency"),
         jitter=fitted.get("jitter"),
+        share=fitted.get("share"),
         reference=reference,
         platforms={
             name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers

@@ -331,7 +331,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Colocation:
-    """Who shared a host under which settings, and each one's T_i against its B_i: one training example."""
+    """Who shared a host under which settings, and each one's T_i against its B_i: one training example.
+
+    `ends_s` (since the epoch) is when a window ended that an agent measured, 0 = it is none; `importance` is how much
+    it counts in training beside other windows.
+    """
 
     run: str
     platform: str
@@ -340,3 +344,5 @@ class Colocation:
     driver_cpus: tuple[int, ...] = ()
     paper: str = ""  # where the figures are from a paper: which one, and the finding they belong to
     finding: str = ""
+    ends_s: float = 0.0
+    importance: float = 1.0

@@ -39,7 +39,7 @@ def train(
     _check_datasets(datasets, "training")
     if scheduler is not None and not SCHEDULER.fullmatch(scheduler):
         raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
-    with _speaking(model_dir):
+    with speaking(model_dir):
         try:
             return training.train(datasets, model_dir, progress, scheduler=scheduler)
         except ClusterError as error:
@@ -69,7 +69,7 @@ def evaluate(
         def step(what: str, done: float, number: int = number, name: str = dataset.name) -> None:
             say(f"{name}, {what}" if len(datasets) > 1 else what, (number + done) / len(datasets))
 
-        with _speaking(dataset):
+        with speaking(dataset):
             found.append(examine(dataset, protocols or DEFAULT_PROTOCOLS, step, models=models, curve=curve))
     return tuple(found)
 
@@ -112,7 +112,7 @@ def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:
     except ValueError as error:
         raise BrokenArtifact(f"model {artifact.name} cannot be used: {error}") from error
     if not home.exists():
-        with _speaking(model_dir):
+        with speaking(model_dir):
             _copy(artifact, home)
     return ModelCard(predictor.version, "candidate", _created_at(card, now), predictor.origin, card)
 
@@ -134,7 +134,7 @@ def _created_at(card: Mapping[str, Any], now: datetime) -> datetime:
 
 
 @contextmanager
-def _speaking(place: Path) -> Iterator[None]:
+def speaking(place: Path) -> Iterator[None]:
     """Errors of models and of the file system in the advisor's words."""
     from models.data.dataset import DatasetError
 

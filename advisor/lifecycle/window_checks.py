@@ -23,6 +23,7 @@ from advisor.store import demands as store
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.telemetry import demands
+from models.data.window_dataset import SharedWindow
 from models.evaluation.prediction_checks import CheckedPrediction
 from models.evaluation.window_figures import Question
 from models.physics.peak_demand import p95
@@ -152,13 +153,18 @@ def held_against(
     if not window.shares:
         return ()
     levels: Mapping[str, str] = watch.told["levels"]
-    active = tuple(_with_demand(one, window.wanted[one.id]) for one in scene.instances if one.id in window.wanted)
-    then = replace(scene, instances=active)
+    then = replace(scene, instances=shared_window(watch, scene, window).instances)
     during = [row for judge in judges for row in _rows(judge, then, workloads, window.shares, watch.ends_s)]
     return (
         WindowRows("window", watch.ends_s, levels, tuple(during)),
         WindowRows("forecast", watch.ends_s, levels, tuple(_told(watch, window.shares))),
     )
+
+
+def shared_window(watch: Watch, scene: Scene, window: MeasuredWindow) -> SharedWindow:
+    """What training reads: who ran in a window, each with the demand that it had then."""
+    active = tuple(as_wanted(one, window.wanted[one.id]) for one in scene.instances if one.id in window.wanted)
+    return SharedWindow(scene.host, active, window.shares, watch.ends_s)
 
 
 def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPrediction]:
@@ -214,7 +220,7 @@ def _wanted(metrics: Mapping[str, float], vcpus: int) -> dict[Resource, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _with_demand(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
+def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
     """The instance as it was in one window: its demand is known, and did not vary between windows."""
     now: dict[Resource, Demand] = {}
     for resource, mean in wanted.items():

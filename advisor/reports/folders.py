@@ -99,7 +99,7 @@ def _order(path: Path) -> tuple[str, int]:
     return moment, int(number[1:] or 1)
 
 
-def repeat(work: Callable[[], None], every_s: float, stop: threading.Event) -> None:
+def repeat(work: Callable[[], None], every_s: float, stop: threading.Event, what: str = "report") -> None:
     """Run `work` now and every `every_s` seconds by the monotonic clock until `stop` is set.
 
     An error is logged and the schedule continues; a run longer than `every_s` skips the runs that it overlaps.
@@ -109,8 +109,8 @@ def repeat(work: Callable[[], None], every_s: float, stop: threading.Event) -> N
         try:
             work()
         except AdvisorError as error:
-            log.error("no report this time: %s", error.message)  # noqa: TRY400 - the sentence says it all
+            log.error("no %s this time: %s", what, error.message)  # noqa: TRY400 - the sentence says it all
         except Exception:  # the next turn may do better
-            log.exception("no report this time")
+            log.exception("no %s this time", what)
         passed = time.monotonic() - begun
         stop.wait(every_s - passed % every_s)

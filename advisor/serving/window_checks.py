@@ -14,10 +14,11 @@ from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import held
+from advisor.store import held, windows
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.store.transactions import Transactions
+from models.data.window_dataset import SharedWindow
 
 EVERY_S = 60.0
 MOST_WAITING = 5 * window_checks.HOSTS_AT_ONCE  # looked at in one pass, whose samples may be on their way
@@ -90,17 +91,21 @@ class WindowChecks:
         at = view.snapshot.index(watch.host)
         scene = None if at is None else window_checks.scene_at(view.snapshot, at)
         found: tuple[window_checks.WindowRows, ...] = ()
+        kept: SharedWindow | None = None
         if scene is not None and window_checks.fingerprint(scene) == watch.scene:
             with self._read() as connection:
                 window = window_checks.measured(connection, watch, scene)
             if window is None and now.timestamp() < watch.ends_s + window_checks.GIVEN_UP_S:
                 return False
             if window is not None:
+                kept = window_checks.shared_window(watch, scene, window)
                 found = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
         with self._write() as connection:
             if not held.take(connection, watch):
                 return False
             self._monitor.keep_windows(connection, found)
+            if found and kept is not None:
+                windows.keep(connection, kept)
         return bool(found)
 
     def _tell(self, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime, *, pausing: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -9,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor import offline
+from advisor import offline, service
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
+from advisor.settings import Settings
 from api.cli.cards import print_verdict
 from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, figure, print_json, print_table, progress, say
@@ -25,6 +28,22 @@ def train(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Dataset directory; may be repeated.", show_default="all of datasets/"),
     ] = None,
+    from_telemetry: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Learn from windows that agents measured in this time, too, such as 14d."),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --from-telemetry: repeat at this interval, such as 1d, until SIGTERM."),
+    ] = None,
+    auto: Annotated[
+        bool,
+        typer.Option(
+            "--auto",
+            help="With --from-telemetry: activate what the gate lets pass, and first roll the active model back "
+            "where windows showed it to be worse than the prior.",
+        ),
+    ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port."),
@@ -40,23 +59,64 @@ def train(
     The artifact goes to the state folder, COTENANT_STATE_DIR, and answers after `models activate`.
     """
     chosen = settings(database=database)
+    if from_telemetry is None and (every is not None or auto):
+        raise InvalidInput("--every and --auto go with --from-telemetry", field="from_telemetry")
+    if auto and not register:
+        raise InvalidInput("--auto activates, so it needs a model that is registered", field="auto")
+    span_s = None if from_telemetry is None else service.span_s(from_telemetry)
+    pause_s = None if every is None else service.every_s(every)
     if register:
         Advisor(chosen).close()  # a database that cannot be used is better known before a long training than after it
-    with progress() as advance:
-        artifact = offline.train(
-            dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance, scheduler=scheduler
-        )
-    verdict = None
+
+    def once() -> None:
+        folders = list(dataset or _shipped(chosen.datasets_dir))
+        if span_s is not None:
+            with Advisor(chosen) as advisor:
+                if auto:
+                    _look_back(advisor, as_json=as_json)
+                folders.append(advisor.window_dataset(span_s))
+        with progress() as advance:
+            artifact = offline.train(folders, settings=chosen, progress=advance, scheduler=scheduler)
+        _take_in(artifact, chosen, register=register, auto=auto, as_json=as_json)
+
+    if pause_s is None:
+        once()
+        return
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    service.repeat(once, pause_s, stop, "model")
+
+
+def _look_back(advisor: Advisor, *, as_json: bool) -> None:
+    """Roll back what turned out worse, and say so."""
+    found = advisor.roll_back_if_worse()
+    if found is not None and not as_json:
+        said = "worse than" if found.worse else "no worse than"
+        errors = f"mean error of the share {found.error:.3f} against {found.prior:.3f} in {found.scenes} windows"
+        say(f"Model {found.version} turned out {said} the prior: {errors}.")
+
+
+def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as_json: bool) -> None:
+    """Register and activate a model as far as that is wanted, and say what became of it."""
+    verdict, activated = None, False
     if register:
         with Advisor(chosen) as advisor:
             verdict = advisor.models.register(artifact).verdict
+            if auto and verdict is not None and verdict["passed"]:
+                advisor.models.activate(artifact.name)
+                activated = True
     if as_json:
         found = {"version": artifact.name, "artifact": str(artifact), "registered": register}
+        found |= {"activated": activated} if auto else {}
         print_json({**found, "verdict": None if verdict is None else dict(verdict)})
         return
     say(f"Model {artifact.name} is in {artifact}.")
     if verdict is not None:
         print_verdict(verdict)
+    if activated:
+        say("It answers from now on.")
+        return
     force = "" if verdict is None or verdict["passed"] else " --force"
     say(f"It answers after: cotenant models activate {artifact.name}{force}")
 

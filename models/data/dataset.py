@@ -15,6 +15,7 @@ import yaml
 
 from models.data.profile import WorkloadProfile
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
+from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
@@ -39,7 +40,11 @@ ORIGINS = ("paper", "measured", "simulated")
 HIGHER_IS_BETTER = frozenset({"throughput"})
 PROBE_COLUMNS = ("platform", "probe", "name", "value")
 RATIO_OUTCOMES = frozenset({"throughput", "runtime_s"})  # what T/B is made of; the others are latency-like
-OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s")
+OUTCOMES = (
+    "throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s", "cpu_share",
+)  # fmt: skip
+# Of a window that an agent measured: what an instance wanted of each resource, of which `cpu_share` is what it got.
+WANTED: Mapping[str, Resource] = {f"wanted_{resource}": resource for resource in RESOURCES}
 PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
 COLOCATION_COLUMNS = ("run", "platform", "instance", "workload", "outcome", "solo", "colocated")
 PLATFORM_COLUMNS = frozenset(
@@ -109,6 +114,11 @@ _COLOCATION_RULES = {
     "driver_cpus": CellRule(),
     "paper": CellRule(),
     "finding": CellRule(),
+    "ends_s": _NUMBER,
+    "importance": _NUMBER,
+    "open_loop": _NUMBER,
+    "burst_ms": _NUMBER,
+    **dict.fromkeys(WANTED, _NUMBER),
 }
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
@@ -324,6 +334,7 @@ def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) ->
     there: dict[tuple[str, str, str, str], Instance] = {}
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
+    windows: dict[tuple[str, str, str], tuple[float, float]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
     for row in rows:
         cells = row.read(_COLOCATION_RULES)
@@ -341,6 +352,7 @@ def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) ->
             raise row.error("driver_cpus", f"another line of run {run[1]} says otherwise")
         together[run].append(outcome)
         source[run] = cells["paper"], cells["finding"]
+        windows[run] = cells["ends_s"] or 0.0, 1.0 if cells["importance"] is None else cells["importance"]
     return tuple(
         Colocation(
             run=run[1],
@@ -350,6 +362,8 @@ def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) ->
             driver_cpus=driver[run],
             paper=source[run][0],
             finding=source[run][1],
+            ends_s=windows[run][0],
+            importance=windows[run][1],
         )
         for run, outcomes in together.items()
     )
@@ -375,10 +389,23 @@ def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
         raise row.error("pinning", f"names {pinned} vCPUs of an instance that has {vcpus}")
     load = SATURATED if cells["load"] is None else cells["load"]
     try:
-        instance = Instance(id=cells["instance"], vcpus=vcpus, workload=cells["workload"], load=load, settings=settings)
+        instance = Instance(
+            id=cells["instance"], vcpus=vcpus, workload=cells["workload"], load=load, settings=settings,
+            demand=_demand(cells),
+        )  # fmt: skip
     except ValueError as error:
         raise row.error("instance", str(error)) from None
     return Outcome(instance, cells["outcome"], cells["solo"], cells["colocated"], cells["unit"])
+
+
+def _demand(cells: Mapping[str, Any]) -> dict[Resource, Demand]:
+    """What it wanted in one window, which does not vary."""
+    more = {"open_loop": cells["open_loop"], "burst_ms": cells["burst_ms"], "common": 0.0}
+    return {
+        resource: Demand(cells[column], resource, **more, origin="measured")
+        for column, resource in WANTED.items()
+        if cells[column] is not None
+    }
 
 
 def _settings(row: TableRow, cells: Mapping[str, Any]) -> IsolationSettings:

@@ -65,8 +65,8 @@ def _by_key(table: HeldOutPredictions, error: Floats) -> Mapping[str, tuple[floa
 
 
 def errors(table: HeldOutPredictions, guess: Floats) -> Floats:
-    """The absolute error of each row, (R,): of the ratio for throughput, of its logarithm for latency and jitter."""
-    if table.target == "throughput":
+    """The absolute error of each row, (R,): of the ratio for throughput and share, else of its logarithm."""
+    if table.target in {"throughput", "share"}:
         return np.abs(table.measured - guess)
     return np.abs(np.log(table.measured / guess))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ T = TypeVar("T")
 OUTCOME_OF_TARGET = {
     "latency": "latency_mean_ms",
     "jitter": "jitter_ms",
+    "share": "cpu_share",
 }  # the outcome that each other target is made of
 LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
@@ -43,7 +44,8 @@ class Examples:
     `x` (R, F) are features; `names` and `monotone` (F,) are as in FeatureMatrix. `ratio` (R,) was measured, `base` (R,)
     is the prior's value of it. `victim` (R,) is the row's workload, `neighbours` are those beside it. `pair` (R,) has
     the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and `run` (R,). `size` (R,) is
-    the number of instances in the run. `key` (R,) identifies a row across trainings.
+    the number of instances in the run. `key` (R,) identifies a row across trainings. Of windows, whose `pair` is their
+    host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
     """
 
     x: Floats
@@ -59,6 +61,8 @@ class Examples:
     run: tuple[str, ...]
     size: Ints
     key: tuple[str, ...] = ()
+    ends_s: Floats = field(default_factory=lambda: np.zeros(0))
+    importance: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -82,6 +86,8 @@ class Examples:
             setting=pick(self.setting),
             run=pick(self.run),
             key=pick(self.key) if self.key else (),
+            ends_s=self.ends_s[rows] if len(self.ends_s) else self.ends_s,
+            importance=self.importance[rows] if len(self.importance) else self.importance,
         )
 
     @property
@@ -116,7 +122,8 @@ def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
 
 
 def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, target: str = "throughput") -> Examples:
-    """All measured rows of the datasets for one target: throughput (T/B), latency or jitter (co-located over solo).
+    """All measured rows of the datasets for one target: throughput (T/B), latency or jitter (co-located over solo), or
+    share (of the CPU time that an instance wanted in a window, what it got).
 
     A profile is used for its own dataset only, even where another dataset has a workload of the same name.
     """
@@ -137,6 +144,8 @@ def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, targe
         setting=tuple(chain.from_iterable(part.setting for part in kept)),
         run=tuple(chain.from_iterable(part.run for part in kept)),
         key=tuple(chain.from_iterable(part.key for part in kept)),
+        ends_s=np.concatenate([part.ends_s for part in kept]),
+        importance=np.concatenate([part.importance for part in kept]),
     )
 
 
@@ -183,9 +192,11 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
             continue
         rows.append(row)
         ratio.append(value)
-        victims.append(instances[slot].workload or "")
-        neighbours.append(_neighbours(instances, overlap[scene], int(slot)))
-        pairs.append("+".join(sorted(instance.workload or "" for instance in instances)))
+        of_window = target == "share"
+        victims.append(instances[slot].id if of_window else instances[slot].workload or "")
+        neighbours.append(() if of_window else _neighbours(instances, overlap[scene], int(slot)))
+        workloads = "+".join(sorted(instance.workload or "" for instance in instances))
+        pairs.append(f"{dataset.name}/{used[scene][0].platform}" if of_window else workloads)
         settings.append(_setting(instances))
         run = used[scene][0]
         keys.append(f"{dataset.name}/{run.platform}/{run.run}/{run.repeat}/{instances[slot].id}")
@@ -205,6 +216,8 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         run=tuple(f"{dataset.name}/{used[at][0].run}/{used[at][0].repeat}" for at in scene),
         size=np.array([len(scenes[at][1]) for at in scene], dtype=np.int64),
         key=tuple(keys),
+        ends_s=np.array([used[at][0].ends_s for at in scene]),
+        importance=np.array([used[at][0].importance for at in scene]),
     )
 
 

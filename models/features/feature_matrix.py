@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
-from models.data.scene import HOST_NUMBERS, SceneBatch
+from models.data.scene import CPU_DEMAND, HOST_NUMBERS, SceneBatch
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.prior import RESOURCES, PriorResult, solve
 from profiler.observed import NET_MODES
@@ -18,6 +18,7 @@ _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_lim
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
 PLATFORM = "platform."  # before a platform's own number among the metrics
 PROBED = "probe."  # before a probed value among metrics: how a workload fares, not how it presses others
+WANTED = PLATFORM + "wanted"  # among the metrics where rows are windows: what everybody wants of the CPUs
 SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
 # Metrics whose growth never helps a neighbour. Others (blocked time, pages per execution, solo run time) may come with
 # less pressure, so they get no monotone constraint.
@@ -63,12 +64,12 @@ class FeatureMatrix:
     prior: PriorResult
 
     def prior_of(self, target: str) -> Floats:
-        """The prior's throughput, latency or jitter ratio of each row; (R,)."""
-        values: Floats = getattr(self.prior, target)
+        """The prior's throughput, latency or jitter ratio of each row, which is its share, too; (R,)."""
+        values: Floats = getattr(self.prior, "throughput" if target == "share" else target)
         return values[self.scene, self.slot]
 
 
-def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
+def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult | None = None) -> FeatureMatrix:
     """Describe every instance of every scene by its own profile, its neighbours' pressure and the prior.
 
     Each of `metrics` (keys of the profile table) gives three features: the instance's own value, the sum over
@@ -76,13 +77,14 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     neighbour's value is multiplied by its load. The sums work for any number of neighbours in any order. A metric that
     the table does not have is nan. Levels of bubble sweeps are not summed: a neighbour's sensitivity is no pressure.
     Keys that begin with PLATFORM are numbers of the scene's platform. With SOCKETS there is also a sum over neighbours
-    on the same NUMA nodes, weighted by the share of their pCPUs there.
+    on the same NUMA nodes, weighted by the share of their pCPUs there. With WANTED there are features of the demand for
+    CPUs over time. `prior` is what `solve` says of these scenes, where that is known.
     """
-    prior = solve(scenes)
+    prior = solve(scenes) if prior is None else prior
     here = scenes.present
-    numbers = [key for key in metrics if key.startswith(PLATFORM) and key != SOCKETS]
+    numbers = [key for key in metrics if key.startswith(PLATFORM) and key not in {SOCKETS, WANTED}]
     sockets = SOCKETS in metrics
-    metrics = [key for key in metrics if not key.startswith(PLATFORM)]
+    metrics_given, metrics = metrics, [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
     sums = [at for at, key in enumerate(metrics) if key not in levels and not key.startswith(PROBED)]
     known = len(scenes.table.values)
@@ -102,12 +104,14 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
     of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
     curve_names, curves = curve_columns(scenes)
+    wanted_names, wanted = _wanted(scenes, weights["near"]) if WANTED in metrics_given else ((), around[:, :, :0])
     names = (
         *(f"own {key}" for key in metrics),
         *(f"{where} {metrics[at]}" for where in pressed for at in sums),
         *_OWN,
         *_AROUND,
         *curve_names,
+        *wanted_names,
         *(f"prior {resource}" for resource in RESOURCES),
         "prior",
         *HOST_NUMBERS,
@@ -116,7 +120,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
         *numbers,
     )
     scene, slot = np.nonzero(here)
-    by_slot = (*pressed.values(), own, around, curves, log_limits, log_prior[:, :, None])
+    by_slot = (*pressed.values(), own, around, curves, wanted, log_limits, log_prior[:, :, None])
     blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
     return FeatureMatrix(
         x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene]], axis=1),
@@ -152,6 +156,25 @@ def socket_overlap(scenes: SceneBatch) -> Floats:
     on = np.einsum("snp,skp->snk", scenes.affinity * 1.0, (scenes.node[:, None, :] == numbers) * 1.0)
     share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
     return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
+
+
+def _wanted(scenes: SceneBatch, near: Floats) -> tuple[tuple[str, ...], Floats]:
+    """What an instance and those beside it want of the CPUs, nan = unknown; names, and (S, N, 6).
+
+    Per vCPU it is how much of its own work is parallel; the demand of others is that on the CPUs that it may use, and
+    `scarce` the whole of it per CPU, of which what is above 1 cannot be had.
+    """
+    mean = scenes.cpu_demand[:, :, CPU_DEMAND.index("mean")]
+    known = np.nan_to_num(mean)
+    cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
+    others = np.einsum("snm,sm->sn", near, known)
+    most = np.max(near * known[:, None, :], axis=2, initial=0.0)
+    runners = np.einsum("snm,sm->sn", near, np.minimum(scenes.vcpus, scenes.cap))
+    columns = (
+        mean, mean / scenes.vcpus, others / cpus, (others + known) / cpus, most, runners / cpus,
+    )  # fmt: skip
+    names = ("wanted", "wanted per vcpu", "others want", "scarce", "most wanted", "others vcpus")
+    return names, np.stack(columns, axis=2)
 
 
 def _own(scenes: SceneBatch) -> Floats:

@@ -106,6 +106,7 @@ def load(path: Path) -> LearnedPredictor:
             jitter=targets.get("jitter"),
             reference=_json(path / "reference.json"),
             platforms=_json(path / "platforms.json"),
+            share=targets.get("share"),
         )
     except ArtifactError:
         raise

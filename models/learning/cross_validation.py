@@ -57,13 +57,19 @@ def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
     return workload_folds(examples, workloads)
 
 
-def cross_val_predict(rows: GroupedExamples, protocol: str, *, seed: int, say: Say) -> OutOfFoldPredictions:
-    """Fit the base learners on each fold's training rows and predict its test rows (as scikit-learn's function)."""
+def cross_val_predict(
+    rows: GroupedExamples, protocol: str, *, seed: int, say: Say, folds: Sequence[Fold] | None = None
+) -> OutOfFoldPredictions:
+    """Fit the base learners on each fold's training rows and predict its test rows (as scikit-learn's function).
+
+    `folds` are those of the protocol unless they are given.
+    """
     examples = rows.examples
     random = np.random.default_rng(seed)
+    given = folds_for(examples, protocol, seed) if folds is None else folds
     folds = [
         (_sample(train, MOST_TRAINED, random), _sample(test, MOST_TESTED, random))
-        for train, test in folds_for(examples, protocol, seed)
+        for train, test in given
         if len(train) >= LEAST_ROWS
     ]
     parts, known = [np.zeros((0, len(BASE_LEARNERS)))], [np.zeros(0, dtype=bool)]

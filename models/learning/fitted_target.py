@@ -14,6 +14,7 @@ from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
 from models.features.feature_matrix import LIMITS
 from models.features.repeats import GroupedExamples, group_repeats
+from models.features.window_folds import host_folds, newest_fold
 from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
 from models.learning.effects import Effects, choose_regularisation, fit_effects, terms_of
 from models.learning.held_out import HeldOutPredictions
@@ -34,7 +35,13 @@ Progress = Callable[[str, float], None]
 
 OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
-SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # lower bounds never claim a gain from neighbours
+# lower bounds never claim a gain from neighbours
+SURE = {
+    "throughput": 1.0,
+    "latency": np.inf,
+    "jitter": np.inf,
+    "share": 1.0,
+}
 ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
@@ -182,6 +189,35 @@ def fit_target(
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
 
 
+def fit_share(examples: Examples, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
+    """Fit the share of CPU time that instances get, from windows: judged on hosts and instances that were left out, and
+    on the newest windows.
+
+    Stacking weights are chosen on left-out hosts among the older windows, so that the newest ones choose nothing.
+    """
+    say = progress or (lambda _what, _done: None)
+    rows = group_repeats(examples)
+    if len(rows.examples) < LEAST_ROWS:
+        return _fitted(examples, "share", NOTHING_LEARNED, [])
+    weight = rows.weight * rows.examples.importance
+    rows = replace(rows, weight=weight / weight.mean())
+    older, newest = newest_fold(rows.examples)
+    found = [
+        cross_val_predict(rows, protocol, seed=seed, say=lambda done: say("share: left-out hosts", done), folds=folds)
+        for protocol, folds in (
+            ("unseen_host", host_folds(rows.examples, older, seed)),
+            ("newest", [(older, newest)] if len(newest) else []),
+        )
+    ]
+    # by hosts nobody is known, and hosts decide how far base learners are believed
+    predictions = [replace(one, known=np.zeros(len(one.row), dtype=bool)) for one in found]
+    blend = _stacking_weights(rows, predictions[:1], known=False)
+    say("share: fitting", 0.9)
+    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed)
+    model = ResidualModel(learners, Effects(), StackingWeights(), blend, frozenset())
+    return _fitted(examples, "share", model, [(one, rows.group) for one in predictions])
+
+
 def _with_effects(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
 ) -> tuple[Effects, list[OutOfFoldPredictions]]:
@@ -307,7 +343,7 @@ def _prior_width(target: str, base: Floats) -> Floats:
 
     It is twice the usual one, which covered three of five of the lab's pairs (dataset lab-colocations).
     """
-    if target == "throughput":
+    if target in {"throughput", "share"}:
         return prior_spread(base, np.ones(len(base), dtype=bool))
     times = LATENCY_TIMES if target == "latency" else JITTER_TIMES
     return 2 * times * PRIOR_HALF_WIDTH * np.maximum(0.5, np.log2(base))
@@ -315,6 +351,8 @@ def _prior_width(target: str, base: Floats) -> Floats:
 
 def _ceiling(ratio: Floats, target: str) -> float:
     """The highest upper bound: no instance runs faster with neighbours than alone, apart from measured noise."""
+    if target == "share":
+        return 1.0
     if target != "throughput":
         return np.inf
     return float(max(HIGHEST[target], np.quantile(ratio, 0.995))) if len(ratio) else HIGHEST[target]

@@ -11,11 +11,11 @@ import numpy as np
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
-from models.features.feature_matrix import FeatureMatrix, build_matrix, cpu_overlap
+from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix, cpu_overlap
 from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
-from models.physics.prior import jitter_band, latency_band, prior_spread
+from models.physics.prior import doubt_widths, jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
 _DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
@@ -42,7 +42,8 @@ class LearnedPredictor:
     """Prior plus learned residual. `reference` holds the training profiles by workload name.
 
     A workload is known if its name was in training and its profile is similar: another operator's `db` may be another
-    program. `platforms` are further numbers of the training platforms.
+    program. `platforms` are further numbers of the training platforms. `share` was learned from windows, and
+    answers for the throughput of everybody whose demand for CPUs is known over time.
     """
 
     version: str
@@ -53,6 +54,7 @@ class LearnedPredictor:
     jitter: FittedTarget | None
     reference: Mapping[str, Sequence[Mapping[str, float]]]
     platforms: Mapping[str, Mapping[str, float]]
+    share: FittedTarget | None = None
     _told: list[_PreparedTable] = field(
         default_factory=list, init=False, repr=False, compare=False
     )  # of the last table
@@ -61,6 +63,7 @@ class LearnedPredictor:
     def targets(self) -> dict[str, FittedTarget]:
         """The fitted targets by name."""
         found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
+        found["share"] = self.share
         return {name: target for name, target in found.items() if target is not None}
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
@@ -69,6 +72,7 @@ class LearnedPredictor:
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
         whole = build_matrix(scenes, self.metrics)
         asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
+        asked.pop("share", None)
         same = self._same_as_seen(scenes, prepared.same)
         effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
         of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
@@ -87,6 +91,8 @@ class LearnedPredictor:
             bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
         marks = np.zeros(scenes.present.shape, dtype=bool)
         marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
+        if self.share is not None:
+            bands["throughput"], marks = self._of_windows(self.share, scenes, whole, bands["throughput"], marks)
         nothing = unasked(scenes.present)
         return InterferencePrediction(
             bands["throughput"],
@@ -95,6 +101,28 @@ class LearnedPredictor:
             marks,
             whole.prior.cpu,
         )
+
+    def _of_windows(
+        self, share: FittedTarget, scenes: SceneBatch, whole: FeatureMatrix, band: BandArrays, marks: Bools
+    ) -> tuple[BandArrays, Bools]:
+        """The band of throughput, (S, N), where the share learned from windows answers; and who is outside of it."""
+        rows = np.flatnonzero(~np.isnan(scenes.cpu_demand[whole.scene, whole.slot, 0]))
+        if not len(rows):
+            return band, marks
+        matrix = build_matrix(scenes, (WANTED,), whole.prior)
+        scene, slot = whole.scene[rows], whole.slot[rows]
+        size = scenes.present.sum(axis=1)[scene]
+        nobody, base = np.zeros(len(rows)), matrix.prior_of("throughput")[rows]
+        told = share.estimate(matrix.x[rows], base, nobody, nobody > 0, size, scenes.platform[scene])
+        down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior.throughput))
+        inside = ~told.outside
+        at = scene[inside], slot[inside]
+        edges = [one.copy() for one in (band.expected, band.lower, band.upper)]
+        found = told.expected, told.lower * np.exp(-down), np.minimum(told.upper * np.exp(up), 1.0)
+        for edge, values in zip(edges, found, strict=True):
+            edge[at] = values[inside]
+        marks[at] = False
+        return BandArrays(*edges), marks
 
     def _of_table(self, table: ProfileTable) -> _PreparedTable:
         """Prepared once per table: all questions about one cloud share their table."""

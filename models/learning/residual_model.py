@@ -42,8 +42,8 @@ LEAST_ROWS = 8  # with fewer rows nothing is learned, and the prior's prediction
 BASE_LEARNERS = ("boosters", "forest", "smooth")
 STEPS = 4  # stacking weights are compared in steps of 1/4: finer differences are noise
 INNER_FOLDS = 4  # for the choice of the kernel ridge's penalties
-HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
-LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
+HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0, "share": 1.0}
+LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3, "share": 1e-3}
 
 
 @dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged

@@ -227,6 +227,18 @@ def _around(scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unkn
     return BandArrays(own.expected, lower, upper)
 
 
+def doubt_widths(scenes: SceneBatch, throughput: Floats) -> tuple[Floats, Floats]:
+    """By how much doubt about demands widens an interval around `throughput` down and up, on the log scale; (S, N)
+    each, 0 where no demand is in doubt."""
+    nobody = np.zeros(throughput.shape, dtype=bool)
+    if not doubted(scenes):
+        return np.zeros(throughput.shape), np.zeros(throughput.shape)
+    own = band(throughput, prior_spread(throughput, nobody), ceiling=CEILING)
+    wide = _around(scenes, throughput, solve(scenes, SURE).throughput, nobody)
+    down, up = np.log(own.lower / wide.lower), np.log(wide.upper / own.upper)
+    return np.nan_to_num(down), np.nan_to_num(up)
+
+
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
     """A latency ratio of the prior, (S, N), with the prior's interval; nan where nobody sits."""
     return _waiting_band(ratio, scenes, LATENCY_TIMES)

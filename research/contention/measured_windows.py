@@ -35,7 +35,12 @@ def windows() -> Iterator[tuple[Scene, MeasuredWindow]]:
     runs = best_runs(read_runs(RUNS)).values()
     for run in (one for one in runs if not one["disturbed"] and not one["beside"]):
         for host in (one for one in run["hosts"] if one["quota_cpus"] is None):
-            yield _scene(host), _measured(host, run["measured_s"])
+            yield of_host(host, run["measured_s"])
+
+
+def of_host(host: Mapping[str, Any], seconds: float) -> tuple[Scene, MeasuredWindow]:
+    """One host of a run as a scene, and what was measured there."""
+    return _scene(host), _measured(host, seconds)
 
 
 def _scene(host: Mapping[str, Any]) -> Scene:

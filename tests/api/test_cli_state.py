@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from advisor.domain import ModelCard
 from advisor.lifecycle.registry import ModelRegistry
+from advisor.lifecycle.window_training import TurnedOut
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app
@@ -115,6 +116,37 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
     assert run("train", "--dataset", "a").stdout.endswith("cotenant models activate m-1 --force\n")
     quiet = json.loads(run("train", "--dataset", "a", "--no-register", "--json").stdout)
     assert quiet == {"version": "m-1", "artifact": "var/models/m-1", "registered": False, "verdict": None}
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_train_from_telemetry_activates_what_the_gate_lets_pass(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
+    calls: list[Any] = []
+    verdict: dict[str, Any] = {"passed": passed, "refusals": [], "reasons": ["As it is."], "against": None}
+    card = ModelCard("m-1", "candidate", datetime.now(UTC), "measured", {}, verdict)
+    monkeypatch.setattr("api.cli.learn.offline.train", lambda datasets, **_: calls.append(datasets) or Path("m-1"))
+    monkeypatch.setattr(ModelRegistry, "register", lambda *_: card)
+    monkeypatch.setattr(ModelRegistry, "activate", lambda _, version: calls.append(version))
+    monkeypatch.setattr(Advisor, "roll_back_if_worse", lambda _: TurnedOut("m-0", 0.09, 0.05, 200))
+    monkeypatch.setattr(Advisor, "window_dataset", lambda _, seconds: calls.append(seconds) or Path("windows"))
+    result = run("train", "--dataset", "a", "--from-telemetry", "14d", "--auto")
+    assert calls == [14 * 86_400, [Path("a"), Path("windows")], *(["m-1"] if passed else [])]
+    assert result.stdout.startswith("Model m-0 turned out worse than the prior: mean error of the share 0.090 against")
+    assert ("It answers from now on." in result.stdout) is passed
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--every", "1d"), "--every and --auto go with --from-telemetry"),
+        (("--from-telemetry", "2 weeks"), "--from-telemetry '2 weeks' is no time of up to 30 days; write 12h or 14d"),
+        (("--from-telemetry", "14d", "--auto", "--no-register"), "--auto activates, so it needs a model"),
+        (("--from-telemetry", "14d"), "0 windows of that time are stored, with 0 shares; 200 are needed"),
+    ],
+)
+def test_train_says_what_learning_from_telemetry_lacks(options: tuple[str, ...], why: str) -> None:
+    result = run("train", "--dataset", "a", *options)
+    assert result.exit_code == 2
+    assert why in result.stderr
 
 
 def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:

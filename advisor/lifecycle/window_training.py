@@ -1,0 +1,90 @@
+"""Training from windows: kept ones become a dataset, and a model that turns out worse than the prior goes back."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.experiments import probe_planning
+from models.data.window_dataset import SharedWindow, write_windows
+from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
+from models.physics.prior import PriorPredictor
+
+LEAST_SHARES = 200  # of instances in windows: fewer leave nothing to hold out
+WORSE = 0.005  # of the share of CPU time: what the mean error may be above the prior's
+_JUDGED: Question = "forecast"  # the answer as it was given, demand included
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedOut:
+    """The mean error of the share in windows, of a model and of the prior beside it, in so many scenes."""
+
+    version: str
+    error: float
+    prior: float
+    scenes: int
+
+    @property
+    def worse(self) -> bool:
+        return self.error > self.prior + WORSE
+
+
+def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) -> Path:
+    """Write windows as a dataset directory below `folder`, whole or not at all, instead of the one before.
+
+    InvalidInput where they hold too few shares to learn from.
+    """
+    shares = sum(len(one.shares) for one in windows)
+    if shares < LEAST_SHARES:
+        message = (
+            f"{len(windows)} windows of that time are stored, with {shares} shares; {LEAST_SHARES} are needed: "
+            "let agents push to the service (docs/models.md), then try again"
+        )
+        raise InvalidInput(message, field="from_telemetry")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "windows"
+    with tempfile.TemporaryDirectory(prefix=".windows-", dir=folder) as draft:
+        new = Path(draft) / made.name
+        new.mkdir()
+        write_windows(new, f"windows-{now.astimezone(UTC):%Y%m%d}", windows)
+        shutil.rmtree(made, ignore_errors=True)
+        new.rename(made)
+    return made
+
+
+def span_s(text: str) -> float:
+    """Seconds of a time to learn from, such as 14d; InvalidInput otherwise."""
+    try:
+        return probe_planning.duration_s(text)
+    except InvalidInput as error:
+        message = f"--from-telemetry {text[:40]!r} is no time of up to 30 days; write 12h or 14d"
+        raise InvalidInput(message, field="from_telemetry") from error
+
+
+def turned_out(version: str, groups: Mapping[WindowKey, WindowFigures]) -> TurnedOut | None:
+    """How a model's answers held in windows beside those of the prior on the same platforms; None where there are not
+    enough windows, or not over a day."""
+    prior = PriorPredictor.version
+    mine = {key: one for key, one in groups.items() if _counts(key, version) and one.rows}
+    platforms = {key.platform for key in mine}
+    others = [one for key, one in groups.items() if _counts(key, prior) and key.platform in platforms and one.rows]
+    scenes = sum(one.scenes for one in mine.values())
+    if version == prior or not others or scenes < ENOUGH_SCENES:
+        return None
+    if max(one.last_s for one in mine.values()) - min(one.first_s for one in mine.values()) < ENOUGH_S:
+        return None
+    return TurnedOut(version, _error(mine.values()), _error(others), round(scenes))
+
+
+def _counts(key: WindowKey, version: str) -> bool:
+    return key.version == version and key.question == _JUDGED and not key.level
+
+
+def _error(found: Iterable[WindowFigures]) -> float:
+    several = list(found)
+    return sum(one.absolute for one in several) / sum(one.rows for one in several)

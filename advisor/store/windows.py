@@ -1,0 +1,88 @@
+"""Windows kept for training: who wanted and got how much beside whom, one for each company of a host, load and day."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from advisor.store import codec
+from advisor.store.schema import ID, VALUE, metadata
+from advisor.store.statements import insert_new
+from models.data.window_dataset import SharedWindow
+from profiler.demand import Demand
+from profiler.observed import Host, Instance
+
+KEEP_S = 90 * 86_400.0
+MOST_KEPT = 10_000  # of all hosts; beyond, the oldest go
+_DAY_S = 86_400.0
+_USUAL = codec.encode(Demand(0.0))
+
+windows = sa.Table(
+    "windows",
+    metadata,
+    sa.Column("host", ID, primary_key=True),
+    sa.Column("company", sa.String(64), primary_key=True),  # digest of the day, who was there and the load
+    sa.Column("ends_s", sa.Double, nullable=False, index=True),
+    sa.Column("observed", VALUE, nullable=False),  # the window without what is a default
+)
+
+
+def keep(connection: sa.Connection, window: SharedWindow) -> bool:
+    """Store a window unless the same company at the same load of the host was seen that day; whether it was new."""
+    day = int(window.ends_s // _DAY_S)
+    company = hashlib.sha256(f"{day} {window.load} {window.company}".encode()).hexdigest()
+    row = {"host": window.host.id, "company": company, "ends_s": window.ends_s, "observed": _plain(window)}
+    if not insert_new(connection, windows, [row]):
+        return False
+    connection.execute(sa.delete(windows).where(windows.c.ends_s < window.ends_s - KEEP_S))
+    surplus = (connection.scalar(sa.select(sa.func.count()).select_from(windows)) or 0) - MOST_KEPT
+    if surplus > 0:
+        oldest = sa.select(windows.c.ends_s).order_by(windows.c.ends_s).offset(surplus - 1).limit(1)
+        connection.execute(sa.delete(windows).where(windows.c.ends_s <= connection.scalar(oldest)))
+    return True
+
+
+def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]:
+    """Those that ended after a time, the oldest first."""
+    query = sa.select(windows.c.ends_s, windows.c.observed).where(windows.c.ends_s > begin_s)
+    return tuple(
+        SharedWindow(
+            host=codec.decode(Host, told["host"]),
+            instances=tuple(codec.decode(Instance, one) for one in told["instances"]),
+            shares=told["shares"],
+            ends_s=ends_s,
+        )
+        for ends_s, told in connection.execute(query.order_by(windows.c.ends_s, windows.c.host))
+    )
+
+
+def _plain(window: SharedWindow) -> dict[str, Any]:
+    """As plain values; what `codec.decode` takes for granted is left out, which is nine tenths."""
+    host, one = (codec.encode(made) for made in (Host("-", "kvm", 1, 1.0), Instance("-")))
+    instances = []
+    for each in window.instances:
+        told = {name: codec.encode(getattr(each, name)) for name in ("vcpus", "settings")}
+        demand = {
+            name: {**_other(codec.encode(known), _USUAL), "mean": known.mean} for name, known in each.demand.items()
+        }
+        instances.append({"id": each.id, **_other(told, one), "demand": demand})
+    return {
+        "host": {**_other(codec.encode(window.host), host), "kind": window.host.kind},
+        "instances": instances,
+        "shares": {name: round(share, 5) for name, share in window.shares.items()},
+    }
+
+
+def _other(value: Mapping[str, Any], than: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known and differs from what is taken for granted, at every depth."""
+    found = {}
+    for name, mine in value.items():
+        usual = than.get(name)
+        if isinstance(mine, Mapping):
+            mine = _other(mine, usual or {})  # noqa: PLW2901 - of the same name
+        if mine not in (usual, None, {}, []):
+            found[name] = mine
+    return found

@@ -1,0 +1,117 @@
+"""Windows that agents measured as a dataset directory: who wanted how much beside whom, and what share of it he got."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, WANTED
+from profiler.observed import Host, Instance, format_cpus
+
+NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
+LOAD_STEPS = 10  # of the demand per CPU of a host: windows of one company that agree on it are alike
+_SETTINGS = ("pinning", "weight", "cap_percent", "net_mode", "net_rate_mbit", "disk_limit_mb_s")
+_DEMAND = ("open_loop", "burst_ms")
+COLUMNS = (
+    *COLOCATION_COLUMNS, "vcpus", *_SETTINGS, *WANTED, *_DEMAND, "driver_cpus", "ends_s", "importance"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWindow:
+    """One window of a host: who ran there, each with the demand of that window, and the share that those got of whom it
+    is known."""
+
+    host: Host
+    instances: tuple[Instance, ...]
+    shares: Mapping[str, float]
+    ends_s: float
+
+    @property
+    def company(self) -> str:
+        """Who was there with which settings, as a text."""
+        return json.dumps([[one.id, one.vcpus, str(one.settings)] for one in self.instances])
+
+    @property
+    def load(self) -> int:
+        """The demand for CPUs per CPU of the host in steps."""
+        wanted = sum(one.demand["cpu"].mean for one in self.instances if "cpu" in one.demand)
+        return round(LOAD_STEPS * wanted / self.host.pcpus)
+
+
+def importances(windows: Sequence[SharedWindow]) -> list[float]:
+    """How much each window counts: those of one company at one load together as one, and thrice where the company on
+    that host is another one than in the window before (somebody came, went, began or stopped, or was given other
+    settings)."""
+    alike = Counter((one.host.id, one.company, one.load) for one in windows)
+    before: dict[str, str] = {}
+    found = {}
+    for at in sorted(range(len(windows)), key=lambda at: windows[at].ends_s):
+        one = windows[at]
+        company = one.company
+        changed = before.get(one.host.id, company) != company
+        before[one.host.id] = company
+        found[at] = NATURAL_EXPERIMENT if changed else 1 / alike[one.host.id, company, one.load]
+    return [found[at] for at in range(len(windows))]
+
+
+def write_windows(path: Path, name: str, windows: Sequence[SharedWindow], *, origin: str = "measured") -> None:
+    """Write a dataset directory whose platforms are the hosts; `path` must be an empty directory."""
+    meta = {"name": name, "origin": origin, "machine": "windows that agents measured on the hosts of this cloud"}
+    (path / "dataset.yaml").write_text(yaml.safe_dump(meta, sort_keys=False), encoding="utf-8")
+    hosts = {one.host.id: one.host for one in sorted(windows, key=lambda one: one.ends_s)}
+    _write(path / "platforms.csv", sorted(PLATFORM_COLUMNS), map(_platform, hosts.values()))
+    _write(path / "colocations.csv", COLUMNS, _rows(windows))
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterator[Mapping[str, object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _platform(host: Host) -> dict[str, object]:
+    plain = {name: getattr(host, name) for name in PLATFORM_COLUMNS if hasattr(host, name)}
+    return {**plain, "platform": host.id, "numa_nodes": len(host.numa) or None}
+
+
+def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:
+    for window, importance in zip(windows, importances(windows), strict=True):
+        for one in window.instances:
+            share = window.shares.get(one.id)
+            cpu = one.demand.get("cpu")
+            yield {
+                "run": f"{window.ends_s:.0f}",
+                "platform": window.host.id,
+                "instance": one.id,
+                "workload": one.id,
+                "outcome": "cpu_share",
+                "solo": None if share is None else 1,
+                "colocated": share,
+                "vcpus": one.vcpus,
+                **_settings(one),
+                **{column: one.demand[name].mean for column, name in WANTED.items() if name in one.demand},
+                **{column: None if cpu is None else getattr(cpu, column) for column in _DEMAND},
+                "driver_cpus": format_cpus(window.host.driver_cpus),
+                "ends_s": window.ends_s,
+                "importance": importance,
+            }
+
+
+def _settings(one: Instance) -> dict[str, object]:
+    settings, network = one.settings, one.settings.network
+    return {
+        "pinning": "" if settings.pinning is None else str(settings.pinning),
+        "weight": settings.weight,
+        "cap_percent": settings.cap_percent,
+        "net_mode": network.mode if network else "none",
+        "net_rate_mbit": network.rate_mbit if network else None,
+        "disk_limit_mb_s": settings.disk_limit_mb_s,
+    }

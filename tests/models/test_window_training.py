@@ -1,0 +1,129 @@
+"""Training from windows: hosts whose instances get more than the prior says, by a rule that can be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.data.dataset import load_dataset
+from models.data.scene import ProfileTable, build_batch
+from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
+from models.evaluation.gate import gate
+from models.features.examples import Examples, build_examples
+from models.features.feature_matrix import WANTED
+from models.features.window_folds import host_folds, newest_fold
+from models.learning import artifact
+from models.physics.prior import PriorPredictor
+from models.training import fit_predictor
+from profiler.demand import Demand
+from profiler.observed import Host, Instance, IsolationSettings
+
+HOSTS, WINDOWS, VMS = 12, 14, 3
+GAINED = 0.75  # the power of the prior's share that instances get
+
+
+def wanting(name: str, cpus: float, **more: object) -> Instance:
+    demand = {"cpu": Demand(cpus, common=0.0, origin="measured")}
+    return Instance(name, vcpus=2, demand=demand, load=1.0, **more)  # type: ignore[arg-type]
+
+
+def scenes(seed: int = 0) -> list[tuple[Host, tuple[Instance, ...], float]]:
+    random = np.random.default_rng(seed)
+    found = []
+    for window in range(WINDOWS):
+        for host in range(HOSTS):
+            busy = 0.02 + 0.9 * random.random()  # shares from a few hundredths to 1
+            there = tuple(
+                wanting(f"h{host}-vm{at}", min(float(random.gamma(8.0, busy / 8)) + 0.05, 1.9)) for at in range(VMS)
+            )
+            found.append((Host(f"h{host}", "kvm", pcpus=2, memory_mb=1e4), there, 300.0 * (window + 1)))
+    return found
+
+
+def learned_from() -> list[SharedWindow]:
+    made, random = scenes(), np.random.default_rng(1)
+    batch = build_batch([(host, there) for host, there, _ in made], ProfileTable.build(()))
+    said = PriorPredictor().predict(batch, ()).throughput.expected ** GAINED
+    noisy = np.clip(said * np.exp(random.normal(0, 0.02, said.shape)), 0.01, 1.0)
+    return [
+        SharedWindow(host, there, {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}, ends_s)
+        for at, (host, there, ends_s) in enumerate(made)
+    ]
+
+
+def dataset_of(windows: Sequence[SharedWindow], folder: Path) -> Path:
+    folder.mkdir()
+    write_windows(folder, "windows", windows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def windows() -> list[SharedWindow]:
+    return learned_from()
+
+
+@pytest.fixture(scope="module")
+def examples(windows: list[SharedWindow], tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    folder = dataset_of(windows, tmp_path_factory.mktemp("made") / "windows")
+    return build_examples([load_dataset(folder)], (WANTED,), target="share")
+
+
+def test_a_dataset_of_windows_says_what_was_measured(windows: list[SharedWindow], tmp_path: Path) -> None:
+    capped = replace(windows[0].instances[0], settings=IsolationSettings(cap_percent=150.0, weight=512))
+    first = replace(windows[0], instances=(capped, *windows[0].instances[1:]))
+    shares = {name: share for name, share in first.shares.items() if name != capped.id}
+    found = load_dataset(dataset_of([replace(first, shares=shares)], tmp_path / "one")).colocations
+    assert [replace(one.instance, workload=None) for one in found[0].outcomes] == list(first.instances)
+    assert {one.instance.id: one.colocated for one in found[0].outcomes} == {**first.shares, capped.id: None}
+    assert found[0].ends_s == first.ends_s
+
+
+def test_steady_company_counts_once_and_a_change_of_it_thrice() -> None:
+    host = Host("h", "kvm", pcpus=2, memory_mb=1.0)
+    steady = [SharedWindow(host, (wanting("a", 1.0), wanting("b", 1.0)), {}, 300.0 * at) for at in range(4)]
+    alone = SharedWindow(host, (wanting("a", 1.0),), {}, 1500.0)
+    assert importances([*steady, alone]) == [0.25, 0.25, 0.25, 0.25, NATURAL_EXPERIMENT]
+
+
+def test_nobody_is_on_both_sides_of_a_fold(examples: Examples) -> None:
+    moved = replace(examples, victim=tuple("h0-vm0" if one == "h1-vm0" else one for one in examples.victim))
+    older, newest = newest_fold(moved)
+    assert examples.ends_s[older].max() < examples.ends_s[newest].min()
+    assert 0.1 < len(newest) / len(moved) < 0.25
+    folds = host_folds(moved, older)
+    assert sorted(row for _, test in folds for row in test.tolist()) == older.tolist()
+    for train, test in folds:
+        for of in (moved.pair, moved.victim):
+            assert {of[row] for row in train}.isdisjoint(of[row] for row in test)
+
+
+def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
+    windows: list[SharedWindow], tmp_path: Path
+) -> None:
+    model = fit_predictor([load_dataset(dataset_of(windows, tmp_path / "windows"))])
+    assert model.share is not None
+    verdict = gate(model.share.held_out, None)
+    assert verdict.passed, verdict.refusals
+    assert {one.protocol for one in verdict.figures} == {"unseen_host", "newest"}
+    assert all(one.error < 0.5 * one.prior.other for one in verdict.figures)
+    read = artifact.load(artifact.save(tmp_path, model, {}))
+    other = [(replace(host, id="new"), there) for host, there, _ in scenes(7)[:20]]
+    asked = build_batch(other, ProfileTable.build(()))
+    told, prior = read.predict(asked), PriorPredictor().predict(asked).throughput.expected
+    truth = prior**GAINED
+    assert np.abs(told.throughput.expected - truth).mean() < 0.5 * np.abs(prior - truth).mean()
+    assert not told.outside.any()
+    assert (told.throughput.expected == model.predict(asked).throughput.expected).all()
+    unsure = [
+        (host, tuple(replace(one, demand={"cpu": replace(one.demand["cpu"], doubt=0.3)}) for one in there))
+        for host, there in other
+    ]
+    doubted = read.predict(build_batch(unsure, ProfileTable.build(()))).throughput
+    assert (doubted.upper - doubted.lower > told.throughput.upper - told.throughput.lower - 1e-9).all()
+    assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
+    unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
+    assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
