@@ -36,7 +36,7 @@ WINDOW_S = 300.0
 def windows() -> list[SharedWindow]:
     """Hosts of whole CPUs of undisturbed runs in order of time; who is alike in repeats of a run has one name."""
     runs = [one for one in read_runs(measured_windows.RUNS) if not one["disturbed"] and not one["beside"]]
-    found = []
+    found: list[SharedWindow] = []
     for run in sorted(runs, key=lambda one: str(one["date"])):
         for host in (one for one in run["hosts"] if one["quota_cpus"] is None):
             scene, measured = measured_windows.of_host(host, run["measured_s"])

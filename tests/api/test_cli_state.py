@@ -121,13 +121,22 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
 @pytest.mark.parametrize("passed", [True, False])
 def test_train_from_telemetry_activates_what_the_gate_lets_pass(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
     calls: list[Any] = []
+
+    def train(datasets: object, **_: object) -> Path:
+        calls.append(datasets)
+        return Path("m-1")
+
+    def window_dataset(_: Advisor, seconds: float) -> Path:
+        calls.append(seconds)
+        return Path("windows")
+
     verdict: dict[str, Any] = {"passed": passed, "refusals": [], "reasons": ["As it is."], "against": None}
     card = ModelCard("m-1", "candidate", datetime.now(UTC), "measured", {}, verdict)
-    monkeypatch.setattr("api.cli.learn.offline.train", lambda datasets, **_: calls.append(datasets) or Path("m-1"))
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
     monkeypatch.setattr(ModelRegistry, "register", lambda *_: card)
     monkeypatch.setattr(ModelRegistry, "activate", lambda _, version: calls.append(version))
     monkeypatch.setattr(Advisor, "roll_back_if_worse", lambda _: TurnedOut("m-0", 0.09, 0.05, 200))
-    monkeypatch.setattr(Advisor, "window_dataset", lambda _, seconds: calls.append(seconds) or Path("windows"))
+    monkeypatch.setattr(Advisor, "window_dataset", window_dataset)
     result = run("train", "--dataset", "a", "--from-telemetry", "14d", "--auto")
     assert calls == [14 * 86_400, [Path("a"), Path("windows")], *(["m-1"] if passed else [])]
     assert result.stdout.startswith("Model m-0 turned out worse than the prior: mean error of the share 0.090 against")

@@ -124,7 +124,8 @@ def test_what_turned_out_worse_goes_back_unless_somebody_forced_it(advisor: Advi
     assert not found.worse
     with advisor._database.write() as connection:
         held.put(connection, groups(0.09, 200))
-    assert advisor.roll_back_if_worse() == window_training.TurnedOut(
-        "m-1", pytest.approx(0.09), pytest.approx(0.05), 400
-    )
+    found = advisor.roll_back_if_worse()
+    assert found is not None
+    assert (found.version, found.scenes, found.worse) == ("m-1", 400, True)
+    assert [found.error, found.prior] == pytest.approx([0.09, 0.05])
     assert [one.version for one in advisor.models.listing() if one.status == "active"] == [answers]
