@@ -40,6 +40,7 @@ from advisor.domain import (
     RecommendationOutcome,
     Scene,
     SceneEffects,
+    SlowingHere,
     WorkloadProfile,
 )
 from profiler.observed import Colocation, MetricSample
@@ -234,6 +235,13 @@ class TelemetryService(Protocol):
 
         Empty where nothing was measured, or where the store of `prometheus_url` cannot be asked, which `missing` says;
         InvalidInput when `since` is no such time.
+        """
+        ...
+
+    def slowing(self, host_id: str, *, since: str = "24h") -> SlowingHere:
+        """Who slows whom on a host as it was measured in the last `since` (such as 90m, 24h, 7d).
+
+        NotFound when there is no such host, InvalidInput when `since` is no such time.
         """
         ...
 

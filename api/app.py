@@ -77,6 +77,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/hosts/{host}", hosts.get, "inventory", fails=(404,)),
     Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409, 412)),
+    Route("GET", "/v1/hosts/{host}/slowing", hosts.slowing, "observations", fails=(404,), lane="long"),
     Route("GET", "/v1/hosts", hosts.listing, "inventory"),
     Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),

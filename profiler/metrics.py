@@ -61,10 +61,16 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric(
         "run_queue_p999_us", "us", _ONE, "instance", "ratio", "99.9 % of waits for a CPU end within", "run_queue_p999"
     ),
+    Metric(
+        "waited_for_host", "%", _ONE, "instance", "percent", "time for which it waited while the host's own work ran"
+    ),
     Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
     Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
 )
+
+# Followed by the id of an instance: time for which this one waited while that one ran, in %; it is pushed and no gauge.
+WAITED_FOR = "waited_for:"
 
 ADDITIONAL_UNITS: dict[str, str] = {metric.name: metric.unit for metric in ADDITIONAL}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in EIGHT}

@@ -40,7 +40,18 @@ from advisor.domain.answers import (
     settings_there,
 )
 from advisor.domain.calibration import Calibration, calibration_in_words
-from advisor.domain.cloud import CloudNow, Histories, History, HostDetail, HostNow, ResidentNow, Slowing
+from advisor.domain.cloud import (
+    CloudNow,
+    Histories,
+    History,
+    HostDetail,
+    HostNow,
+    MeasuredSlowing,
+    ResidentNow,
+    Slowing,
+    SlowingHere,
+    SlowingSource,
+)
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
 from advisor.domain.evidence import (
     EVIDENCE_LEVELS,
@@ -172,6 +183,7 @@ __all__ = [
     "IsolationSettings",
     "LevelHeld",
     "MeanEstimate",
+    "MeasuredSlowing",
     "MitigationAction",
     "MitigationStep",
     "ModelCard",
@@ -221,6 +233,8 @@ __all__ = [
     "SceneEffects",
     "Search",
     "Slowing",
+    "SlowingHere",
+    "SlowingSource",
     "Token",
     "TokenScope",
     "TraceForm",

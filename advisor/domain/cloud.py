@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from advisor.domain.answers import Effect
 from advisor.domain.evidence import WEAK, evidence_level
@@ -77,6 +78,41 @@ class Slowing:
     victim: str
     neighbour: str
     loss: float
+
+
+SlowingSource = Literal["run queue", "correlation"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSlowing:
+    """The part of the CPU time that `victim` wants which it loses to `neighbour`, as measured.
+
+    By "run queue": for so long it waited while that one ran. By "correlation": by so much more it waited in windows in
+    which that one ran, at its mean use; `chance` is the p-value, None = it was seen and not inferred.
+    """
+
+    victim: str
+    neighbour: str
+    loss: float
+    source: SlowingSource
+    chance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowingHere:
+    """Who slows whom on a host as measured from `begin_s` to `end_s`, the largest loss first.
+
+    `windows` are those that a correlation had, `watched` the instances whose run queue was watched; of these no
+    correlation is asked. `elsewhere` = another store has the samples, and nothing is told.
+    """
+
+    host: str
+    begin_s: float
+    end_s: float
+    windows: int
+    watched: tuple[str, ...]
+    found: tuple[MeasuredSlowing, ...]
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,37 @@ from pathlib import Path
 from typing import Any
 
 from advisor.access.audit import Audit
+<<<<<<< HEAD
 from advisor.domain import Histories, Instance, InstanceProfile, Page, ProbeReport, WorkloadProfile
 from advisor.errors import InvalidInput, SeriesUnavailable
+=======
+from advisor.domain import Histories, Instance, InstanceProfile, SlowingHere, WorkloadProfile
+from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
+>>>>>>> counters
 from advisor.inventories import writes
 from advisor.inventories.sources import SourceOptions
+from advisor.prediction.lru import LRUCache
 from advisor.settings import Settings
+<<<<<<< HEAD
 from advisor.store import counters, hosts, instances, probes
 from advisor.store.transactions import Transactions
 from advisor.telemetry import (
+=======
+from advisor.store import counters, hosts, instances
+from advisor.store.rollups import BUCKET_S
+from advisor.store.transactions import Transactions
+from advisor.telemetry import (
+    antagonists,
+>>>>>>> counters
     demands,
     guest_history,
     histories,
     ingest,
     monitoring_history,
+<<<<<<< HEAD
     probe_reports,
+=======
+>>>>>>> counters
     profiles,
     promql,
 )
@@ -31,6 +48,8 @@ from advisor.telemetry.openstack import gnocchi
 from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
+
+HOSTS_KEPT = 100  # of which it is known until the next window is over who slows whom
 
 
 class DatabaseTelemetry:
@@ -49,6 +68,7 @@ class DatabaseTelemetry:
         self._audit = audit
         self._clock = clock
         self._stored = stored
+        self._slowing: LRUCache[tuple[object, ...], SlowingHere] = LRUCache(HOSTS_KEPT)
 
     def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
         if len(samples) > self._settings.max_batch:
@@ -169,6 +189,21 @@ class DatabaseTelemetry:
             writes.put_workload(connection, workload)
             self._audit.record_change(connection, "workload.put", [name, profile.instance])
         return workload
+
+    def slowing(self, host_id: str, *, since: str = "24h") -> SlowingHere:
+        now = self._clock()
+        with self._read() as connection:
+            if hosts.get(connection, host_id) is None:
+                raise NotFound(f"there is no host {host_id}")
+            if self._settings.prometheus_url is not None:
+                return SlowingHere(host_id, now.timestamp(), now.timestamp(), 0, (), (), elsewhere=True)
+            there = instances.on_hosts(connection, [host_id])
+            key = (host_id, since, now.timestamp() // BUCKET_S, tuple(one.id for one in there))
+            found = self._slowing.find(key)
+            if found is None:
+                found = antagonists.of_host(connection, host_id, there, since=since, now=now)
+                self._slowing.keep(key, found)
+        return found
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
         now = self._clock()

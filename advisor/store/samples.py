@@ -13,6 +13,7 @@ from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
 from advisor.store.statements import chunks, insert_new, with_pairs
 from models.profiling.windows import MOST, Readings
+from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
 
 SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
@@ -82,6 +83,7 @@ def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, t
         series.c.host.in_(hosts),
         series.c.instance.in_([instance_id, ""]) | neighbour,
         sa.not_(series.c.metric.endswith("_p95", autoescape=True)),
+        sa.not_(series.c.metric.startswith(WAITED_FOR, autoescape=True)),
     )
     return {row.id: (row.host, row.instance or None, row.scope, row.metric) for row in connection.execute(wanted)}
 

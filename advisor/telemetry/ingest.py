@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,7 @@ from advisor.store import colocations, counters, hosts, instances, rollups, samp
 from advisor.telemetry import demands
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
-from profiler.metrics import SCOPES
+from profiler.metrics import SCOPES, WAITED_FOR
 from profiler.observed import Colocation, MetricSample, check_id
 
 
@@ -38,7 +38,7 @@ def ingest(
     `only` is the one host that the sender may speak for, None = any.
     """
     known_hosts = hosts.known(connection, (sample.host for sample in batch))
-    known_instances = instances.known(connection, (sample.instance for sample in batch if sample.instance))
+    known_instances = instances.known(connection, _named(batch))
     batch = _by_id(connection, batch, known_hosts, known_instances)
     begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
     of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
@@ -104,17 +104,35 @@ def _by_id(
 
     The ids are added to those that are known.
     """
-    unknown = {sample.host for sample in batch if sample.instance and sample.instance not in known_instances}
+    unknown = {one.host for one in batch if not known_instances.issuperset(_named([one]))}
     aliases = instances.aliases(connection, unknown & known_hosts) if unknown else {}
     if not aliases:
         return batch
     known_instances.update(aliases.values())
-    return [
-        sample
-        if sample.instance is None or (sample.host, sample.instance) not in aliases
-        else replace(sample, instance=aliases[sample.host, sample.instance])
-        for sample in batch
-    ]
+    return [_renamed(sample, aliases) for sample in batch]
+
+
+def _renamed(sample: MetricSample, aliases: Mapping[tuple[str, str], str]) -> MetricSample:
+    instance, metric = sample.instance and aliases.get((sample.host, sample.instance), sample.instance), sample.metric
+    if other := _waited_for(metric):
+        metric = f"{WAITED_FOR}{aliases.get((sample.host, other), other)}"
+    if instance == sample.instance and metric == sample.metric:
+        return sample
+    return replace(sample, instance=instance, metric=metric)
+
+
+def _named(batch: Iterable[MetricSample]) -> Iterator[str]:
+    """The instances that samples name: whose they are, and whom those waited for."""
+    for sample in batch:
+        if sample.instance:
+            yield sample.instance
+        if other := _waited_for(sample.metric):
+            yield other
+
+
+def _waited_for(metric: str) -> str:
+    """The instance in the metric's name; empty = none."""
+    return metric.removeprefix(WAITED_FOR) if metric.startswith(WAITED_FOR) else ""
 
 
 def _not_theirs(sample: MetricSample, only: str | None) -> str | None:
@@ -128,7 +146,8 @@ def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[
         return f"unknown host {sample.host[:60]!r}"
     if sample.instance is not None and sample.instance not in known_instances:
         return f"unknown instance {sample.instance[:60]!r}"
-    return None
+    other = _waited_for(sample.metric)
+    return f"unknown instance {other[:60]!r}" if other and other not in known_instances else None
 
 
 def _note_sightings(connection: Connection, taken: Sequence[MetricSample], now: datetime, fresh: timedelta) -> None:

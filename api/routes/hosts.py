@@ -10,9 +10,11 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from advisor.errors import InvalidInput
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
-from api.routes.common import Cursor, InventoryDep, Limit, PathId
+from api.routes.common import CloudDep, Cursor, InventoryDep, Limit, PathId, TelemetryDep
+from api.routes.instances import Since
 from api.schemas.inventory import HostBody, HostItem
 from api.schemas.pages import PageOut
+from api.schemas.slowing import HostSlowing
 from profiler.host_kinds import HostKind
 
 # Without quotes and backslashes in its name, which a database could not be asked for.
@@ -54,6 +56,11 @@ def get(host: PathId, inventory: InventoryDep, response: Response, if_none_match
 def delete(host: PathId, inventory: InventoryDep, if_match: IfMatch = None) -> None:
     """Delete a host; refused while instances are on it."""
     inventory.delete_host(host, only_if=Condition(HostItem.of, if_match))
+
+
+def slowing(host: PathId, cloud: CloudDep, telemetry: TelemetryDep, since: Since = "24h") -> HostSlowing:
+    """Who slows whom on a host: what is predicted of each pair beside what was measured."""
+    return HostSlowing.of(telemetry.slowing(host, since=since), cloud.host(host).slowing)
 
 
 def listing(

@@ -8,15 +8,15 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, Histories, HostDetail, HostNow, Instance, WorkloadProfile
+from advisor.domain import CloudNow, Histories, HostDetail, HostNow, Instance, SlowingHere, WorkloadProfile
 from advisor.errors import NotFound
-from advisor.protocols import InventoryService
+from advisor.protocols import InventoryService, TelemetryService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PathId, TelemetryDep
+from api.schemas.slowing import beside
 from api.web import chart, picture
 from api.web.cloud import age
 from api.web.demand import demand_rows
-from api.web.host import FELT
 
 ALARMING = 0.1  # by so much less than is predicted of the share is an alarm
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
@@ -43,7 +43,8 @@ def instance(
     it, pending = (there[1], there[2]) if there else (inventory.instance(instance), False)
     detail = cloud.host(there[0].host.id) if there else None
     told = telemetry.histories(instance=instance, since=since)
-    pairs = [one for one in detail.slowing if one.loss >= FELT] if detail else []
+    measured = _measured(telemetry, detail)
+    pairs = beside(detail.slowing, measured.found if measured else ()) if detail else []
     return page(
         request,
         "instance.html",
@@ -52,6 +53,7 @@ def instance(
         learned=now.model_version != "prior",
         row=_row(detail, it) if detail else None,
         age=age(detail.now, cloud.clock()) if detail else None,
+        watched=measured is not None and instance in measured.watched,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
         wants=demand_rows(_stored(inventory, it), it),
@@ -87,6 +89,16 @@ def _alarm(told: Histories, detail: HostDetail | None, it: Instance) -> str:
         f"It got {got:.2f} of the CPU time that it wanted in this time, and {share:.2f} is predicted: something holds "
         "it back that is not known here, such as a cap of its own, or work on the host that nobody told of."
     )
+
+
+def _measured(telemetry: TelemetryService, detail: HostDetail | None) -> SlowingHere | None:
+    """Who slows whom on its host by the windows of a day; None where it is on no host that is stored."""
+    if detail is None:
+        return None
+    try:
+        return telemetry.slowing(detail.now.host.id)
+    except NotFound:
+        return None
 
 
 def _expected(detail: HostDetail | None, it: Instance) -> float | None:

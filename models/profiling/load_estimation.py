@@ -30,6 +30,7 @@ DEMANDS: Mapping[str, float] = {
 _KEPT = frozenset({"rss_mb", "pages_per_execution"})  # do not grow with load
 _UNSCALED = frozenset({  # say nothing about another load
     "waiting", "block", "throttled", "psi_cpu", "psi_io", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us",
+    "waited_for_host",
 })  # fmt: skip
 
 

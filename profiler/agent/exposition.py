@@ -14,7 +14,7 @@ from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key
 from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
-from profiler.metrics import ADDITIONAL, BY_NAME
+from profiler.metrics import ADDITIONAL, BY_NAME, WAITED_FOR
 
 if TYPE_CHECKING:  # an agent that only exports loads nothing of what pushing needs
     from profiler.agent.push import PushStatus
@@ -89,6 +89,8 @@ def series_text(view: AgentView) -> str:
             family = families.get(name) or families.setdefault(name, _Family("counter", _help(key, kind.help)))
             family.lines.append(f"{name}{{{labels.of(key)}}} {total * kind.factor!r}\n")
     for key, statistic in view.window.series.items() if view.window else ():
+        if key[2].startswith(WAITED_FOR):  # there is a counter of all pairs
+            continue
         gauge, factor = gauge_of(key[2], unit_of(key[2]))
         name = f"{_prefix(key)}{gauge}"
         family = families.get(name) or families.setdefault(name, _Family("gauge", _help(key, _window_help(key[2]))))

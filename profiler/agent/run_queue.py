@@ -67,7 +67,7 @@ class RunQueueWatch:
             self._groups_before, self._groups = self._groups, groups
 
     def close_window(self, seconds: float) -> dict[Key, Statistic]:
-        """End the window of this length; its percentiles, of instances that waited."""
+        """End the window of this length; its percentiles, of instances that waited, and for whom they did."""
         self._take()
         # who ended meanwhile is still known from the look before
         waits = self._window.waits_of({**self._groups_before, **self._groups})
@@ -75,11 +75,7 @@ class RunQueueWatch:
         self._keep(waits)
         if waits.seconds < _ENOUGH * seconds:
             return {}
-        return {
-            (instance, "instance", metric): Statistic(value, value, 1)
-            for instance, values in waits.percentiles.items()
-            for metric, value in values.items()
-        }
+        return waits.series(set(self._groups.values()))
 
     def status(self) -> RunQueueStatus:
         """What there is to see now."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from profiler.collectors.windows import Key, Statistic
+from profiler.metrics import WAITED_FOR
 from profiler.parse.run_queue import NOT_KNOWN, RunQueueCounts, bucket_bounds
 
 # In place of an instance's id, which has no brackets: who else was waited for.
@@ -15,6 +17,9 @@ UNKNOWN = "(unknown)"  # more of others than was remembered
 OTHERS = frozenset({HOST, CAP, UNKNOWN})
 
 _PERCENTILES = (("run_queue_p50_us", 0.5), ("run_queue_p99_us", 0.99), ("run_queue_p999_us", 0.999))
+_LEAST_PART = 0.001  # of the time of a window: who was waited for less is not told
+_MOST_TOLD = 8  # for whom each waited the longest
+_LONGEST_NAME = 255 - len(WAITED_FOR)
 _BEYOND = 1.0  # waits that must be beyond a percentile, or it is no more than the longest one
 
 
@@ -25,6 +30,24 @@ class InstanceWaits:
     seconds: float
     percentiles: Mapping[str, Mapping[str, float]]
     waited_for: Mapping[tuple[str, str], float]
+
+    def series(self, present: Collection[str]) -> dict[Key, Statistic]:
+        """As metrics of the window, of those who waited and, with no wait for the host, of all who are there."""
+        values = {(name, metric): one for name, metrics in self.percentiles.items() for metric, one in metrics.items()}
+        parts: dict[str, dict[str, float]] = {name: {} for name in present}
+        for (victim, who), seconds in self.waited_for.items():
+            if victim in parts:
+                parts[victim][who] = seconds / self.seconds
+        for name, of in parts.items():
+            values[name, "waited_for_host"] = 100 * of.get(HOST, 0.0)
+            told = sorted((part, who) for who, part in of.items() if _is_told(name, who, part))
+            for part, who in told[-_MOST_TOLD:]:
+                values[name, f"{WAITED_FOR}{who}"] = 100 * part
+        return {(name, "instance", metric): Statistic(one, one, 1) for (name, metric), one in values.items()}
+
+
+def _is_told(victim: str, who: str, part: float) -> bool:
+    return who not in {victim, HOST, CAP, UNKNOWN} and part >= _LEAST_PART and len(who) <= _LONGEST_NAME
 
 
 class RunQueueWindow:

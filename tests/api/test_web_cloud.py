@@ -201,13 +201,25 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
     page = Page(pages.page("/instances/shop-3?since=1h").text)
     mine = next(one for one in measured.cloud.host("h1").effects if one.instance == "shop-3").throughput_ratio
     assert f"It keeps {mine.expected:.2f} of its own speed on h1 ." in page.text
-    assert "Without shop-4 it would keep" in page.text
+    assert "It loses to Predicted Measured By" in page.text
     assert {"/?instance=shop-3", "/hosts/h1", "/instances/shop-4"} <= {one["href"] for one in page.all("a")}
     assert "web-1k alone" in page.text
     assert page.text.count("In figures") == 9
     pinned = Page(pages.page("/instances/batch-1").text).text
     assert "Pinning, vCPU → pCPU 0 → 2, 1 → 3" in pinned
     assert "it counts as using 10 % of its vCPUs" in Page(pages.page("/instances/mystery").text).text
+
+
+def test_who_slows_whom_is_told_as_predicted_beside_measured(pages: Client, measured: Advisor) -> None:
+    at = measured.cloud.clock().timestamp() - 1
+    told = (("waited_for_host", 0.0), ("waited_for:shop-4", 3.0), ("cpu", 20.0), ("waiting", 10.0))
+    measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])
+    pairs = pages.get("/v1/hosts/h1/slowing?since=2h").json()["pairs"]
+    mine = next(one for one in pairs if (one["victim"], one["neighbour"]) == ("shop-3", "shop-4"))
+    assert mine["source"] == "run queue"
+    assert mine["predicted"] > 0.01
+    assert mine["measured"] > 0.01
+    assert pages.get("/v1/hosts/h9/slowing").status_code == 404
 
 
 def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:

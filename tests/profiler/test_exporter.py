@@ -84,6 +84,12 @@ def test_who_waited_for_whom_are_counters_and_a_watch_that_failed_is_seen() -> N
     assert samples["cotenant_profiler_run_queue_up", None, None] == 0
 
 
+def test_whom_an_instance_waited_for_is_no_gauge() -> None:
+    found = scraped(view({("a", "instance", "waited_for:b"): 8.0, ("a", "instance", "waited_for_host"): 3.0}))
+    assert found["cotenant_waited_for_host_ratio", "instance=a,scope=instance,statistic=mean"] == 0.03
+    assert not any("waited_for:" in name for name, _ in found)
+
+
 def test_bits_and_megabytes_become_bytes() -> None:
     found = scraped(view({("a", "instance", name): 8.0 for name in ("net_mbit", "disk_mb_s", "rss_mb")}))
     label = "instance=a,scope=instance"

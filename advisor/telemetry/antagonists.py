@@ -1,0 +1,101 @@
+"""Who slows whom on a host as it was measured: by the run queue where agents watch it, else by correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.domain import Instance, MeasuredSlowing, SlowingHere
+from advisor.store import histories, waits
+from advisor.store.rollups import BUCKET_S
+from advisor.store.waits import WaitSums
+from advisor.telemetry.profiles import parse_since
+from models.arrays import Floats
+from models.profiling.antagonists import UsedAndWaited, antagonists
+from profiler.metrics import WAITED_FOR
+
+_METRICS = (("instance", "cpu"), ("instance", "waiting"))
+LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
+
+
+def of_host(connection: Connection, host: str, there: Sequence[Instance], *, since: str, now: datetime) -> SlowingHere:
+    """Of everybody who is on the host now, in the last `since`: whole windows of five minutes."""
+    end_s = now.timestamp() // BUCKET_S * BUCKET_S
+    begin_s = end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S
+    names = [one.id for one in there]
+    watched = by_run_queue(waits.sums(connection, host, names, begin_s))
+    by_name = {one.id: one for one in there}
+    keys = histories.of_host(connection, host, names, _METRICS)
+    found = measured_of(histories.means(connection, keys, begin_s, end_s, BUCKET_S), by_name)
+    windows = max((one.cpu.size for one in found.values()), default=0)
+    guessed = antagonists(found, lambda one, other: share_cpus(by_name[one], by_name[other]))
+    rest = [
+        MeasuredSlowing(one.victim, one.suspect, one.loss, "correlation", one.chance)
+        for one in guessed
+        if one.victim not in watched
+    ]
+    every = sorted(
+        [*rest, *(one for some in watched.values() for one in some)], key=lambda one: (-one.loss, one.victim)
+    )
+    return SlowingHere(host, begin_s, end_s, windows, tuple(sorted(watched)), tuple(every))
+
+
+def by_run_queue(found: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, ...]]:
+    """Of each instance whose run queue was watched: the part of the CPU time that it wanted for which it waited while
+    another one ran."""
+    of: dict[str, dict[str, WaitSums]] = {}
+    for one in found:
+        of.setdefault(one.instance, {})[one.metric] = one
+    told: dict[str, tuple[MeasuredSlowing, ...]] = {}
+    for victim, metrics in of.items():
+        if "waited_for_host" not in metrics or "cpu" not in metrics or "waiting" not in metrics:
+            continue
+        wanted = sum(metrics[name].total / metrics[name].number for name in ("cpu", "waiting"))
+        windows = metrics["waited_for_host"].number
+        parts = {
+            metric.removeprefix(WAITED_FOR): one.total / windows / wanted
+            for metric, one in metrics.items()
+            if metric.startswith(WAITED_FOR) and wanted > 0
+        }
+        told[victim] = tuple(
+            MeasuredSlowing(victim, other, min(part, 1.0), "run queue", None)
+            for other, part in parts.items()
+            if part >= LEAST_LOSS
+        )
+    return told
+
+
+def measured_of(
+    means: Mapping[histories.Key, histories.Means], there: Mapping[str, Instance]
+) -> dict[str, UsedAndWaited]:
+    """CPU use and waiting of each instance on one axis of windows; NaN where nothing was measured."""
+    steps = sorted({at for times, _ in means.values() for at in times})
+    at_step = {at: number for number, at in enumerate(steps)}
+
+    def row(key: histories.Key) -> Floats:
+        values = np.full(len(steps), np.nan)
+        times, found = means.get(key, ((), ()))
+        values[[at_step[at] for at in times]] = found
+        return values
+
+    return {
+        name: UsedAndWaited(row((host, name, "cpu")), row((host, name, "waiting")), float(there[name].vcpus))
+        for host, name in sorted({(host, name) for host, name, _ in means if name is not None})
+    }
+
+
+def share_cpus(one: Instance, other: Instance) -> bool:
+    """Whether some CPU is open to both of them."""
+    mine, theirs = (_cpus(instance) for instance in (one, other))
+    return mine is None or theirs is None or bool(mine & theirs)
+
+
+def _cpus(instance: Instance) -> set[int] | None:
+    """The CPUs that it may run on; None = any."""
+    pinning = instance.settings.pinning
+    if pinning is None or not all(pinning.cpus):
+        return None
+    return {cpu for cpus in pinning.cpus for cpu in cpus}

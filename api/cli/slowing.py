@@ -1,0 +1,47 @@
+"""`cotenant slowing`: who slows whom on a host, predicted beside measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.slowing import HostSlowing, SlowingOut
+
+
+def slowing(
+    host: Annotated[str, typer.Argument(help="The host.")],
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say who slows whom on a host, predicted beside measured.
+
+    Measured by the run queue where the agent watches it (cotenant-profiler run --run-queue), else by correlation of
+    windows: the instance waits more while a certain other one runs.
+    """
+    with Advisor(settings(database=database)) as advisor:
+        found = HostSlowing.of(advisor.telemetry.slowing(host, since=since), advisor.cloud.host(host).slowing)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    if found.pairs:
+        print_table(("instance", "loses to", "predicted", "measured", "by"), map(_cells, found.pairs), right=(2, 3))
+    else:
+        say("Nothing is predicted or measured that anybody would feel.")
+    if found.elsewhere:
+        say("Another store has the samples (COTENANT_PROMETHEUS_URL): nothing measured is told.")
+    elif not found.watched:
+        say(f"No run queue is watched; correlations had {found.windows} windows of five minutes.")
+
+
+def _cells(pair: SlowingOut) -> list[str]:
+    by = "" if pair.source is None else pair.source
+    return [pair.victim, pair.neighbour, _figure(pair.predicted), _figure(pair.measured), by]
+
+
+def _figure(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.2f}"

@@ -1,0 +1,149 @@
+"""Who presses whom, by windows alone: an instance waits more while a certain other one runs.
+
+After CPI2 (Zhang et al., EuroSys 2013), which correlates a victim's cycles per instruction with the CPU use of each
+suspect. Here the victim's symptom is the share of the CPU time that it wanted and did not get. What changes with its
+own use, or with anybody else who shares its CPUs, is taken out first (partial correlation), since load moves
+together. All pairs of a host are tested at once: the rate of false discoveries is held (Benjamini and Hochberg 1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from threadpoolctl import threadpool_limits
+
+from models.arrays import Floats
+
+FALSE_DISCOVERIES = 0.05  # of the pairs that are named, at most so many are wrong, on average
+FEWEST = 36  # windows beyond what is taken out: three hours of them
+LEAST_WANTED = 1.0  # % of one CPU: the share of who wants less says how one burst met another
+_ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
+_RIDGE = 1e-9  # so that two who always run together are no error
+_TOLD_APART = 1e-3  # of the variance of a suspect's use that no other one explains
+LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less is nobody's trouble, however sure
+
+
+@dataclass(frozen=True, slots=True)
+class Antagonist:
+    """`victim` waits more while `suspect` runs: by `loss` of the CPU time that it wants, at the suspect's mean use.
+
+    `correlation` is partial; `chance` the p-value of one as large by chance.
+    """
+
+    victim: str
+    suspect: str
+    loss: float
+    correlation: float
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsedAndWaited:
+    """CPU use and waiting of one instance, in % of one CPU, by window; NaN where it was not measured."""
+
+    cpu: Floats
+    waiting: Floats
+    vcpus: float = 1.0
+
+
+def antagonists(
+    measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool], rate: float = FALSE_DISCOVERIES
+) -> tuple[Antagonist, ...]:
+    """Every pair of a host whose windows show it, the largest loss first; `together` says who share a CPU."""
+    with threadpool_limits(1, "blas"):  # the matrices are small
+        tested = [one for name in measured for one in _of_victim(name, measured, together)]
+    found = [one for one in _discovered(tested, rate) if one.loss >= LEAST_LOSS]
+    return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.suspect)))
+
+
+def _of_victim(
+    victim: str, measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool]
+) -> list[Antagonist]:
+    """All who share a CPU with it and run at all, tested."""
+    mine = measured[victim]
+    wanted = mine.cpu + mine.waiting
+    known = wanted >= LEAST_WANTED  # NaN is not
+    if not known.any():
+        return []
+    # who is always ready wants the same all the time, and what it ran is what it did not wait
+    own = [mine.cpu[known]] if np.median(wanted[known]) < _ALWAYS_READY * 100 * mine.vcpus else []
+    suspects = [name for name in measured if name != victim and together(victim, name)]
+    if not suspects or np.count_nonzero(known) < FEWEST:
+        return []
+    use = np.nan_to_num(np.stack([measured[name].cpu[known] for name in suspects]))  # who was not there did not run
+    lost = mine.waiting[known] / wanted[known]
+    moving = use.std(axis=1) > 1e-9
+    use, suspects = use[moving], [name for name, moves in zip(suspects, moving, strict=True) if moves]
+    if not suspects or lost.std() <= 1e-9 or lost.size < len(suspects) + FEWEST:
+        return []
+    return [
+        Antagonist(victim, name, *partial)
+        for name, partial in zip(suspects, _partials(np.vstack([use, *own]), lost, len(suspects)), strict=True)
+    ]
+
+
+def _partials(causes: Floats, lost: Floats, suspects: int) -> list[tuple[float, float, float]]:
+    """Loss, partial correlation of ranks and its chance of the first `suspects` rows of the causes (rows: use, own
+    use). Ranks, because a few windows of a burst would make a chance of their own."""
+    slopes, _ = _regressed(causes, lost)
+    ranked = stats.rankdata(causes, axis=1)
+    steps, precision = _regressed(ranked, stats.rankdata(lost))
+    rows = _centred(ranked)
+    residual = _centred(stats.rankdata(lost)) - steps @ rows
+    found = []
+    for at in range(suspects):
+        own = precision[at] @ rows / precision[at, at]  # what no other row explains of it
+        if own @ own < _TOLD_APART * (rows[at] @ rows[at]):
+            found.append((0.0, 0.0, 1.0))
+            continue
+        left = residual + steps[at] * own
+        correlation = float(own @ left / np.sqrt(max((own @ own) * (left @ left), 1e-30)))
+        loss = float(slopes[at] * causes[at].mean())
+        found.append((loss, correlation, _chance(correlation, effective_size(left, own) - len(rows) - 1)))
+    return found
+
+
+def _regressed(causes: Floats, symptom: Floats) -> tuple[Floats, Floats]:
+    """Slope of each row by least squares, and the inverse of the matrix of their products."""
+    scale = causes.std(axis=1)
+    scale[scale <= 1e-12] = 1.0
+    rows = _centred(causes) / scale[:, None]
+    inverse = np.linalg.inv(rows @ rows.T / symptom.size + _RIDGE * np.eye(len(rows)))
+    slopes = inverse @ (rows @ _centred(symptom)) / symptom.size
+    return slopes / scale, inverse / np.outer(scale, scale)
+
+
+def _centred(values: Floats) -> Floats:
+    return values - values.mean(axis=-1, keepdims=True)
+
+
+def _chance(correlation: float, freedom: float) -> float:
+    if freedom < 1 or correlation <= 0:
+        return 1.0
+    return float(stats.t.sf(correlation * np.sqrt(freedom / max(1 - correlation**2, 1e-12)), freedom))
+
+
+def effective_size(first: Floats, second: Floats) -> float:
+    """How many independent pairs two series are worth, since neighbouring windows are alike (Bartlett 1946): n over
+    1 + twice the sum of products of their autocorrelations, up to a tenth of n."""
+    n = first.size
+    most = max(n // 10, 1)
+    product = _autocorrelation(first, most) * _autocorrelation(second, most)
+    weights = 1 - np.arange(1, most + 1) / n
+    return float(n / max(1 + 2 * float(weights @ product), 1.0))
+
+
+def _autocorrelation(values: Floats, most: int) -> Floats:
+    centred = values - values.mean()
+    total = float(centred @ centred)
+    return np.array([float(centred[lag:] @ centred[:-lag]) / total for lag in range(1, most + 1)])
+
+
+def _discovered(tested: Sequence[Antagonist], rate: float) -> list[Antagonist]:
+    """Those named when of all that are named a share of `rate` may be wrong (Benjamini and Hochberg 1995)."""
+    ranked = sorted(tested, key=lambda one: one.chance)
+    passing = [at for at, one in enumerate(ranked, 1) if one.chance <= rate * at / len(ranked)]
+    return ranked[: passing[-1]] if passing else []
