@@ -9,37 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from advisor.access.audit import Audit
-<<<<<<< HEAD
-from advisor.domain import Histories, Instance, InstanceProfile, Page, ProbeReport, WorkloadProfile
-from advisor.errors import InvalidInput, SeriesUnavailable
-=======
-from advisor.domain import Histories, Instance, InstanceProfile, SlowingHere, WorkloadProfile
+from advisor.domain import Histories, Instance, InstanceProfile, Page, ProbeReport, SlowingHere, WorkloadProfile
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
->>>>>>> counters
 from advisor.inventories import writes
 from advisor.inventories.sources import SourceOptions
 from advisor.prediction.lru import LRUCache
 from advisor.settings import Settings
-<<<<<<< HEAD
 from advisor.store import counters, hosts, instances, probes
-from advisor.store.transactions import Transactions
-from advisor.telemetry import (
-=======
-from advisor.store import counters, hosts, instances
 from advisor.store.rollups import BUCKET_S
 from advisor.store.transactions import Transactions
 from advisor.telemetry import (
     antagonists,
->>>>>>> counters
     demands,
     guest_history,
     histories,
     ingest,
     monitoring_history,
-<<<<<<< HEAD
     probe_reports,
-=======
->>>>>>> counters
     profiles,
     promql,
 )

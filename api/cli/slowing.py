@@ -29,7 +29,9 @@ def slowing(
         print_json(found.model_dump(mode="json"))
         return
     if found.pairs:
-        print_table(("instance", "loses to", "predicted", "measured", "by"), map(_cells, found.pairs), right=(2, 3))
+        print_table(
+            ("instance", "loses to", "predicted", "measured", "by"), [_cells(one) for one in found.pairs], right=(2, 3)
+        )
     else:
         say("Nothing is predicted or measured that anybody would feel.")
     if found.elsewhere:

@@ -117,7 +117,7 @@ def _regressed(causes: Floats, symptom: Floats) -> tuple[Floats, Floats]:
 
 
 def _centred(values: Floats) -> Floats:
-    return values - values.mean(axis=-1, keepdims=True)
+    return np.asarray(values - values.mean(axis=-1, keepdims=True))
 
 
 def _chance(correlation: float, freedom: float) -> float:
