@@ -23,9 +23,7 @@ MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
 PYTHON_UP_TO = 2_000  # consumers of a batch: for fewer, compiling takes longer than the work
-PYTHON_MEANWHILE = (
-    5_000  # consumers: for fewer, the work takes no longer than to wait until another thread has compiled
-)
+PYTHON_MEANWHILE = 2_500  # consumers: for more, waiting for a thread that compiles takes less than the work beside it
 SURE = 1.645  # standard deviations of a 90 % interval
 
 
