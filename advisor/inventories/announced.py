@@ -124,7 +124,8 @@ def _check_machine(told: Announcement, around: Around) -> None:
 def _host(told: Announcement, former: Host | None, notes: _Notes) -> Host:
     labels = {**told.host.get("labels", {}), **({MACHINE: told.machine} if told.machine else {})}
     facts = {name: value for name, value in told.host.items() if name != "labels"}
-    if facts.get("kind") == "lxc":
+    own = former is None or _is_agents(former, "")
+    if (facts.get("kind") if own else former and former.kind) == "lxc":
         facts["cpu_overcommit"] = _OF_CONTAINERS
     if former is None:
         for name in ("kind", "pcpus", "memory_mb"):
