@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from advisor.access.audit import Audit
 from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
-from advisor.lifecycle import interval_inflation
+from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
@@ -134,6 +134,7 @@ class DatabasePlacements:
             request,
             self._cache.answers(view, chosen, now),
             lambda version: held if version == own else self._how_it_held(version, view),
+            alarms=view.alarms,
             former=former,
         )
         return found, view
@@ -144,7 +145,8 @@ class DatabasePlacements:
             view, chosen = self._cache.seen_by(connection, now)
         answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
         held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
-        return tuple(interval_inflation.recommendation(one, held[one.model_version]) for one in answers), view
+        wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
+        return tuple(contradictions.told_with(one, view.alarms) for one in wide), view
 
     def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:

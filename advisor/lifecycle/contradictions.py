@@ -1,0 +1,240 @@
+"""Alarms where windows contradict what was predicted before them: raised, explained, ended, and what counts meanwhile.
+
+What is kept of a host is plain JSON: `before` the demand for CPUs that was expected when the first window contradicted,
+as (mean, spread) by instance; `wants` what each wanted since, the newest windows most; `waited` seconds by who ran
+meanwhile, where that is measured; `instances` how far each is below; `counts` what answers count with meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from advisor.domain import Contradiction, ContradictionCause, Instance, Recommendation, Scene, WorkloadProfile
+from advisor.lifecycle import window_checks
+from advisor.lifecycle.outcome_checks import OutcomeScorer
+from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
+from models.data.cloud_classes import WEEK
+from models.evaluation.contradictions import ALARM, accumulated, beyond
+from profiler.demand import Demand
+
+State = dict[str, Any]
+SILENT_S = 6 * 3600.0  # without a window an alarm ends: nobody knows
+NEWEST = 0.5  # weight of the newest window in what each wants
+LEAST_RISE = 0.05  # CPUs
+STANDS_OUT = 2.0  # standard deviations between windows above what was expected
+OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
+MOST_FACTOR = 16.0
+CHANGED = 0.1  # of a demand: by less what answers count with stays
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmUpdate:
+    """What a window made of what is kept of a host; `state` None = nothing is kept any more. `differs` = answers count
+    with something else now."""
+
+    state: State | None
+    raised: tuple[Contradiction, ...] = ()
+    ended: tuple[Contradiction, ...] = ()
+    differs: bool = False
+
+
+def after_window(
+    state: Mapping[str, Any] | None,
+    scene: Scene,
+    window: MeasuredWindow,
+    found: Sequence[WindowRows],
+    told: Mapping[str, Any],
+    factor: float,
+    correct: Correction,
+) -> AlarmUpdate:
+    """One more window of a host, of which `told` was said before and `found` was held against it.
+
+    `factor` is by how much the active model's intervals are widened there.
+    """
+    was: Mapping[str, Any] = state or {"before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}}
+    forecast = {
+        row.instance: row for one in found if one.question == "forecast" for row in one.rows if row.role == "active"
+    }
+    ends_s = next((one.ends_s for one in found), 0.0)
+    there = {one.id for one in scene.instances}
+    instances: dict[str, Any] = {}
+    for name in sorted(there & (forecast.keys() | was["instances"].keys())):
+        row, known = forecast.get(name), was["instances"].get(name)
+        wide = factor if known is None or known["raised_s"] is None else known["factor"]
+        more = -1.0 if row is None else beyond(row.expected, row.lower, wide, row.observed)
+        total = accumulated(known["sum"] if known else 0.0, more)
+        if total > 0:
+            fresh = {"since_s": ends_s - 300.0, "windows": 0, "got": 0.0, "expected": 1.0, "lower": 1.0}
+            one = {**fresh, "raised_s": None, **(known or {}), "sum": total, "factor": wide}
+            if row is not None:
+                one |= {"expected": row.expected, "lower": row.expected * (row.lower / row.expected) ** wide}
+                one |= {"windows": one["windows"] + 1, "got": one["got"] + row.observed}
+            instances[name] = one
+    if not instances and state is None:
+        return AlarmUpdate(None)
+    wants = _smoothed(was["wants"], window, there)
+    raised = []
+    for name, one in instances.items():
+        if one["raised_s"] is None and one["sum"] >= ALARM:
+            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, window.waited_for)}
+            raised.append(name)
+    now: State = {"before": was["before"], "wants": wants, "instances": instances, "counts": {}}
+    if any(one["raised_s"] is not None for one in instances.values()):
+        now["counts"] = _kept(was["counts"], correct.counted(wants, scene, window))
+    known_before = {one.instance: one for one in standing(scene.host.id, was)}
+    known_now = {one.instance: one for one in standing(scene.host.id, now)}
+    return AlarmUpdate(
+        now if instances else None,
+        tuple(known_now[name] for name in raised),
+        tuple(one for name, one in known_before.items() if name not in known_now),
+        differs=bool(known_before.keys() ^ known_now.keys()) or now["counts"] != was["counts"],
+    )
+
+
+def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
+    """The alarms of a host that stand, by instance."""
+    return tuple(
+        Contradiction(
+            instance=name,
+            host=host,
+            since=datetime.fromtimestamp(one["since_s"], UTC),
+            raised=datetime.fromtimestamp(one["raised_s"], UTC),
+            windows=one["windows"],
+            expected=one["expected"],
+            lower=one["lower"],
+            observed=one["got"] / max(one["windows"], 1),
+            cause=one["cause"],
+            antagonist=one["antagonist"],
+            wanted_before=one["wanted_before"],
+            wanted=one["wanted"],
+            measured=one["measured"],
+        )
+        for name, one in sorted(state["instances"].items())
+        if one["raised_s"] is not None
+    )
+
+
+def counting_as(instance: Instance, cpus: float) -> Instance:
+    """The instance with the demand for CPUs that was measured while its host contradicts: its own past says nothing
+    of it, and nor does its class."""
+    known = instance.demand.get("cpu", Demand(cpus))
+    now = Demand(
+        min(cpus, float(instance.vcpus)), hours=(1.0,) * 24, common=0.0, windows=float(WEEK),
+        open_loop=known.open_loop, burst_ms=known.burst_ms, origin="measured",
+    )  # fmt: skip
+    return replace(instance, demand={**instance.demand, "cpu": now}, load=1.0)
+
+
+def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
+    """The answer with a sentence for each host in it where an alarm stands."""
+    here = {one.host for one in answer.candidates}
+    by_host: dict[str, list[Contradiction]] = {}
+    for one in alarms:
+        if one.host in here:
+            by_host.setdefault(one.host, []).append(one)
+    notes = tuple(
+        f"{host} contradicts its predictions ({_listed([one.instance for one in found])}): for who is there now, what "
+        "was measured counts in place of what was expected."
+        for host, found in sorted(by_host.items())
+    )
+    return replace(answer, notes=(*answer.notes, *notes)) if notes else answer
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Asks the active model, None = there is none, what the measured demand explains of the measured shares."""
+
+    judge: OutcomeScorer | None
+    workloads: Sequence[WorkloadProfile]
+
+    def counted(self, wants: Mapping[str, float], scene: Scene, window: MeasuredWindow) -> dict[str, float]:
+        """Demands for CPUs with which the model says the shares that were measured.
+
+        They are those measured, each times the same factor where others there got more than what the model says of
+        them: a host with slower CPUs, or with work that nobody told of, is as if everybody wanted more.
+        """
+        if self._off(wants, scene, window) <= OFF:
+            return dict(wants)
+        low, high = 1.0, MOST_FACTOR
+        for _ in range(7):
+            middle = math.sqrt(low * high)
+            more = {name: middle * value for name, value in wants.items()}
+            low, high = (middle, high) if self._off(more, scene, window) > 0 else (low, middle)
+        return {name: low * value for name, value in wants.items()}
+
+    def _off(self, wants: Mapping[str, float], scene: Scene, window: MeasuredWindow) -> float:
+        """By how much the shares that the model says are above those measured: the mean of the logarithms."""
+        if self.judge is None or not window.shares:
+            return 0.0
+        active = tuple(counting_as(one, wants[one.id]) for one in scene.instances if one.id in wants)
+        rows = window_checks.rows_of(self.judge, replace(scene, instances=active), self.workloads, window.shares, 0.0)
+        off = [math.log(row.expected / row.observed) for row in rows]
+        return sum(off) / len(off) if off else 0.0
+
+
+def _smoothed(before: Mapping[str, float], window: MeasuredWindow, there: Iterable[str]) -> dict[str, float]:
+    now = {name: one["cpu"] for name, one in window.wanted.items() if "cpu" in one}
+    return {
+        name: (1 - NEWEST) * before.get(name, now[name]) + NEWEST * now[name] for name in sorted(there) if name in now
+    }
+
+
+def _cause(
+    victim: str,
+    scene: Scene,
+    before: Mapping[str, Sequence[float]],
+    wants: Mapping[str, float],
+    waited_for: Mapping[str, Mapping[str, float]],
+) -> dict[str, Any]:
+    """Who is likely behind it: who ran while it waited, where that is measured, else who wants more than was expected
+    and shares CPUs with it; the host where nobody does, or most do."""
+    own = next(one for one in scene.instances if one.id == victim)
+    near = [one for one in scene.instances if one.id in wants and _share_cpus(one, own)]
+    rises = {one.id: _rise(before.get(one.id), wants[one.id]) for one in near}
+    risen = {name: rise for name, rise in rises.items() if rise > 0}
+    ran = waited_for.get(victim, {})
+    most = max(ran, key=lambda name: (ran[name], name), default=None)
+    cause: ContradictionCause = "host"
+    who = None
+    if most is not None and (most in rises or most not in wants):
+        cause, who = ("neighbour", most) if most in wants else ("host", None)
+    elif risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
+        who = max(risen, key=lambda name: (risen[name], name))
+        cause = "itself" if who == victim else "neighbour"
+    return {
+        "cause": cause,
+        "antagonist": who,
+        "wanted_before": before[who][0] if who in before else 0.0,
+        "wanted": wants.get(who, 0.0) if who else 0.0,
+        "measured": most is not None,
+    }
+
+
+def _rise(before: Sequence[float] | None, wanted: float) -> float:
+    """CPUs that somebody wants beyond what was expected, 0 = not beyond what it varies by."""
+    if before is None:
+        return 0.0
+    mean, spread = before
+    rise = wanted - mean
+    return rise if rise > max(STANDS_OUT * spread, LEAST_RISE) else 0.0
+
+
+def _share_cpus(one: Instance, other: Instance) -> bool:
+    mine, theirs = (frozenset() if it.settings.pinning is None else it.settings.pinning.union for it in (one, other))
+    return not mine or not theirs or bool(mine & theirs)
+
+
+def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float]:
+    """The former figures while none has changed much: each change asks all that is remembered of the host anew."""
+    same = before.keys() == now.keys() and all(
+        abs(now[name] - before[name]) <= CHANGED * max(before[name], LEAST_RISE) for name in now
+    )
+    return dict(before) if same else now
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
