@@ -32,7 +32,6 @@ class Contradiction:
     antagonist: str | None = None
     wanted_before: float = 0.0
     wanted: float = 0.0
-    measured: bool = False
 
     @property
     def text(self) -> str:
@@ -53,6 +52,4 @@ class Contradiction:
                 "Nobody there in particular wants more than before: it is likely the host, with slower CPUs or work "
                 "that nobody told of."
             )
-        if self.measured:
-            return f"It was {self.antagonist} that ran most while it waited."
         return f"It is likely {self.antagonist}, which wants {change}."

@@ -1,8 +1,8 @@
 """Alarms where windows contradict what was predicted before them: raised, explained, ended, and what counts meanwhile.
 
 What is kept of a host is plain JSON: `before` the demand for CPUs that was expected when the first window contradicted,
-as (mean, spread) by instance; `wants` what each wanted since, the newest windows most; `waited` seconds by who ran
-meanwhile, where that is measured; `instances` how far each is below; `counts` what answers count with meanwhile.
+as (mean, spread) by instance; `wants` what each wanted since, the newest windows most; `instances` how far each is
+below; `counts` what answers count with meanwhile.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from advisor.domain import Contradiction, ContradictionCause, Instance, Recommen
 from advisor.lifecycle import window_checks
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
+from advisor.store.rollups import BUCKET_S
 from models.data.cloud_classes import WEEK
 from models.evaluation.contradictions import ALARM, accumulated, beyond
+from models.evaluation.prediction_checks import CheckedPrediction, widen
 from profiler.demand import Demand
 
 State = dict[str, Any]
+HELD_S = 86_400.0
 SILENT_S = 6 * 3600.0  # without a window an alarm ends: nobody knows
 NEWEST = 0.5  # weight of the newest window in what each wants
 LEAST_RISE = 0.05  # CPUs
@@ -64,15 +67,7 @@ def after_window(
     instances: dict[str, Any] = {}
     for name in sorted(there & (forecast.keys() | was["instances"].keys())):
         row, known = forecast.get(name), was["instances"].get(name)
-        wide = factor if known is None or known["raised_s"] is None else known["factor"]
-        more = -1.0 if row is None else beyond(row.expected, row.lower, wide, row.observed)
-        total = accumulated(known["sum"] if known else 0.0, more)
-        if total > 0:
-            fresh = {"since_s": ends_s - 300.0, "windows": 0, "got": 0.0, "expected": 1.0, "lower": 1.0}
-            one = {**fresh, "raised_s": None, **(known or {}), "sum": total, "factor": wide}
-            if row is not None:
-                one |= {"expected": row.expected, "lower": row.expected * (row.lower / row.expected) ** wide}
-                one |= {"windows": one["windows"] + 1, "got": one["got"] + row.observed}
+        if (one := _one_more(known, row, ends_s, factor)) is not None:
             instances[name] = one
     if not instances and state is None:
         return AlarmUpdate(None)
@@ -80,7 +75,7 @@ def after_window(
     raised = []
     for name, one in instances.items():
         if one["raised_s"] is None and one["sum"] >= ALARM:
-            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, window.waited_for)}
+            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants)}
             raised.append(name)
     now: State = {"before": was["before"], "wants": wants, "instances": instances, "counts": {}}
     if any(one["raised_s"] is not None for one in instances.values()):
@@ -93,6 +88,36 @@ def after_window(
         tuple(one for name, one in known_before.items() if name not in known_now),
         differs=bool(known_before.keys() ^ known_now.keys()) or now["counts"] != was["counts"],
     )
+
+
+def _one_more(
+    known: Mapping[str, Any] | None, row: CheckedPrediction | None, ends_s: float, factor: float
+) -> dict[str, Any] | None:
+    """What is kept of an instance after a window, None = all agrees; `row` None = it wanted nothing.
+
+    For a day windows are held against what was said before the first that contradicted: what is said later has learned
+    from them.
+    """
+    if known is None:
+        if row is None or (more := beyond(row.expected, row.lower, factor, row.observed)) <= 0:
+            return None
+        kept: dict[str, Any] = {
+            "sum": 0.0, "since_s": ends_s - BUCKET_S, "windows": 0, "got": 0.0, "raised_s": None,
+            "expected": row.expected, "own": row.lower, "factor": factor,
+        }  # fmt: skip
+    else:
+        kept = dict(known)
+        if row is not None and ends_s - kept["since_s"] > HELD_S:
+            kept |= {"expected": row.expected, "own": row.lower}
+        if kept["raised_s"] is None:
+            kept["factor"] = factor
+        more = -1.0 if row is None else beyond(kept["expected"], kept["own"], kept["factor"], row.observed)
+    kept["sum"] = accumulated(kept["sum"], more)
+    if kept["sum"] == 0:
+        return None
+    if row is not None:
+        kept |= {"windows": kept["windows"] + 1, "got": kept["got"] + row.observed}
+    return kept | {"lower": widen(kept["expected"], kept["own"], kept["factor"])}
 
 
 def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
@@ -111,7 +136,6 @@ def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
             antagonist=one["antagonist"],
             wanted_before=one["wanted_before"],
             wanted=one["wanted"],
-            measured=one["measured"],
         )
         for name, one in sorted(state["instances"].items())
         if one["raised_s"] is not None
@@ -188,21 +212,16 @@ def _cause(
     scene: Scene,
     before: Mapping[str, Sequence[float]],
     wants: Mapping[str, float],
-    waited_for: Mapping[str, Mapping[str, float]],
 ) -> dict[str, Any]:
-    """Who is likely behind it: who ran while it waited, where that is measured, else who wants more than was expected
-    and shares CPUs with it; the host where nobody does, or most do."""
+    """Who is likely behind it: who wants most beyond what was expected of those that share CPUs with it; the host where
+    nobody does, or most do."""
     own = next(one for one in scene.instances if one.id == victim)
     near = [one for one in scene.instances if one.id in wants and _share_cpus(one, own)]
     rises = {one.id: _rise(before.get(one.id), wants[one.id]) for one in near}
     risen = {name: rise for name, rise in rises.items() if rise > 0}
-    ran = waited_for.get(victim, {})
-    most = max(ran, key=lambda name: (ran[name], name), default=None)
     cause: ContradictionCause = "host"
     who = None
-    if most is not None and (most in rises or most not in wants):
-        cause, who = ("neighbour", most) if most in wants else ("host", None)
-    elif risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
+    if risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
         who = max(risen, key=lambda name: (risen[name], name))
         cause = "itself" if who == victim else "neighbour"
     return {
@@ -210,7 +229,6 @@ def _cause(
         "antagonist": who,
         "wanted_before": before[who][0] if who in before else 0.0,
         "wanted": wants.get(who, 0.0) if who else 0.0,
-        "measured": most is not None,
     }
 
 

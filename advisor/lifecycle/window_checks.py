@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,11 +43,10 @@ _BANDS = ("instance", "expected", "lower", "upper", "outside")  # of a row that 
 @dataclass(frozen=True, slots=True)
 class MeasuredWindow:
     """One host's window: what each instance wanted, with the share of the CPU time that it wanted and got where that
-    says something. `waited_for` are seconds by who ran while it waited, where that is measured."""
+    says something."""
 
     wanted: Mapping[str, Mapping[Resource, float]]
     shares: Mapping[str, float]
-    waited_for: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
