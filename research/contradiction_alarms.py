@@ -36,6 +36,8 @@ VCPUS, PCPUS, THERE = 2, 2, 4  # of each instance, of each host, instances on a 
 LOAD = 0.11  # CPUs that an instance wants on average
 NOISE, RESEMBLES = 0.15, 0.6  # of demand between windows, and its correlation with the next one
 STRAY = 0.02  # of the logarithm of what is got, beside what the prior says
+SAMPLES = 3  # of a window
+HISTORY = 96  # windows, 8 hours, before the first that is held
 NORMAL_90 = 1.645
 
 
@@ -59,21 +61,37 @@ class SimulatedCloud:
         self.now = self.rng.normal(size=len(self.vms))
         self.usual = LOAD * np.exp(0.3 * self.rng.normal(size=len(self.vms)))
 
+    def learn(self, windows: int) -> None:
+        """Send so many windows of which nothing is held; what each gets is what it gets at its usual demand."""
+        usual = self._shares(self.usual)
+        for _ in range(windows):
+            self._send(self._next_wanted(), usual, self._next_begin_s())
+
     def window(self) -> None:
         """Tell what is expected of the next window, send it, and hold it once it is over."""
-        begin_s = math.ceil(self.clock[0].timestamp() / WINDOW_S) * WINDOW_S
+        begin_s = self._next_begin_s()
         self._turn_to(begin_s - 30)
         self.advisor.hold_windows()
+        wanted = self._next_wanted()
+        self._send(wanted, self._shares(wanted), begin_s)
+
+    def _next_begin_s(self) -> float:
+        return math.ceil(self.clock[0].timestamp() / WINDOW_S) * WINDOW_S
+
+    def _next_wanted(self) -> Floats:
         self.now = RESEMBLES * self.now + math.sqrt(1 - RESEMBLES**2) * self.rng.normal(size=len(self.vms))
         wanted = self.usual * np.exp(NOISE * self.now)
         for at, vm in enumerate(self.vms):
             wanted[at] = min(self.hogs.get(vm.id, wanted[at]), VCPUS)
-        shares = self._shares(wanted) * np.exp(-np.abs(STRAY * self.rng.normal(size=len(self.vms))))
+        return wanted
+
+    def _send(self, wanted: Floats, shares: Floats, begin_s: float) -> None:
+        shares = shares * np.exp(-np.abs(STRAY * self.rng.normal(size=len(self.vms))))
         samples = []
         for vm, want, share in zip(self.vms, wanted, shares, strict=True):
             run, wait = _ran(float(want), float(share))
-            for at in range(5):
-                time_s = begin_s + 30 + 60 * at
+            for at in range(SAMPLES):
+                time_s = begin_s + (at + 0.5) * WINDOW_S / SAMPLES
                 values = {"cpu": 100 * run, "waiting": 100 * wait}
                 samples += [MetricSample(vm.host or "", vm.id, "instance", *one, time_s) for one in values.items()]
         self._turn_to(begin_s + WINDOW_S - 1)
@@ -125,7 +143,7 @@ class TrialsResult:
         return sum(one.named for one in self.trials) / len(self.trials)
 
 
-def hogs(trials: int, seed: int, *, warm_up: int = 14, steady: int = 20, at_most: int = 8) -> TrialsResult:
+def hogs(trials: int, seed: int, *, history: int = HISTORY, steady: int = 20, at_most: int = 8) -> TrialsResult:
     """So many hosts, in groups that are watched in every window; on each an instance begins to want all its vCPUs."""
     found: list[TrialResult] = []
     false, seen = 0, 0
@@ -134,8 +152,7 @@ def hogs(trials: int, seed: int, *, warm_up: int = 14, steady: int = 20, at_most
         with tempfile.TemporaryDirectory() as folder:
             cloud = _cloud(Path(folder), number, seed + len(found))
             with cloud.advisor:
-                for _ in range(warm_up):
-                    cloud.window()
+                cloud.learn(history)
                 stood: set[str] = set()
                 for _ in range(steady):
                     cloud.window()
@@ -190,7 +207,8 @@ def slow_hosts(hosts: int, seed: int) -> SlowResult:
         newcomer = Instance("new", VCPUS, 1024.0, demand={"cpu": Demand(LOAD, common=0.0)})
         request = PlacementRequest(newcomer, dry_run=True)
         with cloud.advisor as advisor:
-            for _ in range(14):
+            cloud.learn(HISTORY)
+            for _ in range(3):
                 cloud.window()
             before = advisor.placements.place(request).recommendation.candidates[0].newcomer.cpu
             cloud.slow = {host.id for host in cloud.hosts}

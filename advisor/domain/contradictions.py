@@ -17,7 +17,8 @@ class Contradiction:
     `since` over `windows`, `expected` and `lower` what was predicted before the last of them.
 
     `antagonist` is who likely holds it back, None = nobody in particular; it wanted `wanted_before` CPUs and wants
-    `wanted`. `measured` = who ran while it waited was measured, else it is who changed most.
+    `wanted`. `measured` = the run queue was watched, and this one ran for most of the time that it waits more; else it is
+    who wants more than before.
     """
 
     instance: str
@@ -32,6 +33,7 @@ class Contradiction:
     antagonist: str | None = None
     wanted_before: float = 0.0
     wanted: float = 0.0
+    measured: bool = False
 
     @property
     def text(self) -> str:
@@ -52,4 +54,6 @@ class Contradiction:
                 "Nobody there in particular wants more than before: it is likely the host, with slower CPUs or work "
                 "that nobody told of."
             )
+        if self.measured:
+            return f"It was {self.antagonist} that ran for most of the time that it waits more, and wants {change}."
         return f"It is likely {self.antagonist}, which wants {change}."

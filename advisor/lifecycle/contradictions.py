@@ -8,7 +8,7 @@ below; `counts` what answers count with meanwhile.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,13 +24,17 @@ from models.evaluation.prediction_checks import CheckedPrediction, widen
 from profiler.demand import Demand
 
 State = dict[str, Any]
-HELD_S = 86_400.0
+# By how much more of the CPU time that it wants an instance waited since a time, by who ran meanwhile; None = nobody
+# watched its run queue.
+WaitedMore = Callable[[str, float], Mapping[str, float] | None]
+HELD_S = 86_400.0  # for so long windows are held against what was said before the first that contradicted
 SILENT_S = 6 * 3600.0  # without a window an alarm ends: nobody knows
 NEWEST = 0.5  # weight of the newest window in what each wants
 LEAST_RISE = 0.05  # CPUs
 STANDS_OUT = 2.0  # standard deviations between windows above what was expected
 OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
 MOST_FACTOR = 16.0
+LEAST_MORE = 0.02  # of the CPU time that it wants: who takes less of it is not named
 CHANGED = 0.1  # of a demand: by less what answers count with stays
 
 
@@ -53,10 +57,12 @@ def after_window(
     told: Mapping[str, Any],
     factor: float,
     correct: Correction,
+    waited_more: WaitedMore,
 ) -> AlarmUpdate:
     """One more window of a host, of which `told` was said before and `found` was held against it.
 
-    `factor` is by how much the active model's intervals are widened there.
+    `factor` is by how much the active model's intervals are widened there. Who is behind an alarm is looked for when it
+    is raised.
     """
     was: Mapping[str, Any] = state or {"before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}}
     forecast = {
@@ -75,7 +81,8 @@ def after_window(
     raised = []
     for name, one in instances.items():
         if one["raised_s"] is None and one["sum"] >= ALARM:
-            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants)}
+            more = waited_more(name, one["since_s"])
+            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, more)}
             raised.append(name)
     now: State = {"before": was["before"], "wants": wants, "instances": instances, "counts": {}}
     if any(one["raised_s"] is not None for one in instances.values()):
@@ -136,6 +143,7 @@ def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
             antagonist=one["antagonist"],
             wanted_before=one["wanted_before"],
             wanted=one["wanted"],
+            measured=one["measured"],
         )
         for name, one in sorted(state["instances"].items())
         if one["raised_s"] is not None
@@ -212,9 +220,10 @@ def _cause(
     scene: Scene,
     before: Mapping[str, Sequence[float]],
     wants: Mapping[str, float],
+    more: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """Who is likely behind it: who wants most beyond what was expected of those that share CPUs with it; the host where
-    nobody does, or most do."""
+    """Who is likely behind it: who ran for most of the time that it waits more, where that is measured; else who wants
+    most beyond what was expected of those that share CPUs with it; the host where nobody does, or most do."""
     own = next(one for one in scene.instances if one.id == victim)
     near = [one for one in scene.instances if one.id in wants and _share_cpus(one, own)]
     rises = {one.id: _rise(before.get(one.id), wants[one.id]) for one in near}
@@ -224,12 +233,26 @@ def _cause(
     if risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
         who = max(risen, key=lambda name: (risen[name], name))
         cause = "itself" if who == victim else "neighbour"
+    ran = None if cause == "itself" else _ran_most(more or {}, {one.id for one in near} - {victim})
+    if ran is not None:
+        cause, who = "neighbour", ran
     return {
         "cause": cause,
         "antagonist": who,
         "wanted_before": before[who][0] if who in before else 0.0,
         "wanted": wants.get(who, 0.0) if who else 0.0,
+        "measured": ran is not None,
     }
+
+
+def _ran_most(more: Mapping[str, float], near: Collection[str]) -> str | None:
+    """Who ran for more than half of the time that somebody waits more; None = nobody, as where CPUs became slow, or
+    there is only one who can."""
+    if len(near) < 2:
+        return None
+    most = max(more, key=lambda name: (more[name], name), default=None)
+    enough = most in near and more[most] > sum(max(value, 0.0) for value in more.values()) / 2
+    return most if enough and more[most] >= LEAST_MORE else None
 
 
 def _rise(before: Sequence[float] | None, wanted: float) -> float:

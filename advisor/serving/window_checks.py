@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from sqlalchemy import Connection
@@ -25,6 +26,7 @@ from advisor.store import alarms, counters, held, windows
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.store.transactions import Transactions
+from advisor.telemetry import antagonists
 from models.data.window_dataset import SharedWindow
 
 EVERY_S = 60.0
@@ -148,6 +150,7 @@ class WindowChecks:
             watch.told,
             factor,
             contradictions.Correction(judge, view.snapshot.workloads),
+            partial(antagonists.waited_more, connection, watch.host),
         )
         if update.state is None:
             alarms.delete(connection, watch.host)

@@ -14,9 +14,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from models.evaluation.contradictions import ALARM, accumulated, beyond
 from profiler.demand import Demand
-from research.contradiction_alarms import LOAD, PCPUS, VCPUS, SimulatedCloud
-
-KNOWN = 14  # windows, a good hour: from then on demand is known
+from research.contradiction_alarms import HISTORY, LOAD, PCPUS, VCPUS, SimulatedCloud
 
 
 @pytest.fixture
@@ -26,7 +24,8 @@ def cloud(tmp_path: Path) -> Iterator[SimulatedCloud]:
     hosts = [Host(f"h{at}", "kvm", pcpus=PCPUS, memory_mb=65_536, cpu_overcommit=16.0) for at in range(2)]
     with Advisor(settings, clock=lambda: clock[0]) as advisor:
         made = SimulatedCloud(advisor, clock, hosts, np.random.default_rng(1))
-        for _ in range(KNOWN):
+        made.learn(HISTORY)
+        for _ in range(3):
             made.window()
         assert advisor.cloud.alarms() == ()
         yield made
