@@ -37,7 +37,7 @@ LOAD = 0.11  # CPUs that an instance wants on average
 NOISE, RESEMBLES = 0.15, 0.6  # of demand between windows, and its correlation with the next one
 STRAY = 0.02  # of the logarithm of what is got, beside what the prior says
 SAMPLES = 3  # of a window
-HISTORY = 96  # windows, 8 hours, before the first that is held
+HISTORY = 288  # windows, a day, before the first that is held
 NORMAL_90 = 1.645
 
 
@@ -108,7 +108,8 @@ class SimulatedCloud:
             pcpus = PCPUS // 2 if host.id in self.slow else PCPUS
             scenes.append((Host(host.id, "kvm", pcpus, host.memory_mb), now))
         said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected
-        return np.minimum(np.asarray(said, dtype=float).ravel(), 1.0)
+        shares: Floats = np.minimum(np.asarray(said, dtype=float).ravel(), 1.0)
+        return shares
 
 
 def _ran(want: float, share: float) -> tuple[float, float]:
@@ -143,7 +144,7 @@ class TrialsResult:
         return sum(one.named for one in self.trials) / len(self.trials)
 
 
-def hogs(trials: int, seed: int, *, history: int = HISTORY, steady: int = 20, at_most: int = 8) -> TrialsResult:
+def hogs(trials: int, seed: int, *, history: int, steady: int = 20, at_most: int = 12) -> TrialsResult:
     """So many hosts, in groups that are watched in every window; on each an instance begins to want all its vCPUs."""
     found: list[TrialResult] = []
     false, seen = 0, 0
@@ -198,8 +199,8 @@ class SlowResult:
     widened: float
 
 
-def slow_hosts(hosts: int, seed: int) -> SlowResult:
-    """All hosts of a cloud slow by half, a day after they were first seen."""
+def slow_hosts(hosts: int, seed: int, history: int) -> SlowResult:
+    """All hosts of a cloud slow by half, so many windows after they were first seen."""
     from advisor.domain import PlacementRequest
 
     with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +208,7 @@ def slow_hosts(hosts: int, seed: int) -> SlowResult:
         newcomer = Instance("new", VCPUS, 1024.0, demand={"cpu": Demand(LOAD, common=0.0)})
         request = PlacementRequest(newcomer, dry_run=True)
         with cloud.advisor as advisor:
-            cloud.learn(HISTORY)
+            cloud.learn(history)
             for _ in range(3):
                 cloud.window()
             before = advisor.placements.place(request).recommendation.candidates[0].newcomer.cpu
@@ -277,6 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--weeks", type=int, default=1000)
+    parser.add_argument("--history", type=int, default=HISTORY, help="windows before anything happens")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     rng = np.random.default_rng(asked.seed)
@@ -289,7 +291,7 @@ def main() -> None:
                 for heavy in (False, True)
             ]
             _say(f"{correlation:11.1f}  {narrow:23.2f}  {both[0]:6.3f}  {both[1]:11.3f}")
-    found = hogs(asked.trials, asked.seed)
+    found = hogs(asked.trials, asked.seed, history=asked.history)
     times = sorted(one.windows for one in found.trials if one.windows is not None)
     _say(f"\nA neighbour starts hogging, {len(found.trials)} trials (simulated windows through the service)")
     if times:
@@ -297,7 +299,7 @@ def main() -> None:
     _say(f"right one named: {found.named:.0%}")
     weeks = found.steady / WEEK
     _say(f"false alarms before: {found.false_alarms} in {weeks:.1f} instance-weeks")
-    slow = slow_hosts(17, asked.seed)
+    slow = slow_hosts(17, asked.seed, asked.history)
     _say("\nThe CPUs of 17 hosts slow by half (simulated)")
     _say(f"windows until the alarm: {list(slow.windows)}")
     _say(f"alarms that name the host: {slow.host_named:.0%}")

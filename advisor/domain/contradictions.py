@@ -17,8 +17,8 @@ class Contradiction:
     `since` over `windows`, `expected` and `lower` what was predicted before the last of them.
 
     `antagonist` is who likely holds it back, None = nobody in particular; it wanted `wanted_before` CPUs and wants
-    `wanted`. `measured` = the run queue was watched, and this one ran for most of the time that it waits more; else it is
-    who wants more than before.
+    `wanted`. `measured` = the run queue was watched, and this one ran for most of the time that it waits more; else it
+    is who wants more than before.
     """
 
     instance: str

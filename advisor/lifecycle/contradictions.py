@@ -239,7 +239,7 @@ def _cause(
     return {
         "cause": cause,
         "antagonist": who,
-        "wanted_before": before[who][0] if who in before else 0.0,
+        "wanted_before": before[who][0] if who is not None and who in before else 0.0,
         "wanted": wants.get(who, 0.0) if who else 0.0,
         "measured": ran is not None,
     }
@@ -248,9 +248,9 @@ def _cause(
 def _ran_most(more: Mapping[str, float], near: Collection[str]) -> str | None:
     """Who ran for more than half of the time that somebody waits more; None = nobody, as where CPUs became slow, or
     there is only one who can."""
-    if len(near) < 2:
+    if len(near) < 2 or not more:
         return None
-    most = max(more, key=lambda name: (more[name], name), default=None)
+    most = max(more, key=lambda name: (more[name], name))
     enough = most in near and more[most] > sum(max(value, 0.0) for value in more.values()) / 2
     return most if enough and more[most] >= LEAST_MORE else None
 

@@ -238,8 +238,8 @@ def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping
     """
     found = _Advised({}, {})
     if measured:
-        there = (one for one in inventory.instances if one.id in measured and one.host)
-        found.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in there})
+        doubted = (one for one in inventory.instances if one.id in measured and one.host)
+        found.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in doubted})
     if not any(one.changes or one.driver_cpus is not None for one in held):
         return found
     by_host = {host.id: host for host in inventory.hosts}

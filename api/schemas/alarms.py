@@ -19,15 +19,13 @@ class ContradictionOut(AnswerBody):
     expected: float = Field(description="share that was predicted before the last of them")
     lower: float = Field(description="lower end of its range, as wide as windows here have shown that it must be")
     observed: float = Field(description="mean share since then")
-    cause: str = Field(
-        description="neighbour or itself: who is likely behind it; host: nobody there in particular"
-    )
+    cause: str = Field(description="neighbour or itself: who is likely behind it; host: nobody there in particular")
     antagonist: str | None = Field(description="that instance; null where it is the host")
     wanted_before: float = Field(description="CPUs that were expected of it; 0 where it is the host")
     wanted: float = Field(description="CPUs that it wanted when the alarm was raised; 0 where it is the host")
     measured: bool = Field(
-        description="true = it ran for most of the time that the other waits more, as the agent's run-queue collector saw; "
-        "false = it is who wants most beyond what was expected"
+        description="true = it ran for most of the time that the other waits more, as the agent's run-queue collector "
+        "saw; false = it is who wants most beyond what was expected"
     )
     text: str = Field(description="the alarm in words")
 
