@@ -44,7 +44,7 @@ def newcomer_on(cloud: SimulatedCloud, host: str) -> tuple[float, tuple[str, ...
 
 
 def watch_run_queue(cloud: SimulatedCloud, victim: str, ran: Mapping[str, float]) -> None:
-    """What the agent's run-queue collector pushes of the last window: % of the time for which who waited while who ran."""
+    """What a run-queue collector pushes of the last window: % of the time for which it waited while who ran."""
     time_s = cloud.clock[0].timestamp() - 60
     values = {"waited_for_host": 0.5, **{f"waited_for:{name}": value for name, value in ran.items()}}
     batch = [MetricSample("h0", victim, "instance", name, value, time_s) for name, value in values.items()]
