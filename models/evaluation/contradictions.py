@@ -11,7 +11,7 @@ from models.evaluation.prediction_checks import clip
 
 # A window counts by how far it lies below the lower edge, in half widths, at most 1 either way; so an alarm needs at
 # least ALARM windows, and more where they lie close to the edge.
-ALARM = 3.0
+ALARM = 4.0
 LEAST_HALF = 0.05  # of the logarithm: a loss of less than 5 % is no alarm, however narrow the interval
 
 
