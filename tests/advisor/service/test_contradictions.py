@@ -55,13 +55,13 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
     said, notes = newcomer_on(cloud, "h0")
     assert not any("contradicts" in note for note in notes)
     cloud.hogs = {"h0-2": float(VCPUS)}
-    for _ in range(6):
+    for _ in range(9):
         cloud.window()
-        watch_run_queue(cloud, "h0-0", {"h0-1": 20.0, "h0-2": 1.0})
+        watch_run_queue(cloud, "h0-3", {"h0-1": 20.0, "h0-2": 1.0})
     alarms = cloud.advisor.cloud.alarms()
     assert {one.host for one in alarms} == {"h0"}
     named = {one.instance: (one.cause, one.antagonist, one.measured) for one in alarms}
-    assert named.pop("h0-0") == ("neighbour", "h0-1", True), "what was measured is believed before what changed"
+    assert named.pop("h0-3") == ("neighbour", "h0-1", True), "what was measured is believed before what changed"
     assert set(named.values()) == {("neighbour", "h0-2", False)}
     assert all(one.observed < one.lower for one in alarms)
     assert all(one.wanted > 1 for one in alarms if not one.measured)
@@ -71,7 +71,7 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
     (raised,) = {one.operation for one in cloud.advisor.access.audit(named="h0-2").items}
     assert raised == "alarm.raise"
     cloud.hogs = {}
-    for _ in range(12):
+    for _ in range(14):
         cloud.window()
     assert cloud.advisor.cloud.alarms() == ()
     assert "alarm.end" in {one.operation for one in cloud.advisor.access.audit(named="h0-2").items}
@@ -80,7 +80,7 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
 def test_where_the_cpus_slow_by_half_the_host_is_named_and_the_measured_share_counts(cloud: SimulatedCloud) -> None:
     said, _ = newcomer_on(cloud, "h1")
     cloud.slow = {"h1"}
-    for _ in range(8):
+    for _ in range(9):
         cloud.window()
     alarms = cloud.advisor.cloud.alarms()
     assert alarms and {(one.host, one.cause, one.antagonist) for one in alarms} == {("h1", "host", None)}
