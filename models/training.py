@@ -70,8 +70,9 @@ def fit_predictor(
     windows = build_examples(datasets, (WANTED,), target="share")
     if max(len(examples), len(windows)) < LEAST_ROWS:
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
-        few = f"{len(examples)} measured throughput ratios and {len(windows)} shares"
-        raise DatasetError(f"{names}: {few}, at least {LEAST_ROWS} of one are needed")
+        shares, of_one = (f" and {len(windows)} shares", " of one") if windows else ("", "")
+        few = f"{len(examples)} measured throughput ratios{shares}, at least {LEAST_ROWS}{of_one} are needed"
+        raise DatasetError(f"{names}: {few}")
     targets = {"throughput": examples}
     for name in (one for one in OUTCOME_OF_TARGET if one != "share"):
         later = build_examples(datasets, metrics, target=name)

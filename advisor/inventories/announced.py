@@ -25,6 +25,7 @@ T = TypeVar("T", Host, Instance)
 STOPPED_AT, MACHINE, DISAGREEMENT = "stopped_at", "machine", "disagreement"
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
 _BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said
+_OF_CONTAINERS = 1000.0  # vCPUs for each CPU: a container without a limit may use every CPU, and is promised none
 _ALIKE = 0.1  # two sources may differ by so much of the larger: firmware keeps some memory for itself
 _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
@@ -123,6 +124,9 @@ def _check_machine(told: Announcement, around: Around) -> None:
 def _host(told: Announcement, former: Host | None, notes: _Notes) -> Host:
     labels = {**told.host.get("labels", {}), **({MACHINE: told.machine} if told.machine else {})}
     facts = {name: value for name, value in told.host.items() if name != "labels"}
+    own = former is None or _is_agents(former, "")
+    if (facts.get("kind") if own else former and former.kind) == "lxc":
+        facts["cpu_overcommit"] = _OF_CONTAINERS
     if former is None:
         for name in ("kind", "pcpus", "memory_mb"):
             if name not in facts:

@@ -61,7 +61,8 @@ def with_counts(
 
 def _advice(level: str, candidates: tuple[Candidate, ...]) -> str:
     if level == "size":
-        return "To know more, name an instance that it is like (like: NAME), or say what it uses (demand: {cpu: 0.5})."
+        like = "name an instance that it is like (--like NAME; in REST: like)"
+        return f"To know more, {like}, or say what it uses (demand: {{cpu: 0.5}})."
     if not candidates:
         return ""
     best = candidates[0]

@@ -18,6 +18,7 @@ from profiler.observed import Host, Instance
 KEEP_S = 90 * 86_400.0
 MOST_KEPT = 10_000  # of all hosts; beyond, the oldest go
 _DAY_S = 86_400.0
+_OF_ANY_HOST = ("id", "kind", "pcpus", "memory_mb")  # a host has no default of these
 _USUAL = codec.encode(Demand(0.0))
 
 windows = sa.Table(
@@ -61,7 +62,8 @@ def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]
 
 def _plain(window: SharedWindow) -> dict[str, Any]:
     """As plain values; what `codec.decode` takes for granted is left out, which is nine tenths."""
-    host, one = (codec.encode(made) for made in (Host("-", "kvm", 1, 1.0), Instance("-")))
+    plain, one = (codec.encode(made) for made in (Host("-", "kvm", 1, 1.0), Instance("-")))
+    host = {name: value for name, value in plain.items() if name not in _OF_ANY_HOST}
     instances = []
     for each in window.instances:
         told = {name: codec.encode(getattr(each, name)) for name in ("vcpus", "settings")}
@@ -70,7 +72,7 @@ def _plain(window: SharedWindow) -> dict[str, Any]:
         }
         instances.append({"id": each.id, **_other(told, one), "demand": demand})
     return {
-        "host": {**_other(codec.encode(window.host), host), "kind": window.host.kind},
+        "host": _other(codec.encode(window.host), host),
         "instances": instances,
         "shares": {name: round(share, 5) for name, share in window.shares.items()},
     }

@@ -104,6 +104,8 @@ def _by_id(
 
     The ids are added to those that are known.
     """
+    if known_instances.issuperset(_named(batch)):  # as nearly always
+        return batch
     unknown = {one.host for one in batch if not known_instances.issuperset(_named([one]))}
     aliases = instances.aliases(connection, unknown & known_hosts) if unknown else {}
     if not aliases:

@@ -11,6 +11,13 @@ end. Noise is estimated by a bootstrap over pairs of workloads (repeats and both
 RESAMPLES resamples, widened for few pairs. All checks share ERROR_RATE evenly (Bonferroni), so that a candidate that is
 nowhere worse is refused at most about that often, however many checks there are. Below FEWEST_PAIRS pairs noise cannot
 be estimated: there the mean difference decides, and coverage is not checked.
+
+A share, learned from windows that nobody looked at, must also show that it learned something. Outcomes that have
+nothing to do with their scenes are not enough to be worse than the prior: there the prior is wrong in every scene, and
+a model that says nearly the same everywhere is better. So the share is refused where
+
+4. under no protocol it is better than the prior beyond noise, or
+5. on unseen hosts it is not better beyond noise than the best constant: the median of the held-out values themselves.
 """
 
 from __future__ import annotations
@@ -24,11 +31,13 @@ import numpy as np
 from models.evaluation.comparison import ResampledMeans, beside, errors, means_of
 from models.learning.held_out import HeldOutPredictions
 
-Against = Literal["prior", "active"]
+Against = Literal["prior", "active", "constant"]
 
 NEGLIGIBLE = 0.001  # a tenth of a per cent of T/B: below what any repeat can show
 COVERED = 0.87  # of intervals that claim 0.90
 ERROR_RATE = 0.05  # of the whole gate, one-sided
+_PROVES = ("share", "unseen_host")  # target and protocol of check 5: outcomes of the time that was learned from
+_NAMES: dict[Against, str] = {"prior": "prior", "active": "active model", "constant": "best constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,10 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True)
 class GateFigures:
-    """Figures of one target under one protocol; `active` None = no rows in common with the active model."""
+    """Figures of one target under one protocol.
+
+    `active` None = no rows in common with the active model, `constant` None = not asked for.
+    """
 
     target: str
     protocol: str
@@ -61,6 +73,7 @@ class GateFigures:
     covers: bool
     prior: PairedComparison
     active: PairedComparison | None
+    constant: PairedComparison | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +114,32 @@ def gate(
         return GateVerdict((nothing,), (nothing,), against=against)
     others = {(table.target, table.protocol): table for table in active or ()}
     draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
-    level = ERROR_RATE / sum(2 + (one.active is not None) for one in draws)
+    level = ERROR_RATE / sum(2 + (one.active is not None) + (one.constant is not None) for one in draws)
     figures = tuple(_figures(draw, level) for draw in draws)
-    bad = tuple(sentence for one in figures for sentence in _complaints(one))
+    bad = (*(sentence for one in figures for sentence in _complaints(one)), *_unproved(figures))
     found = (_summary(figure) for figure in figures)
     return GateVerdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """A table with its resampled means: errors of candidate and prior, difference, inside; the same for `active`."""
+    """A table with its resampled means: errors of candidate and prior, difference, inside; likewise the others."""
 
     table: HeldOutPredictions
     own: ResampledMeans
     active: ResampledMeans | None
+    constant: ResampledMeans | None
 
 
 def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None, seed: int) -> _Draw:
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair, seed)
-    return _Draw(table, own, None if other is None else beside(table, mine, other, seed))
+    constant = None
+    if (table.target, table.protocol) == _PROVES:
+        flat = errors(table, np.full(len(table), np.median(table.measured)))
+        constant = means_of(np.column_stack([mine, flat, mine - flat]), table.pair, seed)
+    return _Draw(table, own, None if other is None else beside(table, mine, other, seed), constant)
 
 
 def _figures(draw: _Draw, level: float) -> GateFigures:
@@ -138,13 +156,14 @@ def _figures(draw: _Draw, level: float) -> GateFigures:
         covers=high >= COVERED,
         prior=_compared("prior", draw.own, level),
         active=None if draw.active is None else _compared("active", draw.active, level),
+        constant=None if draw.constant is None else _compared("constant", draw.constant, level),
     )
 
 
 def _compared(against: Against, means: ResampledMeans, level: float) -> PairedComparison:
     low, high = means.bounds(2, level) or (means.mean[2], means.mean[2])
     error, other, difference = (_round(value) for value in means.mean[:3])
-    passed = bool(low <= NEGLIGIBLE)
+    passed = bool(high < 0 if against == "constant" else low <= NEGLIGIBLE)
     return PairedComparison(
         against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), passed
     )
@@ -155,7 +174,7 @@ def _complaints(figures: GateFigures) -> Iterator[str]:
     for one in (figures.prior, figures.active):
         if one is not None and not one.passed:
             yield (
-                f"{where}: worse than the {_name(one)}, mean error {one.error:.4g} against {one.other:.4g} "
+                f"{where}: worse than the {_NAMES[one.against]}, mean error {one.error:.4g} against {one.other:.4g} "
                 f"on {_rows(one)}, by {one.low:.4g} at least."
             )
     if not figures.covers:
@@ -163,6 +182,19 @@ def _complaints(figures: GateFigures) -> Iterator[str]:
             f"{where}: 90 % intervals cover {_percent(figures.coverage)} of {_rows(figures)}, "
             f"{_percent(figures.coverage_high)} at most."
         )
+
+
+def _unproved(figures: Sequence[GateFigures]) -> Iterator[str]:
+    """What is missing to show that a share was learned."""
+    shares = [one for one in figures if one.target == "share"]
+    if shares and not any(one.prior.high < 0 for one in shares):
+        yield "share: under no protocol is it better than the prior beyond noise."
+    for one in shares:
+        if one.constant is not None and not one.constant.passed:
+            yield (
+                f"share, {one.protocol}: no better beyond noise than the best constant, mean error {one.error:.4g} "
+                f"against {one.constant.other:.4g}: the outcomes may have nothing to do with their scenes."
+            )
 
 
 def _uncompared(
@@ -187,19 +219,15 @@ def _uncompared(
 
 def _summary(figures: GateFigures) -> str:
     parts = [
-        f"{one.other:.4g} of the {_name(one)}"
+        f"{one.other:.4g} of the {_NAMES[one.against]}"
         + ("" if one.rows == figures.rows else f" on {one.rows} common rows, where its own is {one.error:.4g}")
-        for one in (figures.prior, figures.active)
+        for one in (figures.prior, figures.active, figures.constant)
         if one is not None
     ]
     return (
         f"{figures.target}, {figures.protocol}: mean error {figures.error:.4g} against {' and '.join(parts)}; "
         f"90 % intervals cover {_percent(figures.coverage)} ({_rows(figures)})."
     )
-
-
-def _name(compared: PairedComparison) -> str:
-    return "prior" if compared.against == "prior" else "active model"
 
 
 def _rows(of: PairedComparison | GateFigures) -> str:

@@ -22,7 +22,8 @@ from profiler.observed import DEFAULT_WEIGHT
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
-PYTHON_UP_TO = 2_000  # slots of a batch: for fewer, compiling takes longer than the work
+PYTHON_UP_TO = 2_000  # consumers of a batch: for fewer, compiling takes longer than the work
+PYTHON_MEANWHILE = 2_500  # consumers: for more, waiting for a thread that compiles takes less than the work beside it
 SURE = 1.645  # standard deviations of a 90 % interval
 
 
@@ -54,27 +55,35 @@ def cpu_contention_of(
     burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
-    shape = everybody.demand.shape
-    run, want, short, fair, asked = (np.zeros(shape) for _ in range(5))
-    worst = np.ones(shape)
-    crowded = np.zeros(len(scenes))
+    there = everybody.size > 0
+    flat = tuple(np.zeros(int(there.sum())) for _ in range(5))
+    worst, crowded = np.ones(len(flat[0])), np.zeros(len(scenes))
     z, chance = moments()
-    if run.size > PYTHON_UP_TO:
-        cpu_contention.compile_all()
-    cpu_contention.share_hosts(
-        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.day,
-        everybody.most, everybody.loop, everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z,
-        chance, run, want, short, fair, asked, worst, crowded,
+    if len(worst) > PYTHON_UP_TO:
+        cpu_contention.compile_all(wait=len(worst) > PYTHON_MEANWHILE)
+    cpu_contention.fastest(
+        scenes.pcpus.astype(np.float64), there.sum(axis=1), everybody.size[there], everybody.demand[there],
+        everybody.growth[there], everybody.day[there], everybody.most[there], everybody.loop[there],
+        everybody.weight[there], everybody.brief[there], everybody.astray, everybody.allowed[there],
+        everybody.allowed[there].sum(axis=1).astype(np.float64), z, chance, *flat, worst, crowded,
     )  # fmt: skip
-    share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
+    run, want, short, fair, asked = (_in_slots(there, one) for one in flat)
+    share = np.divide(run, want, out=np.ones(there.shape), where=want > 1e-12)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
-        worst=worst[:, :-1],
+        worst=_in_slots(there, worst, 1.0)[:, :-1],
         short=short[:, :-1],
         overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :-1],
         crowded=crowded,
     )
     return CpuContention(pressure, fair[:, :-1], fair[:, -1])
+
+
+def _in_slots(there: Bools, values: Floats, empty: float = 0.0) -> Floats:
+    """Values of all consumers in a row where they are `there`, (S, N)."""
+    found = np.full(there.shape, empty)
+    found[there] = values
+    return found
 
 
 def doubted(scenes: SceneBatch) -> bool:

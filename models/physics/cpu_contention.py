@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from types import FunctionType
 
 import numpy as np
 
@@ -225,31 +225,32 @@ def bursts_meet(
     short: Floats,
 ) -> float:
     """`share_cpus` where every open loop's work is served in the end: the steady state of the birth-death process."""
-    count = len(vcpus)
-    hogs = usual = 0.0
+    count, nodes = len(vcpus), BELOW + ABOVE
+    hogs = usual = top = 0.0
+    of_hogs = np.zeros(count)
     for at in range(count):
         if kind[at] == HOG:
             hogs += vcpus[at]
+            of_hogs[at] = vcpus[at]
         else:
             usual += demand[at]
+        top = max(top, vcpus[at] / weight[at])
     first, tilt = BELOW, 1e-4
-    tilts, levels = np.zeros(BELOW + ABOVE), np.full(BELOW + ABOVE, FREE)
-    top = (vcpus / weight).max()
+    tilts, levels = np.zeros(nodes), np.zeros(nodes)
     if hogs < cpus:
         first, tilt = 0, tilt_at_full(cpus, hogs, vcpus, demand, kind, weight)
         reach = (cpus - hogs - usual + 6 * math.sqrt(usual) + 2) / (cpus - hogs)
         reach = max(min(1 - 1e-3, reach), 0.02)
         for node in range(BELOW):
-            tilts[node] = tilt * (1 - reach * (1 - node / (BELOW - 1.0)))
+            tilts[node], levels[node] = tilt * (1 - reach * (1 - node / (BELOW - 1.0))), FREE
     else:  # they alone use all CPUs
-        top = fair_level(cpus, np.where(kind == HOG, vcpus, 0.0), weight)
+        top = fair_level(cpus, of_hogs, weight)
     high, low = math.log(top), math.log(fair_level(cpus, vcpus, weight))
     for step in range(ABOVE):
         along = (step + 0.02) / (ABOVE - 0.96)
         level = math.exp(high * (1 - along) + low * along)
         tilt = tilt_at_level(cpus, level, tilt, vcpus, demand, kind, weight)
         tilts[BELOW + step], levels[BELOW + step] = tilt, level
-    nodes = BELOW + ABOVE
     wanted, got, lacking = np.zeros((nodes, count)), np.zeros((nodes, count)), np.zeros((nodes, count))
     ready, up, down = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     for node in range(first, nodes):
@@ -265,22 +266,35 @@ def bursts_meet(
             ready[node] = max(ready[node], ready[node - 1])
     part = np.zeros(nodes)
     crowded = steady_state(cpus, hogs, ready, up, down, first, part)
-    for at in range(count):
-        run[at] = want[at] = short[at] = 0.0
-        for node in range(first, nodes):
-            run[at] += part[node] * got[node, at]
-            want[at] += part[node] * wanted[node, at]
-            short[at] += part[node] * lacking[node, at]
-    conserve(cpus, hogs, vcpus, demand, kind, weight, run, want)
+    average(part, got, run)
+    average(part, wanted, want)
+    average(part, lacking, short)
+    left = conserve(cpus, vcpus, demand, kind, run, want)
+    if hogs >= cpus:
+        share_rest(left, of_hogs, weight, run, want)
     return crowded
 
 
-def conserve(
-    cpus: float, hogs: float, vcpus: Floats, demand: Floats, kind: Ints, weight: Floats, run: Floats, want: Floats
-) -> None:
+def average(part: Floats, values: Floats, found: Floats) -> None:
+    """Fill in (N,) the mean of `values` (K, N) over nodes, which have `part` (K,) of the time."""
+    for at in range(len(found)):
+        found[at] = 0.0
+        for node in range(len(part)):
+            found[at] += part[node] * values[node, at]
+
+
+def share_rest(cpus: float, of_hogs: Floats, weight: Floats, run: Floats, want: Floats) -> None:
+    """Share what CPUs are left among hogs, whose vCPUs are `of_hogs` (N,), 0 for others."""
+    level = fair_level(cpus, of_hogs, weight)
+    for at in range(len(of_hogs)):
+        if of_hogs[at] > 0:
+            run[at], want[at] = min(of_hogs[at], level * weight[at]), of_hogs[at]
+
+
+def conserve(cpus: float, vcpus: Floats, demand: Floats, kind: Ints, run: Floats, want: Floats) -> float:
     """Make what consumers run add up, each at the share that was found: nodes are means of what comes and goes.
 
-    An open loop runs what arrives, a closed one what it asks for at that speed, and hogs that fill all CPUs the rest.
+    An open loop runs what arrives, a closed one what it asks for at that speed. Returns the CPUs left for hogs.
     """
     others = 0.0
     for at in range(len(vcpus)):
@@ -295,13 +309,20 @@ def conserve(
             run[at] = vcpus[at] * share * asks / (asks + share)
         want[at] = run[at] / share
         others += run[at]
-    if hogs < cpus:
-        return
-    asked = np.where(kind == HOG, vcpus, 0.0)
-    level = fair_level(max(cpus - others, 0.0), asked, weight)
+    return max(cpus - others, 0.0)
+
+
+def unhindered(
+    vcpus: Floats, demand: Floats, loop: Ints, run: Floats, want: Floats, short: Floats, fair: Floats
+) -> float:
+    """Fill in what N consumers have where nobody is in their way, as `share_cpus` does; returns what all ask for."""
+    total = 0.0
     for at in range(len(vcpus)):
-        if kind[at] == HOG:
-            run[at], want[at] = min(vcpus[at], level * weight[at]), vcpus[at]
+        asked = vcpus[at] if loop[at] == HOG else demand[at]
+        run[at] = want[at] = fair[at] = asked
+        short[at] = 0.0
+        total += asked
+    return total
 
 
 def share_cpus(
@@ -323,79 +344,109 @@ def share_cpus(
     more where demand is never met, and `brief` where bursts meet. By `astray` a wait is longer while some CPU idles,
     for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as if there were no
     bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
+
+    `loop` and `brief` are changed: who is never served in the end becomes a hog, and hogs heed weights in full.
     """
     count = len(vcpus)
-    asked = np.where(loop == HOG, vcpus, demand)
-    total = asked.sum()
-    run[:], want[:], short[:], fair[:] = asked, asked, 0.0, asked
-    if vcpus.sum() <= cpus + 1e-9 or total + 6 * math.sqrt(total) + 2 < cpus:  # never, or as good as never
-        return 0.0
-    kind, force = loop.copy(), brief.copy()
-    if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
-        level = fair_level(cpus, asked, weight)
-        for at in range(count):
-            fair[at] = min(asked[at], level * weight[at])
-            if kind[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
-                kind[at] = HOG
+    most = 0.0
     for at in range(count):
-        if kind[at] == HOG:
-            force[at] = weight[at]
-    crowded = bursts_meet(cpus, vcpus, demand, kind, force, run, want, short)
+        most += vcpus[at]
+    total = unhindered(vcpus, demand, loop, run, want, short, fair)
+    if most <= cpus + 1e-9 or total + 6 * math.sqrt(total) + 2 < cpus:  # never, or as good as never
+        return 0.0
+    if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
+        level = fair_level(cpus, fair, weight)
+        for at in range(count):
+            fair[at] = min(fair[at], level * weight[at])
+            if loop[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
+                loop[at] = HOG
+    for at in range(count):
+        if loop[at] == HOG:
+            brief[at] = weight[at]
+    crowded = bursts_meet(cpus, vcpus, demand, loop, brief, run, want, short)
     if cpus >= 2:
         for at in range(count):
-            if kind[at] != HOG:  # which always wants all its vCPUs, no more
+            if loop[at] != HOG:  # which always wants all its vCPUs, no more
                 want[at] = run[at] + (want[at] - run[at]) * (1 + astray * (1 - crowded))
     return crowded
 
 
+def ordered(values: Floats) -> Ints:
+    """Where `values` (N,) stand, from the least to the greatest; equal ones stay in order (insertion sort)."""
+    order = np.zeros(len(values), np.int64)
+    for at in range(len(values)):
+        place = at
+        while place > 0 and values[order[place - 1]] > values[at]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = at
+    return order
+
+
+def sets_of(cpus: float, allowed: Bools, sizes: Floats) -> tuple[Floats, Bools]:
+    """The sets of CPUs of a host that somebody may not leave, from the smallest to the whole host: how many CPUs each
+    has, (K,), and who may not leave it, (K, N).
+
+    Each of N consumers may use some of P CPUs, `allowed` (N, P), which are `sizes` (N,).
+    """
+    count, most = allowed.shape
+    whole = min(cpus, float(most))
+    pinned = 0
+    for at in range(count):
+        pinned += sizes[at] < whole
+    room, inside = np.zeros(pinned + 1), np.zeros((pinned + 1, count), np.bool_)
+    found = 0
+    order = ordered(sizes)
+    for step in range(pinned):
+        one, new = order[step], True
+        for other in range(count):
+            within = sizes[other] <= sizes[one]
+            cpu = 0
+            while within and cpu < most:
+                within = allowed[one, cpu] or not allowed[other, cpu]
+                cpu += 1
+            inside[found, other] = within
+            if within and other < one and sizes[other] == sizes[one]:  # their set was found before
+                new = False
+                break
+        if new:
+            room[found] = sizes[one]
+            found += 1
+    room[found], inside[found] = cpus, True
+    return room[: found + 1], inside[: found + 1]
+
+
 def share_host(
-    cpus: float,
+    room: Floats,
+    inside: Bools,
     vcpus: Floats,
     demand: Floats,
     loop: Ints,
     weight: Floats,
     brief: Floats,
     astray: float,
-    allowed: Bools,
     run: Floats,
     want: Floats,
     short: Floats,
     fair: Floats,
 ) -> float:
-    """`share_cpus` where each consumer may use some of the CPUs only, `allowed` (N, P).
+    """`share_cpus` where each consumer may use some of the CPUs only; `room` and `inside` as `sets_of` tells.
 
     Sets of CPUs are shared from the smallest to the whole host, each among those who may not leave it. Whoever never
     has its demand met in a set asks of larger ones for what it gets there. The scarcest set decides what each one
     has. That is max-min where sets are nested, and an approximation where they overlap otherwise.
     """
-    count = len(vcpus)
-    sizes = np.zeros(count, np.int64)
-    for at in range(count):
-        sizes[at] = allowed[at].sum()
     asks, kind, size = demand.copy(), loop.copy(), vcpus.copy()
-    alone = np.where(loop == HOG, vcpus, demand)
-    run[:], want[:], short[:], fair[:] = alone, alone, 0.0, alone
-    for at in np.argsort(sizes, kind="mergesort"):
-        if sizes[at] >= allowed.shape[1] or sizes[at] >= cpus:
-            break
-        inside = np.zeros(count, np.bool_)
-        seen = False
-        for other in range(count):
-            if sizes[other] <= sizes[at] and not (allowed[other] & ~allowed[at]).any():
-                inside[other] = True
-                if other < at and sizes[other] == sizes[at]:
-                    seen = True
-                    break
-        if not seen:
-            who = np.flatnonzero(inside)
-            share_set(float(sizes[at]), who, size, asks, kind, weight, brief, astray, run, want, short, fair)
-    everybody = np.arange(count)
-    return share_set(cpus, everybody, size, asks, kind, weight, brief, astray, run, want, short, fair)
+    unhindered(vcpus, demand, loop, run, want, short, fair)
+    crowded = 0.0
+    for one in range(len(room)):
+        crowded = share_set(room[one], inside[one], size, asks, kind, weight, brief, astray, run, want, short, fair)
+    return crowded
 
 
 def share_set(
     cpus: float,
-    who: Ints,
+    inside: Bools,
     size: Floats,
     asks: Floats,
     kind: Ints,
@@ -407,15 +458,24 @@ def share_set(
     short: Floats,
     fair: Floats,
 ) -> float:
-    """Share one set of CPUs among the consumers `who` (M,), and keep what is worse for each than what it has, (N,).
+    """Share one set of CPUs among the consumers `inside` it, and keep what is worse for each than what it has, (N,).
 
     `size`, `asks` and `kind` of those whose demand is never met there become what they get there.
     """
-    ran, wanted, lacked, owed = np.empty(len(who)), np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
-    crowded = share_cpus(
-        cpus, size[who], asks[who], kind[who], weight[who], brief[who], astray, ran, wanted, lacked, owed
-    )
-    for place in range(len(who)):
+    who, count = np.zeros(len(inside), np.int64), 0
+    for at in range(len(inside)):
+        if inside[at]:
+            who[count] = at
+            count += 1
+    vcpus, demand, heavy, light = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+    ran, wanted, lacked, owed = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+    loop = np.zeros(count, np.int64)
+    for place in range(count):
+        one = who[place]
+        vcpus[place], demand[place], loop[place] = size[one], asks[one], kind[one]
+        heavy[place], light[place] = weight[one], brief[one]
+    crowded = share_cpus(cpus, vcpus, demand, loop, heavy, light, astray, ran, wanted, lacked, owed)
+    for place in range(count):
         one = who[place]
         if ran[place] * want[one] < run[one] * wanted[place]:
             run[one], want[one] = ran[place], wanted[place]
@@ -428,6 +488,19 @@ def share_set(
     return crowded
 
 
+def moved(moves: Floats, moments: Floats, chances: Floats) -> Floats:
+    """exp(`moves` z) at each z of `moments`, over its mean; (M, N)."""
+    factors = np.empty((len(moments), len(moves)))
+    for at in range(len(moves)):
+        mean = 0.0
+        for moment in range(len(moments)):
+            factors[moment, at] = math.exp(moves[at] * moments[moment])
+            mean += chances[moment] * factors[moment, at]
+        for moment in range(len(moments)):
+            factors[moment, at] /= mean
+    return factors
+
+
 def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, chances: Floats) -> Floats:
     """How much each of N consumers of a host wants in M moments, from the calmest to the busiest one, as factors of its
     mean; (M, N), or (1, N) where nobody's demand changes.
@@ -436,31 +509,32 @@ def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, c
     together, at z = `moments` (M,), which have `chances` (M,) of the time. All z of all parts of the day, by what all
     want then, are put together into M moments again: of each the mean is what everybody wants in it.
     """
-    parts, count = day.shape[1], len(moments)
-    vary = (day != day[:, :1]).any()
-    if not (vary or moves.any()):
-        return np.ones((1, len(usual)))
-    beside = np.zeros((count, len(usual)))
-    means = np.zeros(len(usual))
-    for moment in range(count):
-        beside[moment] = np.exp(moves * moments[moment])
-        means += chances[moment] * beside[moment]
-    beside /= means
+    consumers, parts, count = len(usual), day.shape[1], len(moments)
+    vary = move = False
+    for at in range(consumers):
+        move = move or moves[at] != 0
+        for part in range(1, parts):
+            vary = vary or day[at, part] != day[at, 0]
+    if not (vary or move):
+        return np.ones((1, consumers))
+    beside = moved(moves, moments, chances)
     if not vary:
         return beside
     together = np.zeros(parts * count)
-    for part in range(parts):
-        now = usual * day[:, part]
-        for moment in range(count):
-            together[part * count + moment] = (now * beside[moment]).sum()
-    factors = np.zeros((count, len(usual)))
+    for at in range(consumers):
+        for part in range(parts):
+            now = usual[at] * day[at, part]
+            for moment in range(count):
+                together[part * count + moment] += now * beside[moment, at]
+    factors = np.zeros((count, consumers))
     into, left = 0, chances[0]
-    for point in np.argsort(together, kind="mergesort"):
+    for point in ordered(together):
         part, moment = point // count, point % count
-        rest, factor = chances[moment] / parts, day[:, part] * beside[moment]
+        rest = chances[moment] / parts
         while rest > 0:
             taken = rest if into == count - 1 else min(rest, left)
-            factors[into] += taken / chances[into] * factor
+            for at in range(consumers):
+                factors[into, at] += taken / chances[into] * (day[at, part] * beside[moment, at])
             rest, left = rest - taken, left - taken
             if left <= 0 and into < count - 1:
                 into += 1
@@ -470,6 +544,7 @@ def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, c
 
 def share_hosts(
     cpus: Floats,
+    counts: Ints,
     vcpus: Floats,
     demand: Floats,
     growth: Floats,
@@ -480,6 +555,7 @@ def share_hosts(
     brief: Floats,
     astray: Floats,
     allowed: Bools,
+    sizes: Floats,
     moments: Floats,
     chances: Floats,
     run: Floats,
@@ -490,85 +566,103 @@ def share_hosts(
     worst: Floats,
     crowded: Floats,
 ) -> None:
-    """Fill in (S, N) what consumers `run` and `want`, how long they are `short`, their `fair` parts and what they
-    `asked` for of what they may have on S hosts, the mean of M moments; how much of what they want they get in the
+    """Fill in what the T consumers of S hosts `run` and `want`, how long they are `short`, their `fair` parts and what
+    they `asked` for of what they may have, (T,), the mean of M moments; how much of what they want they get in the
     `worst` twentieth of the time; and how long each host is `crowded`, (S,).
 
-    In a moment a consumer's demand is `demand` (S, N) times its factor then (`moment_factors`), and at most `most`
-    (S, N). Slots whose `vcpus` are 0 are empty; `astray` is (S,).
+    Consumers are in the order of their hosts, of which each has `counts` (S,); `astray` is of each host as well, (S,).
+    In a moment a consumer's demand is `demand` (T,) times its factor then (`moment_factors`), and at most `most` (T,).
     """
+    first = 0
     for host in range(len(cpus)):
-        who = np.flatnonzero(vcpus[host] > 0)
-        if not len(who):
-            continue
-        size, kind, may = vcpus[host][who], loop[host][who], allowed[host][who]
-        heavy, light = weight[host][who], brief[host][who]
-        usual, moves, highest = demand[host][who], growth[host][who], most[host][who]
-        factors = moment_factors(usual, moves, day[host][who], moments, chances)
-        ran, wanted, lacked, owed = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
-        late_run, late_want = np.zeros(len(who)), np.zeros(len(who))
+        count = counts[host]
+        own = slice(first, first + count)
+        first += count
+        room, inside = sets_of(cpus[host], allowed[own], sizes[own])
+        usual, highest = demand[own], most[own]
+        factors = moment_factors(usual, growth[own], day[own], moments, chances)
+        now, ran, wanted = np.empty(count), np.empty(count), np.empty(count)
+        lacked, owed = np.empty(count), np.empty(count)
+        late_run, late_want = np.zeros(count), np.zeros(count)
         steady, passed = len(factors) == 1, 0.0
         for moment in range(len(factors)):
             part = 1.0 if steady else chances[moment]
             passed += part
-            now = np.minimum(usual * factors[moment], highest)
+            for at in range(count):
+                now[at] = min(usual[at] * factors[moment, at], highest[at])
             crowded[host] += part * share_host(
-                cpus[host], size, now, kind, heavy, light, astray[host], may, ran, wanted, lacked, owed
-            )
-            for place in range(len(who)):
-                at = who[place]
-                run[host, at] += part * ran[place]
-                want[host, at] += part * wanted[place]
-                short[host, at] += part * lacked[place]
-                fair[host, at] += part * owed[place]
-                asked[host, at] += part * now[place]
+                room, inside, vcpus[own], now, loop[own], weight[own], brief[own], astray[host], ran, wanted, lacked,
+                owed,
+            )  # fmt: skip
+            for at in range(count):
+                slot = own.start + at
+                run[slot] += part * ran[at]
+                want[slot] += part * wanted[at]
+                short[slot] += part * lacked[at]
+                fair[slot] += part * owed[at]
+                asked[slot] += part * now[at]
                 if passed > LATE:
-                    late_run[place] += part * ran[place]
-                    late_want[place] += part * wanted[place]
-        for place in range(len(who)):
-            if late_want[place] > 0:
-                worst[host, who[place]] = late_run[place] / late_want[place]
+                    late_run[at] += part * ran[at]
+                    late_want[at] += part * wanted[at]
+        for at in range(count):
+            if late_want[at] > 0:
+                worst[own.start + at] = late_run[at] / late_want[at]
 
 
 _tried = threading.Event()
 _compiling = threading.Lock()
 _FUNCTIONS = (  # in the order in which they call each other
     "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
-    "conserve", "bursts_meet", "share_cpus", "share_set", "share_host", "moment_factors", "share_hosts",
+    "average", "share_rest", "conserve", "bursts_meet", "unhindered", "share_cpus", "ordered", "share_set",
+    "share_host", "sets_of", "moved", "moment_factors", "share_hosts",
 )  # fmt: skip
+fastest: Callable[..., None] = share_hosts  # which is compiled once `compile_all` was called
 log = logging.getLogger(__name__)
 
 
-def compile_all() -> None:
-    """Replace the functions here by compiled ones, once; they stay as they are where they cannot be compiled."""
-    with _compiling:
-        if _tried.is_set():
-            return
-        _tried.set()
-        plain = {name: globals()[name] for name in _FUNCTIONS}
-        try:
-            _replace(plain)
-            _share_one_host()
-        except Exception as error:  # noqa: BLE001 - a host may forbid it and still answers
-            globals().update(plain)
-            log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
+def compile_all(*, wait: bool = True) -> None:
+    """Make `fastest` a compiled `share_hosts`, once; it stays as it is where it cannot be compiled.
+
+    Where another thread compiles it just now this returns when that is done, or without `wait` at once.
+    """
+    global fastest  # noqa: PLW0603 - who calls meanwhile gets one or the other, and each is whole
+    if not _compiling.acquire(blocking=wait):
+        return
+    try:
+        if not _tried.is_set():
+            _tried.set()
+            fastest = _compiled()
+    except Exception as error:  # noqa: BLE001 - a host may forbid it and still answers
+        log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
+    finally:
+        _compiling.release()
 
 
-def _replace(plain: Mapping[str, Callable[..., Any]]) -> None:
+def _compiled() -> Callable[..., None]:
+    """`share_hosts` compiled, and all that it calls. Copies of the functions are compiled, which call each other, so
+    that the ones of this module still run as they are. Only what Python calls gets an entry for Python, which is a
+    part of the time that compiling takes."""
     import numba
 
-    for name, function in plain.items():
+    aside = dict(globals())
+    for name in _FUNCTIONS:
+        plain = FunctionType(globals()[name].__code__, aside, name)
+        usual = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+        usual["no_cpython_wrapper"] = name != _FUNCTIONS[-1]
         try:
-            globals()[name] = numba.njit(cache=True, error_model="numpy", nogil=True)(function)
+            aside[name] = numba.njit(cache=True, **usual)(plain)
         except RuntimeError:  # there is nowhere to keep what was compiled: it is compiled in every process
-            globals()[name] = numba.njit(error_model="numpy", nogil=True)(function)
+            aside[name] = numba.njit(**usual)(plain)
+    found: Callable[..., None] = aside[_FUNCTIONS[-1]]
+    _share_one_host(found)
+    return found
 
 
-def _share_one_host() -> None:
-    ones, half, tenth = (np.full((1, 2), value) for value in (1.0, 0.5, 0.1))
-    run, want, short, fair, asked, worst = (np.zeros((1, 2)) for _ in range(6))
+def _share_one_host(share_hosts: Callable[..., None]) -> None:
+    ones, half, tenth = (np.full(2, value) for value in (1.0, 0.5, 0.1))
+    run, want, short, fair, asked, worst = (np.zeros(2) for _ in range(6))
     share_hosts(
-        np.ones(1), ones, half, tenth, np.ones((1, 2, 2)), ones, np.full((1, 2), OPEN), ones, ones, np.zeros(1),
-        np.ones((1, 2, 1), dtype=bool), np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, asked,
+        np.ones(1), np.full(1, 2), ones, half, tenth, np.ones((2, 2)), ones, np.full(2, OPEN), ones, ones, np.zeros(1),
+        np.ones((2, 1), dtype=bool), ones, np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, asked,
         worst, np.zeros(1),
     )  # fmt: skip

@@ -93,17 +93,17 @@ def _partials(causes: Floats, lost: Floats, suspects: int) -> list[tuple[float, 
     steps, precision = _regressed(ranked, stats.rankdata(lost))
     rows = _centred(ranked)
     residual = _centred(stats.rankdata(lost)) - steps @ rows
-    found = []
-    for at in range(suspects):
-        own = precision[at] @ rows / precision[at, at]  # what no other row explains of it
-        if own @ own < _TOLD_APART * (rows[at] @ rows[at]):
-            found.append((0.0, 0.0, 1.0))
-            continue
-        left = residual + steps[at] * own
-        correlation = float(own @ left / np.sqrt(max((own @ own) * (left @ left), 1e-30)))
-        loss = float(slopes[at] * causes[at].mean())
-        found.append((loss, correlation, _chance(correlation, effective_size(left, own) - len(rows) - 1)))
-    return found
+    own = precision[:suspects] @ rows / np.diagonal(precision)[:suspects, None]  # what no other row explains of each
+    left = residual + steps[:suspects, None] * own
+    squares = (own**2).sum(axis=1)
+    correlation = (own * left).sum(axis=1) / np.sqrt(np.maximum(squares * (left**2).sum(axis=1), 1e-30))
+    loss = slopes[:suspects] * causes[:suspects].mean(axis=1)
+    chance = _chance(correlation, effective_size(left, own) - len(rows) - 1)
+    apart = squares >= _TOLD_APART * (rows[:suspects] ** 2).sum(axis=1)
+    return [
+        (float(lost), float(one), float(by)) if told else (0.0, 0.0, 1.0)
+        for told, lost, one, by in zip(apart, loss, correlation, chance, strict=True)
+    ]
 
 
 def _regressed(causes: Floats, symptom: Floats) -> tuple[Floats, Floats]:
@@ -120,26 +120,29 @@ def _centred(values: Floats) -> Floats:
     return np.asarray(values - values.mean(axis=-1, keepdims=True))
 
 
-def _chance(correlation: float, freedom: float) -> float:
-    if freedom < 1 or correlation <= 0:
-        return 1.0
-    return float(stats.t.sf(correlation * np.sqrt(freedom / max(1 - correlation**2, 1e-12)), freedom))
+def _chance(correlation: Floats, freedom: Floats) -> Floats:
+    tested = (freedom >= 1) & (correlation > 0)
+    of, free = correlation[tested], freedom[tested]
+    chance = np.ones(len(correlation))
+    chance[tested] = stats.t.sf(of * np.sqrt(free / np.maximum(1 - of**2, 1e-12)), free)
+    return chance
 
 
-def effective_size(first: Floats, second: Floats) -> float:
-    """How many independent pairs two series are worth, since neighbouring windows are alike (Bartlett 1946): n over
-    1 + twice the sum of products of their autocorrelations, up to a tenth of n."""
-    n = first.size
+def effective_size(first: Floats, second: Floats) -> Floats:
+    """How many independent pairs the rows of two tables (R, n) are worth each, since neighbouring windows are alike
+    (Bartlett 1946): n over 1 + twice the sum of products of their autocorrelations, up to a tenth of n."""
+    n = first.shape[1]
     most = max(n // 10, 1)
     product = _autocorrelation(first, most) * _autocorrelation(second, most)
     weights = 1 - np.arange(1, most + 1) / n
-    return float(n / max(1 + 2 * float(weights @ product), 1.0))
+    return np.asarray(n / np.maximum(1 + 2 * product @ weights, 1.0))
 
 
-def _autocorrelation(values: Floats, most: int) -> Floats:
-    centred = values - values.mean()
-    total = float(centred @ centred)
-    return np.array([float(centred[lag:] @ centred[:-lag]) / total for lag in range(1, most + 1)])
+def _autocorrelation(rows: Floats, most: int) -> Floats:
+    """Of each row at lags 1 to `most`, (R, most), by its power spectrum, padded so that its ends do not meet."""
+    power = np.abs(np.fft.rfft(_centred(rows), 2 * rows.shape[1], axis=1)) ** 2
+    products = np.fft.irfft(power, axis=1)[:, : most + 1]
+    return np.asarray(products[:, 1:] / np.maximum(products[:, :1], 1e-30))
 
 
 def _discovered(tested: Sequence[Antagonist], rate: float) -> list[Antagonist]:

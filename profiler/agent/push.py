@@ -18,6 +18,7 @@ from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpError, S
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolEntry
 
+NEWS_S = 1.0  # between two looks for news of who is there, while no window is to be sent
 MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
 _GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
@@ -226,8 +227,8 @@ class Pusher:
     def _run(self) -> None:
         while not self._stopping:
             wait = self._attempt()
-            if wait is None:
-                self._wake.wait()
+            if wait is None:  # news of who is there come between windows
+                self._wake.wait(None if self._announcer is None else NEWS_S)
             elif wait > 0:
                 self._sleep(wait)
             self._wake.clear()

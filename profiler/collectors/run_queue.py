@@ -47,7 +47,7 @@ class InstanceWaits:
 
 
 def _is_told(victim: str, who: str, part: float) -> bool:
-    return who not in {victim, HOST, CAP, UNKNOWN} and part >= _LEAST_PART and len(who) <= _LONGEST_NAME
+    return who != victim and who not in OTHERS and part >= _LEAST_PART and len(who) <= _LONGEST_NAME
 
 
 class RunQueueWindow:

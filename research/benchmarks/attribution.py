@@ -103,7 +103,7 @@ def record(path: Path, windows: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class WaitRecord:
     """What was recorded: by container its windows, and for how many seconds the first of a pair waited for the
     second."""
 
@@ -111,7 +111,7 @@ class Record:
     waited_s: Mapping[tuple[str, str], float]
 
     @classmethod
-    def read(cls, path: Path) -> Record:
+    def read(cls, path: Path) -> WaitRecord:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         names = [f"i{number}" for number in range(ON_FIRST + ON_LAST)]
 
@@ -147,7 +147,7 @@ def share_a_cpu(one: str, other: str) -> bool:
 
 def judge(path: Path, trials: int) -> None:
     """Print how often the right one is named."""
-    record = Record.read(path)
+    record = WaitRecord.read(path)
     windows = next(iter(record.measured.values())).cpu.size
     print(f"{windows} windows of {WINDOW_S:g} s, {len(record.measured)} containers")
     for label, together in (("is told who shares a CPU", share_a_cpu), ("is not told", lambda _one, _other: True)):

@@ -22,7 +22,8 @@ EXPLAINED = (
         REJECTED,
         r"ceil_mbit \S+ is below rate_mbit|.*driver_cpus .* go beyond|instance .* is pinned to pCPU|.*pinning names"
         r"|instance .*: demand of \S+ CPUs is above its|demand for \w+: p50, p95 and p99 do not grow"
-        r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them",
+        r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them"
+        r"|probe \S+: there is no value .* to stand for it",
         "JSON Schema does not compare one field with another.",
     ),
     Explained(
@@ -34,7 +35,7 @@ EXPLAINED = (
     Explained(
         BODIES,
         REJECTED,
-        r"demand for \w+: hours are not 24 or 168 numbers",
+        r"demand for \w+: (hours are not 24 or 168|seen_hours are not 24) numbers",
         "A list of one of two lengths would need two schemas of the same list, which clients cannot tell apart.",
     ),
     Explained(

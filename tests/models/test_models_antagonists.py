@@ -74,5 +74,7 @@ def test_windows_that_are_alike_count_for_less() -> None:
     random = np.random.default_rng(0)
     noise, other = random.normal(size=3000), random.normal(size=3000)
     slow = np.repeat(random.normal(size=300), 10), np.repeat(random.normal(size=300), 10)
-    assert effective_size(noise, other) == pytest.approx(3000, rel=0.15)
-    assert effective_size(*slow) == pytest.approx(450, rel=0.4)  # ten alike: between 300 and 3000
+    assert effective_size(noise[None], other[None])[0] == pytest.approx(3000, rel=0.15)
+    assert effective_size(*(one[None] for one in slow))[0] == pytest.approx(
+        450, rel=0.4
+    )  # ten alike: between 300 and 3000

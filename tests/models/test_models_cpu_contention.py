@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +27,6 @@ from profiler.observed import Host, Instance
 BOUND, SELDOM, USUAL = 0.05, 0.02, 0.01
 OVER = 1.06
 EMPTY = ProfileTable.build(())
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +55,10 @@ def share(
     allowed: Bools | None = None,
     compiled: bool = True,
 ) -> Shared:
-    """`share_host` where bursts heed weights in full and no work goes astray."""
+    """One host of `share_hosts` where demand is steady, bursts heed weights in full and no work goes astray."""
     if compiled:
         cpu_contention.compile_all()
+    share_hosts: Any = cpu_contention.fastest if compiled else cpu_contention.share_hosts
     demand = np.asarray(demand, dtype=float)
     count = len(demand)
 
@@ -71,11 +67,13 @@ def share(
 
     kinds: Ints = np.ascontiguousarray(np.broadcast_to(np.asarray(loop, dtype=np.int64), count))
     may = np.ones((count, max(math.ceil(cpus), 1)), dtype=bool) if allowed is None else allowed
-    out = [np.zeros(count) for _ in range(4)]
-    crowded = cpu_contention.share_host(
-        float(cpus), each(vcpus), demand, kinds, each(weight), each(weight), 0.0, may, *out
-    )
-    return Shared(out[0], out[1], out[2], out[3], float(crowded))
+    out, worst, crowded = [np.zeros(count) for _ in range(5)], np.ones(count), np.zeros(1)
+    share_hosts(
+        np.array([float(cpus)]), np.array([count]), each(vcpus), demand, np.zeros(count), np.ones((count, 2)),
+        np.full(count, np.inf), kinds, each(weight), each(weight), np.zeros(1), may, may.sum(axis=1).astype(float),
+        np.array([-1.0, 1.0]), np.full(2, 0.5), *out, worst, crowded,
+    )  # fmt: skip
+    return Shared(out[0], out[1], out[2], out[3], float(crowded[0]))
 
 
 # limiting cases
@@ -205,22 +203,12 @@ def test_pinned_hogs_get_no_more_than_any_nested_set_of_cpus_holds(case: tuple[F
 
 
 def test_all_of_it_compiles_and_says_the_same_as_plain_python() -> None:
-    cases = [crowd(seed, most_cpus=16, most=20) for seed in range(12)]
-    ask = "from tests.models.test_models_cpu_contention import *; print(repr([share_plain(*one) for one in %r]))"
-    told = [[one[0], one[1].tolist(), one[2].tolist(), one[3].tolist()] for one in cases]
-    plain = subprocess.run([sys.executable, "-c", ask % told], capture_output=True, text=True, check=True, cwd=ROOT)
-    compiled = [share(cpus, demand, loop, vcpus=vcpus) for cpus, demand, loop, vcpus in cases]
-    assert all(hasattr(getattr(cpu_contention, name), "py_func") for name in cpu_contention._FUNCTIONS)
-    for one, (run, want, short) in zip(compiled, json.loads(plain.stdout), strict=True):
-        np.testing.assert_allclose(one.run, run, rtol=1e-9)
-        np.testing.assert_allclose(one.want, want, rtol=1e-9)
-        np.testing.assert_allclose(one.short, short, rtol=1e-9)
-
-
-def share_plain(cpus: int, demand: list[float], loop: list[int], vcpus: list[float]) -> list[list[float]]:
-    """In a process of its own, where nothing is compiled: what consumers run and want, and how long they are short."""
-    got = share(cpus, demand, loop, vcpus=vcpus, compiled=False)
-    return [got.run.tolist(), got.want.tolist(), got.short.tolist()]
+    for seed in range(12):
+        cpus, demand, loop, vcpus = crowd(seed, most_cpus=16, most=20)
+        compiled, plain = (share(cpus, demand, loop, vcpus=vcpus, compiled=one) for one in (True, False))
+        assert hasattr(cpu_contention.fastest, "py_func")
+        for name in ("run", "want", "short", "fair"):
+            np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-9)
 
 
 # hosts of every size

@@ -67,6 +67,31 @@ def test_worse_by_less_than_noise_passes() -> None:
     assert verdict.passed
 
 
+def test_a_share_must_be_better_than_the_prior_somewhere() -> None:
+    """Which other targets need not be: they may answer as the prior does."""
+    same = [replace(one, expected=one.prior, lower=one.prior - 0.2, upper=one.prior + 0.2) for one in _shares()]
+    lab = replace(same[0], target="throughput", protocol="unseen_pair")
+    assert gate([lab], None).passed
+    assert gate(same, None).refusals == ("share: under no protocol is it better than the prior beyond noise.",)
+    by_host, newest = _shares()
+    assert gate([by_host, same[1]], None).passed
+    assert gate([same[0], newest], None).passed
+
+
+def test_a_share_must_be_better_than_a_constant_on_unseen_hosts() -> None:
+    by_host, newest = _shares(prior_off=0.25)
+    middle = np.full(len(by_host), float(np.median(by_host.measured)))
+    flat = replace(by_host, expected=middle, lower=middle - 0.25, upper=middle + 0.25)
+    verdict = gate([flat, newest], None)
+    (why,) = verdict.refusals
+    assert why.startswith("share, unseen_host: no better beyond noise than the best constant, mean error 0.1")
+    assert all(one.prior.high < 0 for one in verdict.figures)
+
+
+def _shares(prior_off: float = 0.1) -> list[HeldOutPredictions]:
+    return [table(target="share", protocol=name, prior_off=prior_off) for name in ("unseen_host", "newest")]
+
+
 def test_intervals_that_hold_far_less_than_they_claim_are_refused() -> None:
     verdict = gate([table(0.02, half=0.012)], None)
     (why,) = verdict.refusals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,21 @@ def test_a_server_that_takes_no_announcement_still_gets_samples(
     assert words in bench.said.getvalue()
     bench.now += EVERY_S
     assert pusher.step() == 0.0  # it tries again
+
+
+def test_news_do_not_wait_for_a_window_to_end(pushing: tuple[Double, Bench, Spool, Pusher]) -> None:
+    double, bench, _, pusher = pushing
+    pusher.start()
+    try:
+        for number in (1, 2):  # what it finds when it starts, and what comes while it waits
+            bench.now += EVERY_S
+            bench.announcer.look(bench.backend)
+            deadline = time.monotonic() + 60.0
+            while len(double.announced) < number and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert len(double.announced) == number
+    finally:
+        pusher.stop(20.0)
 
 
 def test_an_announcement_that_does_not_arrive_is_sent_again(pushing: tuple[Double, Bench, Spool, Pusher]) -> None:

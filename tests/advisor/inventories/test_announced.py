@@ -67,6 +67,15 @@ def test_an_unknown_host_and_its_instances_appear() -> None:
     assert world.hosts["kvm01"].labels["source"] == world.instances["db-1"].labels["source"] == "agent"
 
 
+def test_containers_are_promised_no_cpus_unless_another_source_says_how_many() -> None:
+    world = World(Host("of-a-file", "lxc", 64, 1000.0, cpu_overcommit=2.0), Host("left-open", "lxc", 64, 1000.0))
+    for host in ("new", "of-a-file", "left-open"):
+        world.hear(announcement(host, vm(f"{host}-1", vcpus=64), kind="lxc"))
+    world.hear(announcement("guests", vm("web-1")))
+    found = {name: host.cpu_overcommit for name, host in world.hosts.items()}
+    assert found == {"new": 1000.0, "of-a-file": 2.0, "left-open": 1000.0, "guests": 4.0}
+
+
 def test_the_same_announcement_again_is_no_news() -> None:
     world = World(Host("kvm02", "kvm", 64, 1000.0), Instance("old", 4, host="kvm02", labels={"source": "openstack"}))
     for told in (announcement("kvm01", vm("web-1")), announcement("kvm02", vm("old"))):

@@ -9,10 +9,10 @@ from typing import Any, get_args
 import pytest
 
 from advisor.access.audit import Operation
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, ProbeReport, WorkloadProfile
 from advisor.errors import AdvisorError, RefusedByGate
 from advisor.service import Advisor
-from profiler.observed import Colocation, MetricSample, Outcome
+from profiler.observed import Colocation, MetricSample, Outcome, ProbeResult, Quantity
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
@@ -94,10 +94,13 @@ def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clo
     runs = Colocation("run-1", "h1", "1", (Outcome(Instance("a", workload="web"), "throughput", 9.0, 8.0, "req/s"),))
     small.outcomes.record_colocation(runs)
     small.outcomes.record_colocation(runs)
+    probed = ProbeResult("cpu-share", {"share": Quantity(76.3, "%")}, "share", {}, ())
+    small.telemetry.take_probes([ProbeReport(host, probed, clock()) for host in ("h1", "nope")])
     assert [entry for entry in told(small) if entry[0] != "inventory.put"] == [
         ("samples.add", (), {"accepted": 100, "duplicate": 0, "dropped": 1}),
         ("samples.add", (), {"accepted": 0, "duplicate": 100, "dropped": 0}),
         ("colocation.add", ("run-1",), {}),
+        ("probes.add", (), {"accepted": 1, "older": 0, "dropped": 1}),
     ]
 
 

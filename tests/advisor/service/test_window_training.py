@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -51,6 +52,13 @@ def test_a_window_comes_back_as_it_was_kept(database: Database) -> None:
         assert windows.keep(connection, window(300.0))
         assert windows.since(connection, 0.0) == (window(300.0),)
         assert windows.since(connection, 300.0) == ()
+
+
+def test_a_window_of_the_smallest_host_comes_back_too(database: Database) -> None:
+    small = replace(window(300.0), host=Host("h", "kvm", pcpus=1, memory_mb=1.0))
+    with database.write() as connection:
+        assert windows.keep(connection, small)
+        assert windows.since(connection, 0.0) == (small,)
 
 
 def test_steady_company_is_kept_once_a_day_for_each_load(database: Database) -> None:

@@ -17,6 +17,7 @@ from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
+from models.learning.fitted_target import fit_share
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -127,3 +128,17 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
     assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
+
+
+@pytest.mark.parametrize("shuffled", ["older", "all"])
+def test_the_gate_refuses_a_model_of_shuffled_outcomes_though_the_prior_is_worse(
+    examples: Examples, shuffled: str
+) -> None:
+    """In the world where the true outcomes pass above. The prior is off by much, so the mean of all is better."""
+    rows = newest_fold(examples)[0] if shuffled == "older" else np.arange(len(examples))
+    ratio = examples.ratio.copy()
+    ratio[rows] = np.random.default_rng(0).permutation(ratio[rows])
+    verdict = gate(fit_share(replace(examples, ratio=ratio)).held_out, None)
+    by_host = next(one for one in verdict.figures if one.protocol == "unseen_host")
+    assert by_host.prior.high < 0
+    assert any(why.startswith("share, unseen_host: no better beyond noise") for why in verdict.refusals)
