@@ -2,7 +2,8 @@
 
 What is kept of a host is plain JSON: `before` the demand for CPUs that was expected when the first window contradicted,
 as (mean, spread) by instance; `wants` what each wanted since, the newest windows most; `instances` how far each is
-below; `counts` what answers count with meanwhile.
+below; `off` how far the model was off in each of the newest windows, asked with the demand that they had, in half
+widths; `counts` and `wide` what answers count with meanwhile, and by how much their intervals are widened.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.store.rollups import BUCKET_S
 from models.data.cloud_classes import WEEK
-from models.evaluation.contradictions import ALARM, accumulated, beyond
-from models.evaluation.prediction_checks import CheckedPrediction, widen
+from models.evaluation.contradictions import ALARM, accumulated, beyond, half_width
+from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, conformal_quantile, log_off, widen
+from models.evaluation.window_figures import Question
 from profiler.demand import Demand
 
 State = dict[str, Any]
@@ -35,7 +37,8 @@ STANDS_OUT = 2.0  # standard deviations between windows above what was expected
 OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
 MOST_FACTOR = 16.0
 LEAST_MORE = 0.02  # of the CPU time that it wants: who takes less of it is not named
-CHANGED = 0.1  # of a demand: by less what answers count with stays
+CHANGED = 0.1  # of a demand or a width: by less what answers count with stays
+NEWEST_OFF = 12  # windows, an hour: the worst of them says how wide intervals must be
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +58,15 @@ def after_window(
     window: MeasuredWindow,
     found: Sequence[WindowRows],
     told: Mapping[str, Any],
-    factor: float,
     correct: Correction,
     waited_more: WaitedMore,
 ) -> AlarmUpdate:
     """One more window of a host, of which `told` was said before and `found` was held against it.
 
-    `factor` is by how much the active model's intervals are widened there. Who is behind an alarm is looked for when it
-    is raised.
+    Who is behind an alarm is looked for when it is raised.
     """
-    was: Mapping[str, Any] = state or {"before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}}
-    forecast = {
-        row.instance: row for one in found if one.question == "forecast" for row in one.rows if row.role == "active"
-    }
+    was: Mapping[str, Any] = state or _nothing(told)
+    factor, forecast = told.get("factor", 1.0), _active(found, "forecast")
     ends_s = next((one.ends_s for one in found), 0.0)
     there = {one.id for one in scene.instances}
     instances: dict[str, Any] = {}
@@ -84,17 +83,51 @@ def after_window(
             more = waited_more(name, one["since_s"])
             one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, more)}
             raised.append(name)
-    now: State = {"before": was["before"], "wants": wants, "instances": instances, "counts": {}}
+    now: State = {**was, "wants": wants, "instances": instances, "counts": {}, "wide": 1.0}
+    now |= _off_by(was, forecast, _active(found, "window"))
     if any(one["raised_s"] is not None for one in instances.values()):
         now["counts"] = _kept(was["counts"], correct.counted(wants, scene, window))
+        now["wide"] = _still(was["wide"], min(max(1.0, *now["off"]), WIDEST))
     known_before = {one.instance: one for one in standing(scene.host.id, was)}
     known_now = {one.instance: one for one in standing(scene.host.id, now)}
     return AlarmUpdate(
         now if instances else None,
         tuple(known_now[name] for name in raised),
         tuple(one for name, one in known_before.items() if name not in known_now),
-        differs=bool(known_before.keys() ^ known_now.keys()) or now["counts"] != was["counts"],
+        differs=known_before.keys() != known_now.keys() or any(now[name] != was[name] for name in ("counts", "wide")),
     )
+
+
+def _nothing(told: Mapping[str, Any]) -> State:
+    return {
+        "before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
+        "version": "",
+    }  # fmt: skip
+
+
+def _active(found: Sequence[WindowRows], question: Question) -> dict[str, CheckedPrediction]:
+    rows = (row for one in found if one.question == question for row in one.rows)
+    return {row.instance: row for row in rows if row.role == "active"}
+
+
+def _off_by(
+    was: Mapping[str, Any], forecast: Mapping[str, CheckedPrediction], window: Mapping[str, CheckedPrediction]
+) -> State:
+    """How far the model is off where it knows what everybody wanted, in the newest windows; what is said of another
+    model says nothing of this one.
+
+    In half widths of the forecast, for those are what answers have. So a neighbour that hogs does not widen what the
+    model says with its demand, and CPUs that became slow do.
+    """
+    version = next((row.version for row in forecast.values()), was["version"])
+    before = was["off"] if version == was["version"] else []
+    scores = [
+        abs(log_off(row)) / half_width(told.expected, told.lower)
+        for name, row in window.items()
+        if (told := forecast.get(name)) is not None
+    ]
+    now = [conformal_quantile(scores)] if scores else []
+    return {"version": version, "off": [*before, *now][-NEWEST_OFF:]}
 
 
 def _one_more(
@@ -103,21 +136,19 @@ def _one_more(
     """What is kept of an instance after a window, None = all agrees; `row` None = it wanted nothing.
 
     For a day windows are held against what was said before the first that contradicted: what is said later has learned
-    from them.
+    from them. Where the host is behind it another model is believed at once: it may have learned how the host is now.
     """
     if known is None:
         if row is None or (more := beyond(row.expected, row.lower, factor, row.observed)) <= 0:
             return None
         kept: dict[str, Any] = {
             "sum": 0.0, "since_s": ends_s - BUCKET_S, "windows": 0, "got": 0.0, "raised_s": None,
-            "expected": row.expected, "own": row.lower, "factor": factor,
+            "expected": row.expected, "own": row.lower, "factor": factor, "version": row.version,
         }  # fmt: skip
     else:
         kept = dict(known)
-        if row is not None and ends_s - kept["since_s"] > HELD_S:
-            kept |= {"expected": row.expected, "own": row.lower}
-        if kept["raised_s"] is None:
-            kept["factor"] = factor
+        if row is not None and (ends_s - kept["since_s"] > HELD_S or _has_new_model(kept, row)):
+            kept |= {"expected": row.expected, "own": row.lower, "factor": factor, "version": row.version}
         more = -1.0 if row is None else beyond(kept["expected"], kept["own"], kept["factor"], row.observed)
     kept["sum"] = accumulated(kept["sum"], more)
     if kept["sum"] == 0:
@@ -125,6 +156,10 @@ def _one_more(
     if row is not None:
         kept |= {"windows": kept["windows"] + 1, "got": kept["got"] + row.observed}
     return kept | {"lower": widen(kept["expected"], kept["own"], kept["factor"])}
+
+
+def _has_new_model(kept: Mapping[str, Any], row: CheckedPrediction) -> bool:
+    return kept["raised_s"] is not None and kept["cause"] == "host" and kept["version"] != row.version
 
 
 def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
@@ -275,6 +310,11 @@ def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float
         abs(now[name] - before[name]) <= CHANGED * max(before[name], LEAST_RISE) for name in now
     )
     return dict(before) if same else now
+
+
+def _still(before: float, now: float) -> float:
+    """The former width while it has not changed much."""
+    return before if abs(now - before) <= CHANGED * before else now
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -90,8 +90,13 @@ def platform_of(host: Host) -> str:
     return host.platform or host.kind
 
 
-def told_before(snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[OutcomeScorer], ends_s: float) -> Watch:
-    """What each model says of a host of the snapshot, with the demand that is expected of everybody in `scene` now."""
+def told_before(
+    snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[OutcomeScorer], ends_s: float, factor: float = 1.0
+) -> Watch:
+    """What each model says of a host of the snapshot, with the demand that is expected of everybody in `scene` now.
+
+    `factor` is by how much the active model's intervals must be widened there by what was seen until now.
+    """
     levels = {one.id: evidence_level(one, snapshot.names.profiled) for one in scene.instances}
     nobody = dict.fromkeys(levels, 1.0)
     rows = [row for judge in judges for row in rows_of(judge, scene, snapshot.workloads, nobody, ends_s)]
@@ -100,7 +105,7 @@ def told_before(snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[Outcom
         by_model = said.setdefault(row.version, {"role": row.role, "rows": []})
         by_model["rows"].append([getattr(row, name) for name in _BANDS])
     wanted = {one.id: [known.mean, known.spread] for one in scene.instances if (known := one.demand.get("cpu"))}
-    told = {"levels": levels, "platform": platform_of(scene.host), "said": said, "wanted": wanted}
+    told = {"levels": levels, "platform": platform_of(scene.host), "said": said, "wanted": wanted, "factor": factor}
     return Watch(scene.host.id, ends_s, fingerprint(scene), told)
 
 

@@ -48,7 +48,7 @@ class DatabaseCloud:
         view, active = self._cache.at(self._clock())
         detail = overview.detail(view, active, self._overview.now(view, active), host_id)
         with self._read() as connection:
-            factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host])
+            factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host], view.doubted)
         return overview.widened(detail, factors)
 
     def alarms(self) -> tuple[Contradiction, ...]:

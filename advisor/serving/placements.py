@@ -55,7 +55,7 @@ class DatabasePlacements:
         view, active = self._cache.at(self._clock())
         effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
-            factors = self._monitor.factors(connection, effects.model_version, [scene.host])
+            factors = self._monitor.factors(connection, effects.model_version, [scene.host], view.doubted)
         return interval_inflation.scene(effects, scene.host, factors)
 
     def place(self, request: PlacementRequest) -> EncodedRecommendation:
@@ -127,7 +127,7 @@ class DatabasePlacements:
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
-            held = self._monitor.how_it_held(connection, own, view.inventory.hosts)
+            held = self._monitor.how_it_held(connection, own, view.inventory.hosts, view.doubted)
         found = answer(
             view.snapshot,
             QuestionContext(chosen, now, self._settings.fresh_s),
@@ -150,7 +150,7 @@ class DatabasePlacements:
 
     def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:
-            return self._monitor.how_it_held(connection, version, view.inventory.hosts)
+            return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
 
     def _hold(self, answers: Sequence[EncodedRecommendation], view: CloudView, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""

@@ -156,7 +156,7 @@ def answer(
     request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without
     asked, known = without_name(request, snapshot), held(active.predictor.version)
     wider = sorted(item for item in known.factors.items() if item[1] > 1)
-    question = codec.text((asked, wider, hash(frozenset(known.factors)), known.levels))
+    question = codec.text((asked, wider, hash(frozenset(known.factors)), sorted(known.doubted), known.levels))
     found = answers.find(question)
     if found is not None:
         return found.to(request, now, snapshot.taken_at, "hit")

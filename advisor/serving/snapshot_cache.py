@@ -36,7 +36,7 @@ class CloudView:
 
     `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
     was last seen is looked up again at `look_again`. Where `alarms` stand, `measured` are the CPUs that instances count
-    as wanting.
+    as wanting, and `doubted` by how much the intervals on a host are widened, where the model is off there.
     """
 
     counts: Counts
@@ -47,6 +47,7 @@ class CloudView:
     snapshot: ClusterSnapshot
     alarms: tuple[Contradiction, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
+    doubted: Mapping[str, float] = field(default_factory=dict)
 
     def holds(self, counts: Counts, now: datetime) -> bool:
         """Whether the cloud is still as in this view."""
@@ -198,7 +199,8 @@ class SnapshotCache:
             look_again = former.look_again
         until = min([look_again, *(one.expires_at for one in held)])
         raised = tuple(one for host, kept in moved.doubts.items() for one in contradictions.standing(host, kept))
-        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured)
+        doubted = {host: kept["wide"] for host, kept in moved.doubts.items() if kept["wide"] > 1}
+        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted)
 
     def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:

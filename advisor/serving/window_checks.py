@@ -138,17 +138,12 @@ class WindowChecks:
     ) -> AlarmUpdate:
         """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
         judge = next((one for one in judges if one.role == "active"), None)
-        factor = 1.0
-        if judge is not None:
-            wide = self._monitor.factors(connection, judge.predictor.version, [scene.host])
-            factor = wide.get(scene.host.id, 1.0)
         update = contradictions.after_window(
             alarms.get(connection, watch.host),
             scene,
             window,
             found,
             watch.told,
-            factor,
             contradictions.Correction(judge, view.snapshot.workloads),
             partial(antagonists.waited_more, connection, watch.host),
         )
@@ -196,10 +191,15 @@ class WindowChecks:
             if held.watched(connection, ends_s):
                 return
             doubted = alarms.load_all(connection).keys()
+            chosen = window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s, doubted)
+            hosts = [view.snapshot.hosts[at] for at in chosen]
+            version = next((one.predictor.version for one in judges if one.role == "active"), "")
+            factors = self._monitor.seen_factors(connection, version, hosts)
         told = []
-        for at in window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s, doubted):
+        for at, host in zip(chosen, hosts, strict=True):
             started = time.monotonic()
-            told.append(window_checks.told_before(view.snapshot, _scene(view, at), judges, ends_s))
+            scene = _scene(view, at)
+            told.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
             if self._rest(started, pausing=pausing):
                 return
         if told and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before

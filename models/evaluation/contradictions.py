@@ -9,18 +9,23 @@ import math
 
 from models.evaluation.prediction_checks import clip
 
-# A window counts by how far it lies below the lower edge, in half widths, at most 1 either way; so an alarm needs at
-# least ALARM windows, and more where they lie close to the edge.
-ALARM = 4.0
+# A window counts by how far it lies beyond EDGE half widths below what was expected, in half widths, at most 1 either
+# way; so an alarm needs at least ALARM windows, and more where they lie close to the edge. EDGE is beyond the interval,
+# for intervals may be a quarter too narrow.
+ALARM, EDGE = 5.0, 1.25
 LEAST_HALF = 0.05  # of the logarithm: a loss of less than 5 % is no alarm, however narrow the interval
 
 
 def beyond(expected: float, lower: float, factor: float, observed: float) -> float:
-    """How far a share lies below the lower edge of its interval, widened by `factor`, in half widths, within +-1; below
-    0 = it is inside."""
-    half = max(math.log(clip(expected) / clip(lower)) * factor, LEAST_HALF)
+    """How far a share lies beyond EDGE half widths below what was expected, in half widths, within +-1; below 0 = it
+    agrees. `lower` is the interval's edge, which `factor` widens."""
     off = math.log(clip(expected) / clip(observed))
-    return min(max(off / half - 1.0, -1.0), 1.0)
+    return min(max(off / half_width(expected, lower, factor) - EDGE, -1.0), 1.0)
+
+
+def half_width(expected: float, lower: float, factor: float = 1.0) -> float:
+    """From what was expected to the lower edge of its interval, widened by `factor`, on the log scale."""
+    return max(math.log(clip(expected) / clip(lower)) * factor, LEAST_HALF)
 
 
 def accumulated(before: float, more: float) -> float:

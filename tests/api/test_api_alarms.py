@@ -26,10 +26,13 @@ ALARM = {
         "files-1": {
             "sum": 3.0, "since_s": SINCE, "raised_s": SINCE + 1200, "windows": 4, "got": 1.6, "expected": 0.9,
             "own": 0.7, "lower": 0.7, "factor": 1.0, "cause": "neighbour", "antagonist": "batch-2",
-            "wanted_before": 0.2, "wanted": 3.9, "measured": False,
+            "wanted_before": 0.2, "wanted": 3.9, "measured": False, "version": "prior",
         }
     },
     "counts": {"batch-2": 3.9, "files-1": 0.3},
+    "wide": 2.5,
+    "off": [2.5],
+    "version": "prior",
 }  # fmt: skip
 TEXT = (
     "files-1 on h3 got 0.40 of the CPU time that it wanted in 4 windows since 2026-11-02 09:00 UTC, and 0.90 was "
@@ -73,6 +76,7 @@ def test_an_answer_about_its_host_says_so(alarmed: Client) -> None:
     asked = {"instance": {"id": "n", "vcpus": 1}, "hosts": ["h3"], "dry_run": True}
     notes = alarmed.ask("POST", "/v1/placements", json=asked).json()["notes"]
     assert any(note.startswith("h3 contradicts its predictions (files-1)") for note in notes)
+    assert any(note.startswith("Intervals on h3 are 2.5 times as wide") for note in notes)
     other = alarmed.ask("POST", "/v1/placements", json={**asked, "hosts": ["h1"]}).json()["notes"]
     assert not any("contradicts" in note for note in other)
 
