@@ -147,7 +147,7 @@ class TrialsResult:
         return sum(one.named for one in self.trials) / len(self.trials)
 
 
-def hogs(trials: int, seed: int, *, history: int, steady: int = 6, at_most: int = 12) -> TrialsResult:
+def hogs(trials: int, seed: int, *, history: int, steady: int = 6, at_most: int = 24) -> TrialsResult:
     """So many hosts, in groups that are watched in every window; on each an instance begins to want all its vCPUs."""
     found: list[TrialResult] = []
     false, seen = 0, 0
