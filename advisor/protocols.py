@@ -18,6 +18,7 @@ from advisor.domain import (
     AnsweredAs,
     AuditEntry,
     CloudNow,
+    Contradiction,
     Histories,
     Host,
     HostDetail,
@@ -427,6 +428,10 @@ class CloudService(Protocol):
 
         NotFound when there is none such.
         """
+        ...
+
+    def alarms(self) -> tuple[Contradiction, ...]:
+        """Who gets less of the CPU time that it wants than was predicted, by host and instance: alarms that stand."""
         ...
 
     def ready(self) -> Mapping[str, Any]:

@@ -104,7 +104,7 @@ class Advisor:
         self._clock, self._state_dir = clock, settings.state_dir
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
-        self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock)
+        self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock, audit)
 
         def stored() -> None:
             self._retention.nudge()

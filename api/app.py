@@ -26,6 +26,7 @@ from api.http.envelope import Envelope
 from api.http.lanes import LaneName, Lanes
 from api.http.limits import RateLimit
 from api.routes import (
+    alarms,
     audit,
     hosts,
     instances,
@@ -111,6 +112,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), lane="long", scope="read"),
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
+    Route("GET", "/v1/alarms", alarms.listing, "operations"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),

@@ -40,6 +40,8 @@ Operation = Literal[
     "model.refuse",
     "model.activate",
     "model.shadow",
+    "alarm.raise",
+    "alarm.end",
     "token.create",
     "token.revoke",
     "session.begin",

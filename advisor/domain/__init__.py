@@ -52,6 +52,7 @@ from advisor.domain.cloud import (
     SlowingHere,
     SlowingSource,
 )
+from advisor.domain.contradictions import Contradiction, ContradictionCause
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
 from advisor.domain.evidence import (
     EVIDENCE_LEVELS,
@@ -166,6 +167,8 @@ __all__ = [
     "CloudNow",
     "Command",
     "Constraints",
+    "Contradiction",
+    "ContradictionCause",
     "CpuTime",
     "Effect",
     "Evidence",

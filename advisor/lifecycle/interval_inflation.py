@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.domain import (
@@ -25,10 +25,11 @@ Factors = Mapping[str, float]
 @dataclass(frozen=True, slots=True)
 class HowItHeld:
     """What was observed of a model's predictions: the `factors`, and how its forecasts held by what was known of the
-    instance."""
+    instance. `doubted` are hosts that contradict the model now, whose intervals nothing has calibrated."""
 
     factors: Factors
     levels: Mapping[EvidenceLevel, LevelHeld]
+    doubted: Collection[str] = frozenset()
 
 
 def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
@@ -38,7 +39,7 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     factors = held.factors
     if not any(one.host in factors for one in answer.candidates):
         return answer
-    candidates = tuple(candidate(one, factors) for one in answer.candidates)
+    candidates = tuple(candidate(one, held) for one in answer.candidates)
     used = {one.host: factor for one in candidates if (factor := factors.get(one.host, 1.0)) > 1}
     if not used:
         return replace(answer, candidates=candidates)
@@ -47,14 +48,14 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     return replace(answer, candidates=candidates, widened=used, notes=notes)
 
 
-def candidate(one: Candidate, factors: Factors) -> Candidate:
+def candidate(one: Candidate, held: HowItHeld) -> Candidate:
     """Widen what happens to everybody on one host."""
-    if one.host not in factors:
+    if one.host not in held.factors:
         return one
-    factor = factors[one.host]
+    factor = held.factors[one.host]
     neighbours = tuple(effect(other, factor) for other in one.neighbours)
     # At the widest nobody knows whether it is wide enough.
-    calibration = "observed" if factor < WIDEST else one.calibration
+    calibration = "observed" if factor < WIDEST and one.host not in held.doubted else one.calibration
     return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours, calibration=calibration)
 
 
@@ -65,14 +66,15 @@ def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
     return replace(answer, effects=tuple(effect(one, factors[host.id]) for one in answer.effects))
 
 
-def plan(answer: Plan, factors: Factors) -> Plan:
+def plan(answer: Plan, held: HowItHeld) -> Plan:
     """Widen every step of a plan, and what it says of the hosts before and after."""
+    factors = held.factors
     if not factors:
         return answer
     return replace(
         answer,
         steps=tuple(
-            step if step.candidate is None else replace(step, candidate=candidate(step.candidate, factors))
+            step if step.candidate is None else replace(step, candidate=candidate(step.candidate, held))
             for step in answer.steps
         ),
         before=_everywhere(answer.before, factors),

@@ -20,7 +20,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.store import held, models, observed
 from advisor.store.recommendations import RecordedOutcome
-from models.evaluation.prediction_checks import FEW, CheckedPrediction, by_scene, widening
+from models.evaluation.prediction_checks import FEW, WIDEST, CheckedPrediction, by_scene, widening
 from models.evaluation.window_figures import WindowFigures, WindowKey, calibrating, grouped, groups_of
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
@@ -82,16 +82,34 @@ class Monitor:
                 figures.add(rows, ends_s)
         held.put(connection, changed)
 
-    def factors(self, connection: Connection, version: str, hosts: Iterable[Host]) -> Mapping[str, float]:
+    def factors(
+        self, connection: Connection, version: str, hosts: Iterable[Host], doubted: Mapping[str, float] | None = None
+    ) -> Mapping[str, float]:
         """By how much a model's throughput intervals are to be widened to hold, by host, 1 = they hold.
 
         Hosts on whose platform too little was held against them, outcomes or windows, are left out. Where both say
-        something the wider one counts.
+        something the wider one counts. `doubted` hosts contradict what is said of them, and must be as wide at least.
         """
-        return self.how_it_held(connection, version, hosts).factors
+        return self.how_it_held(connection, version, hosts, doubted).factors
 
-    def how_it_held(self, connection: Connection, version: str, hosts: Iterable[Host]) -> HowItHeld:
-        """The same, and how the model's forecasts held in contended windows by what was known of the instance."""
+    def seen_factors(self, connection: Connection, version: str, hosts: Iterable[Host]) -> Mapping[str, float]:
+        """The same for all of `hosts`, and also by windows that are too few to calibrate answers on."""
+        hosts = tuple(hosts)
+        factors = self.how_it_held(connection, version, hosts).factors
+        groups = self._groups(connection, held.newest(connection)[1])
+        seen = {
+            key.platform: min(one.scaled, WIDEST)
+            for key, one in groups.items()
+            if key.version == version and calibrating(key) and one.scenes >= FEW
+        }
+        return {
+            host.id: max(factors.get(host.id, 1.0), seen.get(window_checks.platform_of(host), 1.0)) for host in hosts
+        }
+
+    def how_it_held(
+        self, connection: Connection, version: str, hosts: Iterable[Host], doubted: Mapping[str, float] | None = None
+    ) -> HowItHeld:
+        """As `factors`, and how the model's forecasts held in contended windows by what was known of the instance."""
         outcomes, windows = held.newest(connection)
         groups = self._groups(connection, windows)
         levels = {level: one for level in EVIDENCE_LEVELS if (one := _level(groups, version, level)) is not None}
@@ -102,14 +120,19 @@ class Monitor:
             (key.platform, one.factor) for key, one in groups.items() if key.version == version and calibrating(key)
         )
         of_windows = {platform: factor for platform, factor in mine if factor is not None}
-        if not wide and not of_windows:
+        doubted = doubted or {}
+        if not wide and not of_windows and not doubted:
             return HowItHeld({}, levels)
         found: dict[str, float] = {}
         for host in hosts:
-            known = wide.get(outcome_checks.platform_of(host)), of_windows.get(window_checks.platform_of(host))
+            known = (
+                wide.get(outcome_checks.platform_of(host)),
+                of_windows.get(window_checks.platform_of(host)),
+                doubted.get(host.id),
+            )
             if factors := [one for one in known if one is not None]:
                 found[host.id] = max(factors)
-        return HowItHeld(found, levels)
+        return HowItHeld(found, levels, frozenset(found.keys() & doubted.keys()))
 
     def _by_outcomes(self, connection: Connection, version: str, newest: int) -> Mapping[str, float]:
         was, number, wide = self._factors

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from advisor.store import demands as store
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.telemetry import demands
+from models.data.cloud_classes import completed
 from models.data.window_dataset import SharedWindow
 from models.evaluation.prediction_checks import CheckedPrediction
 from models.evaluation.window_figures import Question
@@ -63,19 +64,25 @@ def next_window(now: datetime) -> float:
     return math.ceil(now.timestamp() / BUCKET_S) * BUCKET_S + BUCKET_S
 
 
-def worth_watching(snapshot: ClusterSnapshot, ends_s: float, fresh_s: float) -> list[int]:
+def worth_watching(
+    snapshot: ClusterSnapshot, ends_s: float, fresh_s: float, doubted: Collection[str] = ()
+) -> list[int]:
     """Positions of hosts that an agent measures: half of them those with the most demand for their size, half drawn.
 
-    Every process chooses the same ones.
+    Those of `doubted`, which contradicted of late, come first and beside the others, as many as these at most. Every
+    process chooses the same ones.
     """
     silent = snapshot.is_silent(fresh_s)
     measured = [at for at, there in enumerate(snapshot.residents) if not silent[at] and _is_measured(there)]
     if len(measured) <= HOSTS_AT_ONCE:
         return measured
+    again = [at for at in measured if snapshot.hosts[at].id in doubted]
+    again = sorted(again, key=lambda at: _digest(snapshot.hosts[at].id, ends_s))[:HOSTS_AT_ONCE]
+    measured = [at for at in measured if at not in set(again)]
     load = p95(snapshot.demand_sums[measured, 0]) / snapshot.scenes.pcpus[measured]
     busiest = [measured[at] for at in np.argsort(-load, kind="stable")[: HOSTS_AT_ONCE // 2].tolist()]
     others = sorted(set(measured) - set(busiest), key=lambda at: _digest(snapshot.hosts[at].id, ends_s))
-    return busiest + others[: HOSTS_AT_ONCE - len(busiest)]
+    return again + busiest + others[: HOSTS_AT_ONCE - len(busiest)]
 
 
 def platform_of(host: Host) -> str:
@@ -83,17 +90,22 @@ def platform_of(host: Host) -> str:
     return host.platform or host.kind
 
 
-def told_before(snapshot: ClusterSnapshot, at: int, judges: Sequence[OutcomeScorer], ends_s: float) -> Watch:
-    """What each model says of the host at a position, with the demand that is expected of everybody now."""
-    scene = scene_at(snapshot, at)
+def told_before(
+    snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[OutcomeScorer], ends_s: float, factor: float = 1.0
+) -> Watch:
+    """What each model says of a host of the snapshot, with the demand that is expected of everybody in `scene` now.
+
+    `factor` is by how much the active model's intervals must be widened there by what was seen until now.
+    """
     levels = {one.id: evidence_level(one, snapshot.names.profiled) for one in scene.instances}
     nobody = dict.fromkeys(levels, 1.0)
-    rows = [row for judge in judges for row in _rows(judge, scene, snapshot.workloads, nobody, ends_s)]
+    rows = [row for judge in judges for row in rows_of(judge, scene, snapshot.workloads, nobody, ends_s)]
     said: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_model = said.setdefault(row.version, {"role": row.role, "rows": []})
         by_model["rows"].append([getattr(row, name) for name in _BANDS])
-    told = {"levels": levels, "platform": platform_of(scene.host), "said": said}
+    wanted = {one.id: [known.mean, known.spread] for one in scene.instances if (known := one.demand.get("cpu"))}
+    told = {"levels": levels, "platform": platform_of(scene.host), "said": said, "wanted": wanted, "factor": factor}
     return Watch(scene.host.id, ends_s, fingerprint(scene), told)
 
 
@@ -101,6 +113,13 @@ def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
     """A host of the snapshot with who is there by the inventory; pending answers have not arrived."""
     there = [one for one in snapshot.residents[at] if one.id in snapshot.names.placed]
     return Scene(snapshot.hosts[at], tuple(sorted(there, key=lambda one: one.id)))
+
+
+def unadjusted(snapshot: ClusterSnapshot, scene: Scene, inventory: Mapping[str, Instance]) -> Scene:
+    """The scene with the demand that would be expected if nothing had contradicted, by who is in the inventory."""
+    names = snapshot.names
+    there = (inventory.get(one.id, one) for one in scene.instances)
+    return replace(scene, instances=tuple(completed(one, names.classes, names.profiled) for one in there))
 
 
 def fingerprint(scene: Scene) -> str:
@@ -154,7 +173,7 @@ def held_against(
         return ()
     levels: Mapping[str, str] = watch.told["levels"]
     then = replace(scene, instances=shared_window(watch, scene, window).instances)
-    during = [row for judge in judges for row in _rows(judge, then, workloads, window.shares, watch.ends_s)]
+    during = [row for judge in judges for row in rows_of(judge, then, workloads, window.shares, watch.ends_s)]
     return (
         WindowRows("window", watch.ends_s, levels, tuple(during)),
         WindowRows("forecast", watch.ends_s, levels, tuple(_told(watch, window.shares))),
@@ -188,13 +207,14 @@ def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPredicti
                 )
 
 
-def _rows(
+def rows_of(
     judge: OutcomeScorer,
     scene: Scene,
     workloads: Sequence[WorkloadProfile],
     shares: Mapping[str, float],
     ends_s: float,
 ) -> tuple[CheckedPrediction, ...]:
+    """What one model says of a scene beside the shares that were measured."""
     source, time = _source(scene.host.id, ends_s), datetime.fromtimestamp(ends_s, UTC)
     by_target = {"throughput": shares}
     return judged(judge, scene, workloads, by_target, source, time, platform=platform_of(scene.host))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import CloudNow, HostDetail, Inventory
+from advisor.domain import CloudNow, Contradiction, HostDetail, Inventory
 from advisor.lifecycle.monitoring import Monitor
 from advisor.serving import overview, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -48,8 +48,11 @@ class DatabaseCloud:
         view, active = self._cache.at(self._clock())
         detail = overview.detail(view, active, self._overview.now(view, active), host_id)
         with self._read() as connection:
-            factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host])
+            factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host], view.doubted)
         return overview.widened(detail, factors)
+
+    def alarms(self) -> tuple[Contradiction, ...]:
+        return self._cache.at(self._clock())[0].alarms
 
     def ready(self) -> Mapping[str, Any]:
         now = self._clock()

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from advisor.access.audit import Audit
 from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
-from advisor.lifecycle import interval_inflation
+from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
@@ -55,7 +55,7 @@ class DatabasePlacements:
         view, active = self._cache.at(self._clock())
         effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
-            factors = self._monitor.factors(connection, effects.model_version, [scene.host])
+            factors = self._monitor.factors(connection, effects.model_version, [scene.host], view.doubted)
         return interval_inflation.scene(effects, scene.host, factors)
 
     def place(self, request: PlacementRequest) -> EncodedRecommendation:
@@ -127,13 +127,14 @@ class DatabasePlacements:
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
-            held = self._monitor.how_it_held(connection, own, view.inventory.hosts)
+            held = self._monitor.how_it_held(connection, own, view.inventory.hosts, view.doubted)
         found = answer(
             view.snapshot,
             QuestionContext(chosen, now, self._settings.fresh_s),
             request,
             self._cache.answers(view, chosen, now),
             lambda version: held if version == own else self._how_it_held(version, view),
+            alarms=view.alarms,
             former=former,
         )
         return found, view
@@ -144,11 +145,12 @@ class DatabasePlacements:
             view, chosen = self._cache.seen_by(connection, now)
         answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
         held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
-        return tuple(interval_inflation.recommendation(one, held[one.model_version]) for one in answers), view
+        wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
+        return tuple(contradictions.told_with(one, view.alarms) for one in wide), view
 
     def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:
-            return self._monitor.how_it_held(connection, version, view.inventory.hosts)
+            return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
 
     def _hold(self, answers: Sequence[EncodedRecommendation], view: CloudView, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""

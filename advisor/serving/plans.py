@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from advisor.access.audit import Audit
-from advisor.domain import Host, ModelCard, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
+from advisor.domain import ModelCard, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
@@ -21,7 +21,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.reports import folders, plan_reading
 from advisor.reports.folders import Reported
 from advisor.reports.plan_background import of_plan
-from advisor.serving.snapshot_cache import SnapshotCache
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.store import changes, counters, models, plans, samples
 from advisor.store.transactions import Transactions
@@ -69,7 +69,7 @@ class DatabasePlans:
             measured=lambda instances: self._measured(instances, now),
             progress=progress,
         )
-        found = self._widened(found, view.inventory.hosts)
+        found = self._widened(found, view)
         with self._write() as connection:
             plans.add(connection, found)
             detail = {"kind": request.kind, "instances": len(request.instances)}
@@ -128,14 +128,17 @@ class DatabasePlans:
     def _card(self, plan: Plan) -> ModelCard | None:
         return next((card for card in self._registry.listing() if card.version == plan.model_version), None)
 
-    def _widened(self, found: Plan, hosts: Sequence[Host]) -> Plan:
+    def _widened(self, found: Plan, view: CloudView) -> Plan:
         """With intervals as wide as each model's must be: an imagined cloud may be told by another one."""
         imagined = found.request.what_if.model if found.request.what_if else None
+        hosts, doubted = view.inventory.hosts, view.doubted
         with self._read() as connection:
-            wide = interval_inflation.plan(found, self._monitor.factors(connection, found.model_version, hosts))
+            wide = interval_inflation.plan(
+                found, self._monitor.how_it_held(connection, found.model_version, hosts, doubted)
+            )
             if imagined is None:
                 return wide
-            then = interval_inflation.plan(found, self._monitor.factors(connection, imagined, hosts))
+            then = interval_inflation.plan(found, self._monitor.how_it_held(connection, imagined, hosts, doubted))
         return replace(wide, steps=then.steps, after=then.after)
 
     def _model(self, version: str) -> ActivePredictor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 from pydantic_core import to_json
 
-from advisor.domain import AnswerSource, PlacementRequest, Recommendation
+from advisor.domain import AnswerSource, Contradiction, PlacementRequest, Recommendation
 from advisor.domain.answer_json import body_as_json, head_as_json
-from advisor.lifecycle import interval_inflation
+from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
@@ -143,6 +143,7 @@ def answer(
     answers: RecommendationCache,
     held: Held,
     *,
+    alarms: Sequence[Contradiction] = (),
     former: bool = False,
 ) -> EncodedRecommendation:
     """The answer to a checked question; `answers` are those of this snapshot and predictor.
@@ -155,7 +156,7 @@ def answer(
     request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without
     asked, known = without_name(request, snapshot), held(active.predictor.version)
     wider = sorted(item for item in known.factors.items() if item[1] > 1)
-    question = codec.text((asked, wider, hash(frozenset(known.factors)), known.levels))
+    question = codec.text((asked, wider, hash(frozenset(known.factors)), sorted(known.doubted), known.levels))
     found = answers.find(question)
     if found is not None:
         return found.to(request, now, snapshot.taken_at, "hit")
@@ -166,7 +167,9 @@ def answer(
         decided = decision.recommend(snapshot, context, asked)
         if decided.model_version != active.predictor.version:
             known = held(decided.model_version)
-        found = EncodedRecommendation.of(interval_inflation.recommendation(decided, known))
+        found = EncodedRecommendation.of(
+            contradictions.told_with(interval_inflation.recommendation(decided, known), alarms)
+        )
         if decided.degraded == active.degraded:
             answers.keep(question, found)
     return found.to(request, now, snapshot.taken_at, "miss")

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor.domain import Host, Instance, Inventory, Recommendation, WorkloadProfile, settings_there
+from advisor.domain import Contradiction, Host, Instance, Inventory, Recommendation, WorkloadProfile, settings_there
+from advisor.lifecycle import contradictions
 from advisor.prediction import active as predictors
 from advisor.prediction.active import ActivePredictor
 from advisor.serving import inventory_delta
@@ -19,7 +20,7 @@ from advisor.serving.inventory_delta import News
 from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import counters, hosts, instances, models, pending, workloads
+from advisor.store import alarms, counters, hosts, instances, models, pending, workloads
 from advisor.store.counters import Counts
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
@@ -34,7 +35,8 @@ class CloudView:
     """The cloud at one moment, for as long as `counts` stand still and until `until`.
 
     `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
-    was last seen is looked up again at `look_again`.
+    was last seen is looked up again at `look_again`. Where `alarms` stand, `measured` are the CPUs that instances count
+    as wanting, and `doubted` by how much the intervals on a host are widened, where the model is off there.
     """
 
     counts: Counts
@@ -43,6 +45,9 @@ class CloudView:
     inventory: Inventory
     pending: tuple[Pending, ...]
     snapshot: ClusterSnapshot
+    alarms: tuple[Contradiction, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
+    doubted: Mapping[str, float] = field(default_factory=dict)
 
     def holds(self, counts: Counts, now: datetime) -> bool:
         """Whether the cloud is still as in this view."""
@@ -63,7 +68,7 @@ class CloudView:
             instances=(*staying, *coming.values()),
             workloads=_with_profiles(self.inventory.workloads, self.pending),
         )
-        return _as_advised(self.inventory, self.pending).applied(expected)
+        return _as_advised(self.inventory, self.pending, self.measured).applied(expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class _Moved:
     held: tuple[Pending, ...]
     seen: Mapping[str, datetime | None] | None
     patience: Mapping[str, float] = field(default_factory=dict)
+    doubts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what is kept of alarms, by host
 
 
 class SnapshotCache:
@@ -154,6 +160,7 @@ class SnapshotCache:
         with self._transactions.read() as connection:
             counts = counters.read(connection)
             moved = _read_moved(connection, view, counts, now, reserve)
+            moved = replace(moved, doubts=alarms.load_all(connection))
             active = models.active(connection)
         if view is None or not view.holds(counts, now):
             view = self._take(counts, view, moved, now)
@@ -166,7 +173,8 @@ class SnapshotCache:
         told, inventory = moved.told, moved.inventory
         held = _possible(moved.held, inventory)
         known = _with_profiles(inventory.workloads, held)
-        advised = _as_advised(inventory, held)
+        measured = {name: cpus for one in moved.doubts.values() for name, cpus in one["counts"].items()}
+        advised = _as_advised(inventory, held, measured)
         coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
         expected = replace(advised.applied(inventory), workloads=known)
         if former is None or told is None:
@@ -174,7 +182,7 @@ class SnapshotCache:
                 expected, seen=moved.seen or {}, pending=coming, taken_at=now, patience=moved.patience
             )
         else:
-            were = _as_advised(former.inventory, former.pending)
+            were = _as_advised(former.inventory, former.pending, former.measured)
             snapshot = former.snapshot.changed(
                 hosts={**told.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
                 instances={**told.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
@@ -190,7 +198,9 @@ class SnapshotCache:
         if former is not None and moved.seen is None:
             look_again = former.look_again
         until = min([look_again, *(one.expires_at for one in held)])
-        return CloudView(counts, until, look_again, inventory, held, snapshot)
+        raised = tuple(one for host, kept in moved.doubts.items() for one in contradictions.standing(host, kept))
+        doubted = {host: kept["wide"] for host, kept in moved.doubts.items() if kept["wide"] > 1}
+        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted)
 
     def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:
@@ -222,17 +232,21 @@ def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, .
     return tuple(one for one in held if one.host in by_id and misfit(by_id[one.host], [one.placed]) is None)
 
 
-def _as_advised(inventory: Inventory, held: Sequence[Pending]) -> _Advised:
+def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping[str, float]) -> _Advised:
     """What pending answers change of a host and of who is there already; of two about one the later wins.
 
-    Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it.
+    Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
+    that who stands in `measured` wants what was measured of it.
     """
     found = _Advised({}, {})
+    if measured:
+        doubted = (one for one in inventory.instances if one.id in measured and one.host)
+        found.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in doubted})
     if not any(one.changes or one.driver_cpus is not None for one in held):
         return found
     by_host = {host.id: host for host in inventory.hosts}
     placed = {instance.id: instance for instance in inventory.instances if instance.host}
-    there = {**{one.placed.id: one.placed for one in held}, **placed}
+    there = {**{one.placed.id: one.placed for one in held}, **placed, **found.instances}
     for one in sorted(held, key=attrgetter("expires_at", "recommendation")):
         if one.placed.id in placed:  # it does not count any more
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,8 @@ class Vitals:
 
     `hosts_without_data` were not seen for as long as is allowed and are rejected for that; `pending` answers hold their
     hosts; `demand` counts instances by what is known of their demand for CPUs (EVIDENCE_LEVELS); `found` and `missed`
-    count what the model was to be asked and was remembered or not, since it answers.
+    count what the model was to be asked and was remembered or not, since it answers; `alarms` counts those that stand
+    by cause.
     """
 
     generation: int
@@ -33,6 +35,7 @@ class Vitals:
     degraded: bool
     found: int
     missed: int
+    alarms: Mapping[str, int]
 
 
 def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: float) -> Vitals:
@@ -50,6 +53,7 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
         degraded=chosen.degraded,
         found=found,
         missed=missed,
+        alarms=Counter(one.cause for one in view.alarms),
     )
 
 

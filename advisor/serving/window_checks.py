@@ -7,17 +7,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
+from typing import Literal
 
+from sqlalchemy import Connection
+
+from advisor.access.audit import Audit, acting
+from advisor.domain import Contradiction, Scene
 from advisor.errors import AdvisorError
-from advisor.lifecycle import window_checks
+from advisor.lifecycle import contradictions, window_checks
+from advisor.lifecycle.contradictions import AlarmUpdate
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer
+from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import held, windows
+from advisor.store import alarms, counters, held, windows
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.store.transactions import Transactions
+from advisor.telemetry import antagonists
 from models.data.window_dataset import SharedWindow
 
 EVERY_S = 60.0
@@ -37,12 +46,14 @@ class WindowChecks:
         monitor: Monitor,
         transactions: Transactions,
         clock: Callable[[], datetime],
+        audit: Audit,
     ) -> None:
         self._fresh_s = settings.fresh_s
         self._cache = cache
         self._monitor = monitor
         self._read, self._write = transactions.read, transactions.write
         self._clock = clock
+        self._audit = audit
         self._due_s = time.monotonic() + EVERY_S
         self._starting = threading.Lock()
         self._stopping = threading.Event()
@@ -83,14 +94,17 @@ class WindowChecks:
             number += self._hold(watch, view, judges, now)
             if self._rest(started, pausing=pausing):
                 return number
+        self._end_silent(now)
+        view, _ = self._cache.at(now)
         self._tell(view, judges, now, pausing=pausing)
         return number
 
     def _hold(self, watch: Watch, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime) -> bool:
         """Whether a window was held; one of which nothing came yet is left for later, one that says nothing is gone."""
         at = view.snapshot.index(watch.host)
-        scene = None if at is None else window_checks.scene_at(view.snapshot, at)
-        found: tuple[window_checks.WindowRows, ...] = ()
+        scene = None if at is None else _scene(view, at)
+        window: MeasuredWindow | None = None
+        found: tuple[WindowRows, ...] = ()
         kept: SharedWindow | None = None
         if scene is not None and window_checks.fingerprint(scene) == watch.scene:
             with self._read() as connection:
@@ -100,23 +114,92 @@ class WindowChecks:
             if window is not None:
                 kept = window_checks.shared_window(watch, scene, window)
                 found = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
+        update = AlarmUpdate(None)
         with self._write() as connection:
             if not held.take(connection, watch):
                 return False
             self._monitor.keep_windows(connection, found)
             if found and kept is not None:
                 windows.keep(connection, kept)
+            if scene is not None and window is not None and found:
+                update = self._look_for_contradiction(connection, watch, view, scene, window, found, judges)
+        self._tell_others(update)
         return bool(found)
+
+    def _look_for_contradiction(
+        self,
+        connection: Connection,
+        watch: Watch,
+        view: CloudView,
+        scene: Scene,
+        window: MeasuredWindow,
+        found: Sequence[WindowRows],
+        judges: Sequence[OutcomeScorer],
+    ) -> AlarmUpdate:
+        """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
+        judge = next((one for one in judges if one.role == "active"), None)
+        update = contradictions.after_window(
+            alarms.get(connection, watch.host),
+            scene,
+            window,
+            found,
+            watch.told,
+            contradictions.Correction(judge, view.snapshot.workloads),
+            partial(antagonists.waited_more, connection, watch.host),
+        )
+        if update.state is None:
+            alarms.delete(connection, watch.host)
+        else:
+            alarms.put(connection, watch.host, watch.ends_s, update.state)
+        self._log(connection, "alarm.raise", update.raised)
+        self._log(connection, "alarm.end", update.ended)
+        return update
+
+    def _end_silent(self, now: datetime) -> None:
+        """End alarms of hosts of which nothing was held for long."""
+        before_s = now.timestamp() - contradictions.SILENT_S
+        with self._read() as connection:
+            silent = alarms.silent(connection, before_s)
+        if not silent:
+            return
+        ended: list[Contradiction] = []
+        with self._write() as connection:
+            for host, state in alarms.silent(connection, before_s).items():
+                ended += contradictions.standing(host, state)
+                alarms.delete(connection, host)
+            self._log(connection, "alarm.end", ended)
+        self._tell_others(AlarmUpdate(None, differs=bool(ended)))
+
+    def _log(
+        self, connection: Connection, operation: Literal["alarm.raise", "alarm.end"], told: Sequence[Contradiction]
+    ) -> None:
+        with acting("service", ""):
+            for one in told:
+                about = [one.instance, one.host, *([one.antagonist] if one.antagonist else [])]
+                detail = {"since": one.since.isoformat(), "raised": one.raised.isoformat(), "why": one.text}
+                self._audit.record(connection, operation, about, **detail)
+
+    def _tell_others(self, update: AlarmUpdate) -> None:
+        """Let every process lay out the cloud anew; in a transaction of its own, for counters are locked first."""
+        if update.differs:
+            with self._write() as connection:
+                counters.bump(connection, "demand")
 
     def _tell(self, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime, *, pausing: bool) -> None:
         ends_s = window_checks.next_window(now)
         with self._read() as connection:
             if held.watched(connection, ends_s):
                 return
+            doubted = alarms.load_all(connection).keys()
+            chosen = window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s, doubted)
+            hosts = [view.snapshot.hosts[at] for at in chosen]
+            version = next((one.predictor.version for one in judges if one.role == "active"), "")
+            factors = self._monitor.seen_factors(connection, version, hosts)
         told = []
-        for at in window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s):
+        for at, host in zip(chosen, hosts, strict=True):
             started = time.monotonic()
-            told.append(window_checks.told_before(view.snapshot, at, judges, ends_s))
+            scene = _scene(view, at)
+            told.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
             if self._rest(started, pausing=pausing):
                 return
         if told and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before
@@ -134,3 +217,12 @@ class WindowChecks:
             log.warning("windows were not held against predictions: %s", error)
         except Exception:
             log.exception("windows were not held against predictions")
+
+
+def _scene(view: CloudView, at: int) -> Scene:
+    """The host at a position with the demand that would be expected if nothing had contradicted."""
+    scene = window_checks.scene_at(view.snapshot, at)
+    if not any(one.id in view.measured for one in scene.instances):
+        return scene
+    known = {one.id: one for one in view.inventory.instances if one.host == scene.host.id}
+    return window_checks.unadjusted(view.snapshot, scene, known)

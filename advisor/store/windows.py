@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import insert_new
+from advisor.store.statements import upsert
 from models.data.window_dataset import SharedWindow
 from profiler.demand import Demand
 from profiler.observed import Host, Instance
@@ -31,19 +31,18 @@ windows = sa.Table(
 )
 
 
-def keep(connection: sa.Connection, window: SharedWindow) -> bool:
-    """Store a window unless the same company at the same load of the host was seen that day; whether it was new."""
+def keep(connection: sa.Connection, window: SharedWindow) -> None:
+    """Store a window in place of the former one of that day with the same company at the same load of the host: what
+    they get may have changed since, as where CPUs became slow."""
     day = int(window.ends_s // _DAY_S)
     company = hashlib.sha256(f"{day} {window.load} {window.company}".encode()).hexdigest()
     row = {"host": window.host.id, "company": company, "ends_s": window.ends_s, "observed": _plain(window)}
-    if not insert_new(connection, windows, [row]):
-        return False
+    upsert(connection, windows, [row])
     connection.execute(sa.delete(windows).where(windows.c.ends_s < window.ends_s - KEEP_S))
     surplus = (connection.scalar(sa.select(sa.func.count()).select_from(windows)) or 0) - MOST_KEPT
     if surplus > 0:
         oldest = sa.select(windows.c.ends_s).order_by(windows.c.ends_s).offset(surplus - 1).limit(1)
         connection.execute(sa.delete(windows).where(windows.c.ends_s <= connection.scalar(oldest)))
-    return True
 
 
 def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -18,6 +19,7 @@ from models.profiling.antagonists import UsedAndWaited, antagonists
 from profiler.metrics import WAITED_FOR
 
 _METRICS = (("instance", "cpu"), ("instance", "waiting"))
+_BEFORE_S = 86_400.0
 LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
 
 
@@ -51,21 +53,45 @@ def by_run_queue(found: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, 
         of.setdefault(one.instance, {})[one.metric] = one
     told: dict[str, tuple[MeasuredSlowing, ...]] = {}
     for victim, metrics in of.items():
-        if "waited_for_host" not in metrics or "cpu" not in metrics or "waiting" not in metrics:
+        if (parts := _parts(metrics)) is None:
             continue
-        wanted = sum(metrics[name].total / metrics[name].number for name in ("cpu", "waiting"))
-        windows = metrics["waited_for_host"].number
-        parts = {
-            metric.removeprefix(WAITED_FOR): one.total / windows / wanted
-            for metric, one in metrics.items()
-            if metric.startswith(WAITED_FOR) and wanted > 0
-        }
         told[victim] = tuple(
             MeasuredSlowing(victim, other, min(part, 1.0), "run queue", None)
             for other, part in parts.items()
-            if part >= LEAST_LOSS
+            if part >= LEAST_LOSS and other
         )
     return told
+
+
+def waited_more(connection: Connection, host: str, victim: str, since_s: float) -> Mapping[str, float] | None:
+    """By how much more of the CPU time that it wants an instance waited since then than in the day before, by who ran
+    meanwhile ("" = the host itself); None where nobody watched its run queue."""
+    now = {one.metric: one for one in waits.sums(connection, host, [victim], since_s)}
+    both = {one.metric: one for one in waits.sums(connection, host, [victim], since_s - _BEFORE_S)}
+    before = {name: _without(one, now.get(name)) for name, one in both.items()}
+    parts = _parts(now)
+    if parts is None:
+        return None
+    were = _parts(before) or {}
+    return {name: part - were.get(name, 0.0) for name, part in parts.items()}
+
+
+def _parts(metrics: Mapping[str, WaitSums]) -> Mapping[str, float] | None:
+    """Parts of the CPU time wanted, by who ran while it waited ("" = the host itself); None = it was not watched."""
+    if any(name not in metrics or not metrics[name].number for name in ("cpu", "waiting", "waited_for_host")):
+        return None
+    wanted = sum(metrics[name].total / metrics[name].number for name in ("cpu", "waiting"))
+    windows = metrics["waited_for_host"].number
+    if wanted <= 0:
+        return {}
+    others = {name.removeprefix(WAITED_FOR): one for name, one in metrics.items() if name.startswith(WAITED_FOR)}
+    return {name: one.total / windows / wanted for name, one in {**others, "": metrics["waited_for_host"]}.items()}
+
+
+def _without(both: WaitSums, later: WaitSums | None) -> WaitSums:
+    if later is None:
+        return both
+    return replace(both, total=both.total - later.total, number=both.number - later.number)
 
 
 def measured_of(

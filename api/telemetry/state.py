@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from advisor.domain import ModelGroup
     from advisor.protocols import CloudService, OutcomeService
 
+_CAUSES = ("neighbour", "itself", "host")
 _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
     (
         "cotenant_model_coverage",
@@ -62,6 +63,12 @@ class StateCollector(Collector):
         for source, number in vitals.demand.items():
             known.add_metric((source,), number)
         yield known
+        alarms = GaugeMetricFamily(
+            "cotenant_alarms", "Instances that get less of the CPU time they want than predicted", labels=("cause",)
+        )
+        for cause in _CAUSES:
+            alarms.add_metric((cause,), vitals.alarms.get(cause, 0))
+        yield alarms
         yield _gauge("cotenant_snapshot_age_seconds", "Age of the snapshot that answers", vitals.snapshot_age_s)
         yield _gauge("cotenant_pending_answers", "Answers that hold their host for a while", vitals.pending)
         yield _gauge("cotenant_degraded", "1 while the prior stands in for a broken model", int(vitals.degraded))

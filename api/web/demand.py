@@ -30,16 +30,20 @@ class DemandRow:
     counted: str = ""  # what answers count with, where that is not what was measured
 
 
-def demand_rows(stored: Instance, expected: Instance) -> list[DemandRow]:
+def demand_rows(stored: Instance, expected: Instance, *, contradicted: bool = False) -> list[DemandRow]:
     """What is known of an instance's demand, in order of the resources: as it is stored, else as its class tells.
 
-    `expected` is the instance as answers count with it.
+    `expected` is the instance as answers count with it; `contradicted` = an alarm stands on its host.
     """
     known = {**expected.demand, **stored.demand}
-    return [_row(known[resource], expected.demand.get(resource)) for resource in RESOURCES if resource in known]
+    return [
+        _row(known[resource], expected.demand.get(resource), contradicted=contradicted)
+        for resource in RESOURCES
+        if resource in known
+    ]
 
 
-def _row(demand: Demand, expected: Demand | None) -> DemandRow:
+def _row(demand: Demand, expected: Demand | None, *, contradicted: bool) -> DemandRow:
     name, unit = _NAMES[demand.resource]
     p95, p99 = (_UNKNOWN if one is None else f"{one:.3g} {unit}" for one in (demand.p95, demand.p99))
     return DemandRow(
@@ -50,16 +54,18 @@ def _row(demand: Demand, expected: Demand | None) -> DemandRow:
         p99=p99,
         common=_UNKNOWN if demand.common is None else f"{100 * demand.common:.0f} %",
         source=_source(demand),
-        counted="" if expected is None else _counted(demand, expected),
+        counted="" if expected is None else _counted(demand, expected, contradicted=contradicted),
     )
 
 
-def _counted(demand: Demand, expected: Demand) -> str:
+def _counted(demand: Demand, expected: Demand, *, contradicted: bool) -> str:
     """What answers count with where that is another figure, and why; else nothing."""
     _, unit = _NAMES[demand.resource]
     mean, other = f"{demand.mean:.3g}", f"{expected.mean:.3g}"
     if mean == other:
         return ""
+    if contradicted and demand.resource == "cpu":
+        return f"Answers count with {other} {unit}, as measured since its host contradicts what was predicted."
     doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
     hours = sum(count > 0 for count in demand.seen_hours)
     if hours == 24:  # of a day: each was seen, but not long enough

@@ -83,6 +83,7 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         pairs=[SlowedPair(one, bars.kept(one.loss / pairs[0].loss, "fair")) for one in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(found.now, cloud.clock()),
+        alarms=[one for one in cloud.alarms() if one.host == host],
         told=told,
         charts=_charts(told, found),
         chart=chart,

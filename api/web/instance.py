@@ -43,6 +43,8 @@ def instance(
     it, pending = (there[1], there[2]) if there else (inventory.instance(instance), False)
     detail = cloud.host(there[0].host.id) if there else None
     told = telemetry.histories(instance=instance, since=since)
+    here = [one for one in cloud.alarms() if it.host == one.host]
+    mine = [one for one in here if one.instance == instance]
     measured = _measured(telemetry, detail)
     pairs = beside(detail.slowing, measured.found if measured else ()) if detail else []
     return page(
@@ -56,11 +58,12 @@ def instance(
         watched=measured is not None and instance in measured.watched,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
-        wants=demand_rows(_stored(inventory, it), it),
+        wants=demand_rows(_stored(inventory, it), it, contradicted=bool(here)),
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
-        alarm=_alarm(told, detail, it),
+        alarms=mine,
+        alarm="" if mine else _alarm(told, detail, it),
         charts=_charts(told, detail, it),
         chart=chart,
         spans=SPANS,

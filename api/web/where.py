@@ -44,6 +44,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         cells=cells,
         counts=strip.counts(cells),
         worst=worst_off(told.hosts) if told else (),
+        alarms=cloud.alarms() if told else (),
         example=one_line.EXAMPLE,
         named=strip.NAMED,
     )

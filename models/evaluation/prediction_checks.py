@@ -166,11 +166,11 @@ def widening(rows: Sequence[CheckedPrediction], window: int = WINDOW) -> float:
         missed = sum(score > factor for score in found) / len(found)
         alpha = min(max(alpha + GAMMA * (1 - COVERAGE - missed), 0.0), 1 - COVERAGE)
         scores = [*scores, *found][-window:]
-        factor = max(_quantile(scores, 1 - alpha), 1.0) if len(scores) >= FEW else 1.0
+        factor = max(conformal_quantile(scores, 1 - alpha), 1.0) if len(scores) >= FEW else 1.0
     return min(factor, WIDEST)
 
 
-def _quantile(scores: Sequence[float], level: float) -> float:
+def conformal_quantile(scores: Sequence[float], level: float = COVERAGE) -> float:
     """The conformal quantile: the ceil((n + 1) level)-th smallest, the largest where that is beyond all."""
     rank = min(math.ceil((len(scores) + 1) * level), len(scores))
     return sorted(scores)[rank - 1]

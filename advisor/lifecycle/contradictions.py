@@ -1,0 +1,321 @@
+"""Alarms where windows contradict what was predicted before them: raised, explained, ended, and what counts meanwhile.
+
+What is kept of a host is plain JSON: `before` the demand for CPUs that was expected when the first window contradicted,
+as (mean, spread) by instance; `wants` what each wanted since, the newest windows most; `instances` how far each is
+below; `off` how far the model was off in each of the newest windows, asked with the demand that they had, in half
+widths; `counts` and `wide` what answers count with meanwhile, and by how much their intervals are widened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from advisor.domain import Contradiction, ContradictionCause, Instance, Recommendation, Scene, WorkloadProfile
+from advisor.lifecycle import window_checks
+from advisor.lifecycle.outcome_checks import OutcomeScorer
+from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
+from advisor.store.rollups import BUCKET_S
+from models.data.cloud_classes import WEEK
+from models.evaluation.contradictions import ALARM, accumulated, beyond, half_width
+from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, conformal_quantile, log_off, widen
+from models.evaluation.window_figures import Question
+from profiler.demand import Demand
+
+State = dict[str, Any]
+# By how much more of the CPU time that it wants an instance waited since a time, by who ran meanwhile; None = nobody
+# watched its run queue.
+WaitedMore = Callable[[str, float], Mapping[str, float] | None]
+HELD_S = 86_400.0  # for so long windows are held against what was said before the first that contradicted
+SILENT_S = 6 * 3600.0  # without a window an alarm ends: nobody knows
+NEWEST = 0.5  # weight of the newest window in what each wants
+LEAST_RISE = 0.05  # CPUs
+STANDS_OUT = 2.0  # standard deviations between windows above what was expected
+OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
+MOST_FACTOR = 16.0
+LEAST_MORE = 0.02  # of the CPU time that it wants: who takes less of it is not named
+CHANGED = 0.1  # of a demand or a width: by less what answers count with stays
+NEWEST_OFF = 12  # windows, an hour: the worst of them says how wide intervals must be
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmUpdate:
+    """What a window made of what is kept of a host; `state` None = nothing is kept any more. `differs` = answers count
+    with something else now."""
+
+    state: State | None
+    raised: tuple[Contradiction, ...] = ()
+    ended: tuple[Contradiction, ...] = ()
+    differs: bool = False
+
+
+def after_window(
+    state: Mapping[str, Any] | None,
+    scene: Scene,
+    window: MeasuredWindow,
+    found: Sequence[WindowRows],
+    told: Mapping[str, Any],
+    correct: Correction,
+    waited_more: WaitedMore,
+) -> AlarmUpdate:
+    """One more window of a host, of which `told` was said before and `found` was held against it.
+
+    Who is behind an alarm is looked for when it is raised.
+    """
+    was: Mapping[str, Any] = state or _nothing(told)
+    factor, forecast = told.get("factor", 1.0), _active(found, "forecast")
+    ends_s = next((one.ends_s for one in found), 0.0)
+    there = {one.id for one in scene.instances}
+    instances: dict[str, Any] = {}
+    for name in sorted(there & (forecast.keys() | was["instances"].keys())):
+        row, known = forecast.get(name), was["instances"].get(name)
+        if (one := _one_more(known, row, ends_s, factor)) is not None:
+            instances[name] = one
+    if not instances and state is None:
+        return AlarmUpdate(None)
+    wants = _smoothed(was["wants"], window, there)
+    raised = []
+    for name, one in instances.items():
+        if one["raised_s"] is None and one["sum"] >= ALARM:
+            more = waited_more(name, one["since_s"])
+            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, more)}
+            raised.append(name)
+    now: State = {**was, "wants": wants, "instances": instances, "counts": {}, "wide": 1.0}
+    now |= _off_by(was, forecast, _active(found, "window"))
+    if any(one["raised_s"] is not None for one in instances.values()):
+        now["counts"] = _kept(was["counts"], correct.counted(wants, scene, window))
+        now["wide"] = _still(was["wide"], min(max(1.0, *now["off"]), WIDEST))
+    known_before = {one.instance: one for one in standing(scene.host.id, was)}
+    known_now = {one.instance: one for one in standing(scene.host.id, now)}
+    return AlarmUpdate(
+        now if instances else None,
+        tuple(known_now[name] for name in raised),
+        tuple(one for name, one in known_before.items() if name not in known_now),
+        differs=known_before.keys() != known_now.keys() or any(now[name] != was[name] for name in ("counts", "wide")),
+    )
+
+
+def _nothing(told: Mapping[str, Any]) -> State:
+    return {
+        "before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
+        "version": "",
+    }  # fmt: skip
+
+
+def _active(found: Sequence[WindowRows], question: Question) -> dict[str, CheckedPrediction]:
+    rows = (row for one in found if one.question == question for row in one.rows)
+    return {row.instance: row for row in rows if row.role == "active"}
+
+
+def _off_by(
+    was: Mapping[str, Any], forecast: Mapping[str, CheckedPrediction], window: Mapping[str, CheckedPrediction]
+) -> State:
+    """How far the model is off where it knows what everybody wanted, in the newest windows; what is said of another
+    model says nothing of this one.
+
+    In half widths of the forecast, for those are what answers have. So a neighbour that hogs does not widen what the
+    model says with its demand, and CPUs that became slow do.
+    """
+    version = next((row.version for row in forecast.values()), was["version"])
+    before = was["off"] if version == was["version"] else []
+    scores = [
+        abs(log_off(row)) / half_width(told.expected, told.lower)
+        for name, row in window.items()
+        if (told := forecast.get(name)) is not None
+    ]
+    now = [conformal_quantile(scores)] if scores else []
+    return {"version": version, "off": [*before, *now][-NEWEST_OFF:]}
+
+
+def _one_more(
+    known: Mapping[str, Any] | None, row: CheckedPrediction | None, ends_s: float, factor: float
+) -> dict[str, Any] | None:
+    """What is kept of an instance after a window, None = all agrees; `row` None = it wanted nothing.
+
+    For a day windows are held against what was said before the first that contradicted: what is said later has learned
+    from them. Where the host is behind it another model is believed at once: it may have learned how the host is now.
+    """
+    if known is None:
+        if row is None or (more := beyond(row.expected, row.lower, factor, row.observed)) <= 0:
+            return None
+        kept: dict[str, Any] = {
+            "sum": 0.0, "since_s": ends_s - BUCKET_S, "windows": 0, "got": 0.0, "raised_s": None,
+            "expected": row.expected, "own": row.lower, "factor": factor, "version": row.version,
+        }  # fmt: skip
+    else:
+        kept = dict(known)
+        if row is not None and (ends_s - kept["since_s"] > HELD_S or _has_new_model(kept, row)):
+            kept |= {"expected": row.expected, "own": row.lower, "factor": factor, "version": row.version}
+        more = -1.0 if row is None else beyond(kept["expected"], kept["own"], kept["factor"], row.observed)
+    kept["sum"] = accumulated(kept["sum"], more)
+    if kept["sum"] == 0:
+        return None
+    if row is not None:
+        kept |= {"windows": kept["windows"] + 1, "got": kept["got"] + row.observed}
+    return kept | {"lower": widen(kept["expected"], kept["own"], kept["factor"])}
+
+
+def _has_new_model(kept: Mapping[str, Any], row: CheckedPrediction) -> bool:
+    return kept["raised_s"] is not None and kept["cause"] == "host" and kept["version"] != row.version
+
+
+def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
+    """The alarms of a host that stand, by instance."""
+    return tuple(
+        Contradiction(
+            instance=name,
+            host=host,
+            since=datetime.fromtimestamp(one["since_s"], UTC),
+            raised=datetime.fromtimestamp(one["raised_s"], UTC),
+            windows=one["windows"],
+            expected=one["expected"],
+            lower=one["lower"],
+            observed=one["got"] / max(one["windows"], 1),
+            cause=one["cause"],
+            antagonist=one["antagonist"],
+            wanted_before=one["wanted_before"],
+            wanted=one["wanted"],
+            measured=one["measured"],
+        )
+        for name, one in sorted(state["instances"].items())
+        if one["raised_s"] is not None
+    )
+
+
+def counting_as(instance: Instance, cpus: float) -> Instance:
+    """The instance with the demand for CPUs that was measured while its host contradicts: its own past says nothing
+    of it, and nor does its class."""
+    known = instance.demand.get("cpu", Demand(cpus))
+    now = Demand(
+        min(cpus, float(instance.vcpus)), hours=(1.0,) * 24, common=0.0, windows=float(WEEK),
+        open_loop=known.open_loop, burst_ms=known.burst_ms, origin="measured",
+    )  # fmt: skip
+    return replace(instance, demand={**instance.demand, "cpu": now}, load=1.0)
+
+
+def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
+    """The answer with a sentence for each host in it where an alarm stands."""
+    here = {one.host for one in answer.candidates}
+    by_host: dict[str, list[Contradiction]] = {}
+    for one in alarms:
+        if one.host in here:
+            by_host.setdefault(one.host, []).append(one)
+    notes = tuple(
+        f"{host} contradicts its predictions ({_listed([one.instance for one in found])}): for who is there now, what "
+        "was measured counts in place of what was expected."
+        for host, found in sorted(by_host.items())
+    )
+    return replace(answer, notes=(*answer.notes, *notes)) if notes else answer
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Asks the active model, None = there is none, what the measured demand explains of the measured shares."""
+
+    judge: OutcomeScorer | None
+    workloads: Sequence[WorkloadProfile]
+
+    def counted(self, wants: Mapping[str, float], scene: Scene, window: MeasuredWindow) -> dict[str, float]:
+        """Demands for CPUs with which the model says the shares that were measured.
+
+        They are those measured, each times the same factor where others there got more than what the model says of
+        them: a host with slower CPUs, or with work that nobody told of, is as if everybody wanted more.
+        """
+        if self._off(wants, scene, window) <= OFF:
+            return dict(wants)
+        low, high = 1.0, MOST_FACTOR
+        for _ in range(7):
+            middle = math.sqrt(low * high)
+            more = {name: middle * value for name, value in wants.items()}
+            low, high = (middle, high) if self._off(more, scene, window) > 0 else (low, middle)
+        return {name: low * value for name, value in wants.items()}
+
+    def _off(self, wants: Mapping[str, float], scene: Scene, window: MeasuredWindow) -> float:
+        """By how much the shares that the model says are above those measured: the mean of the logarithms."""
+        if self.judge is None or not window.shares:
+            return 0.0
+        active = tuple(counting_as(one, wants[one.id]) for one in scene.instances if one.id in wants)
+        rows = window_checks.rows_of(self.judge, replace(scene, instances=active), self.workloads, window.shares, 0.0)
+        off = [math.log(row.expected / row.observed) for row in rows]
+        return sum(off) / len(off) if off else 0.0
+
+
+def _smoothed(before: Mapping[str, float], window: MeasuredWindow, there: Iterable[str]) -> dict[str, float]:
+    now = {name: one["cpu"] for name, one in window.wanted.items() if "cpu" in one}
+    return {
+        name: (1 - NEWEST) * before.get(name, now[name]) + NEWEST * now[name] for name in sorted(there) if name in now
+    }
+
+
+def _cause(
+    victim: str,
+    scene: Scene,
+    before: Mapping[str, Sequence[float]],
+    wants: Mapping[str, float],
+    more: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    """Who is likely behind it: who ran for most of the time that it waits more, where that is measured; else who wants
+    most beyond what was expected of those that share CPUs with it; the host where nobody does, or most do."""
+    own = next(one for one in scene.instances if one.id == victim)
+    near = [one for one in scene.instances if one.id in wants and _share_cpus(one, own)]
+    rises = {one.id: _rise(before.get(one.id), wants[one.id]) for one in near}
+    risen = {name: rise for name, rise in rises.items() if rise > 0}
+    cause: ContradictionCause = "host"
+    who = None
+    if risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
+        who = max(risen, key=lambda name: (risen[name], name))
+        cause = "itself" if who == victim else "neighbour"
+    ran = None if cause == "itself" else _ran_most(more or {}, {one.id for one in near} - {victim})
+    if ran is not None:
+        cause, who = "neighbour", ran
+    return {
+        "cause": cause,
+        "antagonist": who,
+        "wanted_before": before[who][0] if who is not None and who in before else 0.0,
+        "wanted": wants.get(who, 0.0) if who else 0.0,
+        "measured": ran is not None,
+    }
+
+
+def _ran_most(more: Mapping[str, float], near: Collection[str]) -> str | None:
+    """Who ran for more than half of the time that somebody waits more; None = nobody, as where CPUs became slow, or
+    there is only one who can."""
+    if len(near) < 2 or not more:
+        return None
+    most = max(more, key=lambda name: (more[name], name))
+    enough = most in near and more[most] > sum(max(value, 0.0) for value in more.values()) / 2
+    return most if enough and more[most] >= LEAST_MORE else None
+
+
+def _rise(before: Sequence[float] | None, wanted: float) -> float:
+    """CPUs that somebody wants beyond what was expected, 0 = not beyond what it varies by."""
+    if before is None:
+        return 0.0
+    mean, spread = before
+    rise = wanted - mean
+    return rise if rise > max(STANDS_OUT * spread, LEAST_RISE) else 0.0
+
+
+def _share_cpus(one: Instance, other: Instance) -> bool:
+    mine, theirs = (frozenset() if it.settings.pinning is None else it.settings.pinning.union for it in (one, other))
+    return not mine or not theirs or bool(mine & theirs)
+
+
+def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float]:
+    """The former figures while none has changed much: each change asks all that is remembered of the host anew."""
+    same = before.keys() == now.keys() and all(
+        abs(now[name] - before[name]) <= CHANGED * max(before[name], LEAST_RISE) for name in now
+    )
+    return dict(before) if same else now
+
+
+def _still(before: float, now: float) -> float:
+    """The former width while it has not changed much."""
+    return before if abs(now - before) <= CHANGED * before else now
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,35 @@
+"""`cotenant doctor`: what is wrong with the cloud and the service now, in sentences."""
+
+from __future__ import annotations
+
+import typer
+
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, say
+from api.schemas.alarms import ContradictionOut
+
+
+def doctor(database: Database = None, as_json: AsJson = False) -> None:
+    """Say what is wrong now: contradictions, hosts without data, a broken model.
+
+    Exit code 1 where anything is.
+    """
+    with Advisor(settings(database=database)) as advisor:
+        alarms, vitals = advisor.cloud.alarms(), advisor.cloud.vitals()
+    found = [one.text for one in alarms]
+    if vitals.hosts_without_data:
+        found.append(
+            f"{vitals.hosts_without_data} of {vitals.hosts} hosts sent nothing of late and get no instances: look at "
+            "their agents."
+        )
+    if vitals.degraded:
+        found.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
+    if as_json:
+        told = [ContradictionOut.of(one).model_dump(mode="json") for one in alarms]
+        print_json({"problems": found, "alarms": told})
+    else:
+        for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
+            say(sentence)
+    if found:
+        raise typer.Exit(1)

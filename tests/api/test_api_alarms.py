@@ -1,0 +1,96 @@
+"""An alarm that stands is told wherever somebody looks: REST, pages, metrics, `cotenant doctor`, and an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import alarms, counters
+from advisor.store.engine import Database
+from api.app import create_app
+from api.cli import app
+from tests.api.api_client import Client
+
+SINCE = datetime(2026, 11, 2, 9, tzinfo=UTC).timestamp()
+ALARM = {
+    "before": {"batch-2": [0.2, 0.05], "files-1": [0.3, 0.05]},
+    "wants": {"batch-2": 3.9, "files-1": 0.3},
+    "instances": {
+        "files-1": {
+            "sum": 3.0, "since_s": SINCE, "raised_s": SINCE + 1200, "windows": 4, "got": 1.6, "expected": 0.9,
+            "own": 0.7, "lower": 0.7, "factor": 1.0, "cause": "neighbour", "antagonist": "batch-2",
+            "wanted_before": 0.2, "wanted": 3.9, "measured": False, "version": "prior",
+        }
+    },
+    "counts": {"batch-2": 3.9, "files-1": 0.3},
+    "wide": 2.5,
+    "off": [2.5],
+    "version": "prior",
+}  # fmt: skip
+TEXT = (
+    "files-1 on h3 got 0.40 of the CPU time that it wanted in 4 windows since 2026-11-02 09:00 UTC, and 0.90 was "
+    "predicted (at least 0.70). It is likely batch-2, which wants 3.90 CPUs in place of 0.20."
+)
+
+
+@pytest.fixture
+def alarmed(advisor: Advisor, settings: Settings) -> Client:
+    """The cloud with one alarm, kept as the windows of agents leave it."""
+    database = Database(settings.database)
+    with database.write() as connection:
+        counters.bump(connection, "demand")
+        alarms.put(connection, "h3", SINCE + 1200, ALARM)
+    database.close()
+    return Client(create_app(advisor, settings))
+
+
+def test_it_is_told_in_rest_with_who_is_likely_behind_it(alarmed: Client) -> None:
+    (told,) = alarmed.get("/v1/alarms").json()["alarms"]
+    assert (told["instance"], told["host"], told["cause"], told["antagonist"]) == (
+        "files-1", "h3", "neighbour", "batch-2",
+    )  # fmt: skip
+    assert (told["since"], told["raised"]) == ("2026-11-02T09:00:00Z", "2026-11-02T09:20:00Z")
+    assert (told["windows"], told["observed"], told["measured"], told["text"]) == (4, 0.4, False, TEXT)
+
+
+def test_it_stands_on_the_pages_of_whom_it_concerns_and_on_no_other(alarmed: Client) -> None:
+    for path in ("/", "/hosts/h3", "/instances/files-1"):
+        assert TEXT in alarmed.get(path).text, path
+    for path in ("/hosts/h1", "/instances/shop-3"):
+        assert "was predicted (at least" not in alarmed.get(path).text, path
+
+
+def test_it_is_counted_by_its_cause(alarmed: Client) -> None:
+    found = dict(re.findall(r'^cotenant_alarms\{cause="(\w+)"\} (\S+)$', alarmed.get("/metrics").text, re.MULTILINE))
+    assert found == {"neighbour": "1.0", "itself": "0.0", "host": "0.0"}
+
+
+def test_an_answer_about_its_host_says_so(alarmed: Client) -> None:
+    asked = {"instance": {"id": "n", "vcpus": 1}, "hosts": ["h3"], "dry_run": True}
+    notes = alarmed.ask("POST", "/v1/placements", json=asked).json()["notes"]
+    assert any(note.startswith("h3 contradicts its predictions (files-1)") for note in notes)
+    assert any(note.startswith("Intervals on h3 are 2.5 times as wide") for note in notes)
+    other = alarmed.ask("POST", "/v1/placements", json={**asked, "hosts": ["h1"]}).json()["notes"]
+    assert not any("contradicts" in note for note in other)
+
+
+@pytest.mark.usefixtures("alarmed")
+def test_doctor_says_it_and_fails(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["doctor", "--database", settings.database])
+    assert (found.exit_code, found.stdout.split()) == (1, TEXT.split())
+    told = json.loads(CliRunner().invoke(app, ["doctor", "--database", settings.database, "--json"]).stdout)
+    assert told["problems"] == [TEXT] and told["alarms"][0]["antagonist"] == "batch-2"
+
+
+@pytest.mark.usefixtures("advisor")
+def test_doctor_is_content_where_nothing_is_wrong(settings: Settings) -> None:
+    found = CliRunner().invoke(app, ["doctor", "--database", settings.database])
+    assert (found.exit_code, found.stdout) == (0, "Nothing is wrong with 6 hosts that is known here.\n")
