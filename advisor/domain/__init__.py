@@ -128,6 +128,16 @@ from advisor.domain.replays import (
     ReplayRequest,
     TraceForm,
 )
+from advisor.domain.worth import (
+    AdviceWorth,
+    AlternativeNow,
+    FaredAs,
+    FaredBeside,
+    Heeded,
+    PlacementWorth,
+    ToldAndObserved,
+    WhyHost,
+)
 from models.data.profile import WorkloadProfile
 from models.evaluation.quality import QualityGroup as ModelGroup
 from models.evaluation.quality import QualityReport as ModelQuality
@@ -153,6 +163,8 @@ __all__ = [
     "TRACE_FORMS",
     "UUID",
     "Activation",
+    "AdviceWorth",
+    "AlternativeNow",
     "Announced",
     "Announcement",
     "AnswerSource",
@@ -170,8 +182,11 @@ __all__ = [
     "Effect",
     "Evidence",
     "EvidenceLevel",
+    "FaredAs",
+    "FaredBeside",
     "Growth",
     "Headroom",
+    "Heeded",
     "Histories",
     "History",
     "Host",
@@ -197,6 +212,7 @@ __all__ = [
     "Pinning",
     "PinningPolicy",
     "PlacementRequest",
+    "PlacementWorth",
     "Plan",
     "PlanAction",
     "PlanAge",
@@ -237,10 +253,12 @@ __all__ = [
     "SlowingSource",
     "Token",
     "TokenScope",
+    "ToldAndObserved",
     "TraceForm",
     "Usage",
     "Variant",
     "WhatIf",
+    "WhyHost",
     "WorkloadProfile",
     "calibration_in_words",
     "evidence_counts",
