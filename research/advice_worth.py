@@ -1,0 +1,189 @@
+"""Whether the reported worth of advice is right: simulated clouds over weeks whose truth is known.
+
+    python -m research.advice_worth [--repetitions N] [--seed N]
+
+Simulated, nothing here is measured, and no model is asked. Instances of several classes and sizes come to hosts and
+leave over three weeks. Who asks depends on class and week, and who asks follows. In one cloud the advice is the host
+that is asked for least, and others go where Nova's weighers put them; in the other both go to any host, so that advice
+is worth nothing. What each gets in an hour is by max-min sharing of its host's CPUs. What is reported is made by the
+code of the product. In the second cloud the truth is 0. In the first one it is the mean over all repetitions of the
+difference within the groups of class, size and half of the time: who asks within one of these is drawn by lot, which the
+simulation knows and the product does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.arrays import Bools, Floats, Ints
+from models.evaluation.matched_outcomes import FaredUnit, MatchedDifference, matched_difference
+
+HOSTS, OVERCOMMIT = 12, 4
+CLOUDS = ((0.45, 7), (0.9, 12))  # instances that come in an hour, and CPUs of a host: both are 70 % busy
+HOURS, PER_DAY, WATCHED = 21 * 24, 24, 7 * 24
+CLASSES = ("web", "db", "batch", "idle")
+WANTS = np.array([0.25, 0.5, 0.8, 0.05])  # CPUs per vCPU on average
+ASKS = np.array([0.6, 0.5, 0.25, 0.4])  # how many of a class ask: not at random
+ASKS_LATER = 0.2  # more, in the second half, when the cloud is fuller
+SIZES = np.array([1, 2, 4])
+STAY = 5 * 24  # hours, on average
+Rule = Callable[["HostsNow"], int]
+
+
+@dataclass
+class HostsNow:
+    """What a rule may know: CPUs of a host, and vCPUs promised and mean demand of each (H,)."""
+
+    rng: np.random.Generator
+    pcpus: int
+    vcpus: Floats
+    wanted: Floats
+
+
+def least_asked(now: HostsNow) -> int:
+    """Where the known demand is lowest, of hosts with room."""
+    return int(np.where(now.vcpus < now.pcpus * OVERCOMMIT, now.wanted, np.inf).argmin())
+
+
+def most_free(now: HostsNow) -> int:
+    """Where most vCPUs are free, as by Nova's weighers; memory is bought with vCPUs here."""
+    return int(now.vcpus.argmin())
+
+
+def by_lot(now: HostsNow) -> int:
+    """Any host."""
+    return int(now.rng.integers(HOSTS))
+
+
+@dataclass(frozen=True)
+class Weeks:
+    """Hosts of `pcpus` CPUs and N instances (N,): class, vCPUs, hours of coming and leaving, where they are, whether they
+    asked; and what each wants in each hour (HOURS, N), 0 where it is not there."""
+
+    pcpus: int
+    kind: Ints
+    vcpus: Ints
+    begins: Ints
+    ends: Ints
+    host: Ints
+    followed: Bools
+    wanted: Floats
+
+
+def simulated(rng: np.random.Generator, advised: Rule, usual: Rule, come: float, pcpus: int) -> Weeks:
+    """One cloud; `come` instances come in an hour, on average, after those that are there."""
+    begins = np.repeat(np.arange(HOURS), [round(come * STAY), *rng.poisson(come, HOURS - 1)])
+    number = len(begins)
+    kind, vcpus = rng.integers(len(CLASSES), size=number), rng.choice(SIZES, size=number)
+    ends = np.minimum(begins + 1 + rng.exponential(STAY, number).astype(int), HOURS)
+    later = begins > HOURS / 2
+    usually = vcpus * np.minimum(WANTS[kind] * np.exp(0.4 * rng.normal(size=number)), 0.95)
+    asks = ASKS[kind] + ASKS_LATER * later
+    followed = (rng.random(number) < asks) & (begins > 0)
+    host = np.zeros(number, dtype=np.int64)
+    for at in range(number):
+        there = np.flatnonzero(ends[:at] > begins[at])
+        sums = [np.bincount(host[there], each[there], HOSTS) for each in (vcpus, usually)]
+        now = HostsNow(rng, pcpus, *sums)
+        host[at] = advised(now) if followed[at] else usual(now)
+    hours = np.arange(HOURS)[:, None]
+    day = 1 + 0.4 * np.sin(2 * np.pi * hours / PER_DAY)
+    wanted = np.minimum(usually * day * np.exp(0.3 * rng.normal(size=(HOURS, number))), vcpus)
+    wanted = np.where((hours >= begins) & (hours < ends), wanted, 0.0)
+    return Weeks(pcpus, kind, vcpus, begins, ends, host, followed, wanted)
+
+
+def fair(wanted: Floats, pcpus: int) -> Floats:
+    """What each may have at most of a host by max-min sharing among all in a row, (R,) of (R, N); inf = all."""
+    rising = np.sort(wanted, axis=1)
+    count = rising.shape[1]
+    before = np.cumsum(rising, axis=1) - rising
+    level = (pcpus - before) / np.arange(count, 0, -1)
+    short = rising > level
+    first = short.argmax(axis=1)
+    found = level[np.arange(len(level)), first]
+    return np.where(short.any(axis=1), found, np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class WorthTrial:
+    """What is reported of one cloud, the difference where lots were drawn, and that of plain means."""
+
+    found: MatchedDifference
+    drawn: float
+    plain: float
+
+
+def trial(cloud: Weeks) -> WorthTrial:
+    """Report on those that came, each over its first week."""
+    levels = np.stack([fair(cloud.wanted[:, cloud.host == host], cloud.pcpus) for host in range(HOSTS)], axis=1)
+    units, drawn = [], []
+    for at in np.flatnonzero(cloud.begins > 0).tolist():
+        hours = slice(cloud.begins[at], min(cloud.ends[at], cloud.begins[at] + WATCHED))
+        want = cloud.wanted[hours, at]
+        share = float(np.minimum(levels[hours, cloud.host[at]] / want, 1.0).mean())
+        stratum = f"{CLASSES[cloud.kind[at]]} {cloud.vcpus[at]}"
+        followed, begins = bool(cloud.followed[at]), 3600.0 * float(cloud.begins[at])
+        units.append(FaredUnit(followed, stratum, str(cloud.host[at]), float(want.mean()), begins, share))
+        drawn.append(f"{stratum} {cloud.begins[at] > HOURS / 2}")
+    return WorthTrial(matched_difference(units), within(units, drawn), within(units, [""] * len(units)))
+
+
+def within(units: Sequence[FaredUnit], group: Sequence[str]) -> float:
+    """How much more those got who followed, within groups, by how many followed in each."""
+    sums: dict[str, tuple[list[float], list[float]]] = {}
+    for one, name in zip(units, group, strict=True):
+        sums.setdefault(name, ([], []))[not one.followed].append(one.outcome)
+    both = [pair for pair in sums.values() if pair[0] and pair[1]]
+    more = sum(len(mine) * (np.mean(mine) - np.mean(theirs)) for mine, theirs in both)
+    return float(more / sum(len(mine) for mine, _ in both))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    sys.stdout.write(
+        "cloud               come  truth   reported  plain    half width  told  covers truth  covers 0  like\n"
+    )
+    clouds = {
+        (name, come): (advised, usual, come, pcpus)
+        for name, advised, usual in (
+            ("advice, else Nova", least_asked, most_free),
+            ("nothing but chance", by_lot, by_lot),
+        )
+        for come, pcpus in CLOUDS
+    }
+    found: dict[tuple[str, float], list[WorthTrial]] = {key: [] for key in clouds}
+    for number in range(asked.repetitions):
+        for key, cloud in clouds.items():
+            found[key].append(trial(simulated(np.random.default_rng([asked.seed, number]), *cloud)))
+        if (number + 1) % 20 == 0 or number + 1 == asked.repetitions:
+            sys.stdout.write(f"after {number + 1} repetitions\n")
+            for (name, come), trials in found.items():
+                sys.stdout.write(f"{name:19} {come:4}  {row(trials, chance=name.startswith('nothing'))}\n")
+            sys.stdout.flush()
+
+
+def row(trials: Sequence[WorthTrial], *, chance: bool) -> str:
+    """The figures of one kind of cloud."""
+    truth = 0.0 if chance else float(np.mean([one.drawn for one in trials]))
+    said = [one.found for one in trials if one.found.lower is not None]
+    edges = np.array([(one.lower or 0.0, one.upper or 0.0) for one in said]).reshape(-1, 2)
+    covers = [np.mean((edges[:, 0] <= at) & (at <= edges[:, 1])) for at in (truth, 0.0)]
+    return (
+        f"{truth:+.4f}  {np.mean([one.difference for one in said]):+.4f}  {np.mean([one.plain for one in trials]):+.4f}  "
+        f"{np.mean(edges[:, 1] - edges[:, 0]) / 2:10.4f}  {len(said):4}  {covers[0]:12.0%}  {covers[1]:8.0%}  "
+        f"{np.mean([one.found.matched for one in trials]):4.0f}"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
