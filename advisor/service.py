@@ -164,7 +164,7 @@ class Advisor:
         return self._window_checks.run()
 
     def look_at_arrivals(self) -> int:
-        """Note who came where and look at a window of their hosts, as the background does; returns of how many hosts."""
+        """Note who came where and look at a window of their hosts, as the background does; returns how many hosts."""
         return self._arrivals.run()
 
     def window_dataset(self, seconds: float) -> Path:

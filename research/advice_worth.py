@@ -7,8 +7,8 @@ leave over three weeks. Who asks depends on class and week, and who asks follows
 that is asked for least, and others go where Nova's weighers put them; in the other both go to any host, so that advice
 is worth nothing. What each gets in an hour is by max-min sharing of its host's CPUs. What is reported is made by the
 code of the product. In the second cloud the truth is 0. In the first one it is the mean over all repetitions of the
-difference within the groups of class, size and half of the time: who asks within one of these is drawn by lot, which the
-simulation knows and the product does not.
+difference within the groups of class, size and half of the time: who asks within one of these is drawn by lot, which
+the simulation knows and the product does not.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def by_lot(now: HostsNow) -> int:
 
 @dataclass(frozen=True)
 class Weeks:
-    """Hosts of `pcpus` CPUs and N instances (N,): class, vCPUs, hours of coming and leaving, where they are, whether they
-    asked; and what each wants in each hour (HOURS, N), 0 where it is not there."""
+    """Hosts of `pcpus` CPUs and N instances (N,): class, vCPUs, hours of coming and leaving, where they are, whether
+    they asked; and what each wants in each hour (HOURS, N), 0 where it is not there."""
 
     pcpus: int
     kind: Ints
@@ -178,8 +178,9 @@ def row(trials: Sequence[WorthTrial], *, chance: bool) -> str:
     said = [one.found for one in trials if one.found.lower is not None]
     edges = np.array([(one.lower or 0.0, one.upper or 0.0) for one in said]).reshape(-1, 2)
     covers = [np.mean((edges[:, 0] <= at) & (at <= edges[:, 1])) for at in (truth, 0.0)]
+    means = truth, np.mean([one.difference for one in said]), np.mean([one.plain for one in trials])
     return (
-        f"{truth:+.4f}  {np.mean([one.difference for one in said]):+.4f}  {np.mean([one.plain for one in trials]):+.4f}  "
+        f"{'  '.join(format(one, '+.4f') for one in means)}  "
         f"{np.mean(edges[:, 1] - edges[:, 0]) / 2:10.4f}  {len(said):4}  {covers[0]:12.0%}  {covers[1]:8.0%}  "
         f"{np.mean([one.found.matched for one in trials]):4.0f}"
     )

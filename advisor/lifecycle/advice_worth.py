@@ -28,8 +28,8 @@ LIKE = (
     f"{APART_S / 3600:.0f} hours of them"
 )
 NO_LOT = (
-    "Nobody was drawn by lot to follow. Whatever else differs between the two groups is in their difference, too: it is "
-    "no proof of what the advice did."
+    "Nobody was drawn by lot to follow. Whatever else differs between the two groups is in their difference, too: it "
+    "is no proof of what the advice did."
 )
 WHO: Mapping[FaredAs, str] = {
     "newcomer": "Instances that went where they were advised to",
@@ -98,8 +98,8 @@ def with_placements(found: AdviceWorth, placements: Sequence[PlacementWorth]) ->
     number, here, free, others_here, others = beside
     said = (
         f"Predicted, not measured: Nova's weighers would have put {number} of the newest placements that followed "
-        f"elsewhere, to where most is free. With the demand known by now the model gives them {here:.3f} of the CPU time "
-        f"that they want where they are and {free:.3f} there, and the others on both hosts {others_here:.3f} and "
+        f"elsewhere, to where most is free. With the demand known by now the model gives them {here:.3f} of the CPU "
+        f"time that they want where they are and {free:.3f} there, and the others on both hosts {others_here:.3f} and "
         f"{others:.3f}."
     )
     return replace(told, sentences=(*found.sentences, said))
