@@ -76,6 +76,10 @@ class MeasuredCloud:
             self.put()
             self.advisor.look_at_arrivals()
 
+    def mean_of(self, names: set[str]) -> float:
+        shares = dict(zip(self.there, self.shares(), strict=True))
+        return sum(shares[name] for name in names) / len(names)
+
     def shares(self) -> list[float]:
         vms = list(self.there.values())
         found: dict[str, float] = {}
@@ -130,12 +134,15 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
     assert (elsewhere.heeded, elsewhere.host, elsewhere.advised) == ("elsewhere", "h3", "h0")
     assert elsewhere.newcomer is not None and elsewhere.newcomer.contended == elsewhere.newcomer.windows
     assert elsewhere.newcomer.observed < followed.newcomer.observed - 0.1
-    here, *others = elsewhere.alternatives
+    here, *elsewhere_now = elsewhere.alternatives
     assert (here.host, here.why) == ("h3", "here")
-    assert {one.host for one in others} == {"h0", "h1", "h2"}
-    (best,) = (one for one in others if one.host == "h0")
+    assert {one.host for one in elsewhere_now} == {"h0", "h1", "h2"}
+    (best,) = (one for one in elsewhere_now if one.host == "h0")
     assert best.share > here.share + 0.1, "the model sees now, too, that it would fare better there"
-    assert best.others > best.others_here, "and that the others would"
+    others = {"h0-0", "h0-1", "web-1", "web-4", "h3-0", "h3-1"}
+    assert best.others_here == pytest.approx(cloud.mean_of(others), abs=0.01)
+    cloud.there["web-2"] = replace(cloud.there["web-2"], host="h0")
+    assert best.others == pytest.approx(cloud.mean_of(others), abs=0.01)
     (least,) = {one.group for one in found.beside}
     assert least == 2
     assert all(one.lower is None and "too few to tell" in one.text for one in found.beside)
