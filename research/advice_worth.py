@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from models.evaluation.matched_outcomes import FaredUnit, MatchedDifference, matched_difference
+from models.evaluation.matched_outcomes import FaredUnit, MatchedDifference, alike_within_bounds, matched_difference
 
 HOSTS, OVERCOMMIT = 12, 4
 CLOUDS = ((0.45, 7), (0.9, 12))  # instances that come in an hour, and CPUs of a host: both are 70 % busy
@@ -88,8 +88,8 @@ def simulated(rng: np.random.Generator, advised: Rule, usual: Rule, come: float,
     host = np.zeros(number, dtype=np.int64)
     for at in range(number):
         there = np.flatnonzero(ends[:at] > begins[at])
-        sums = [np.bincount(host[there], each[there], HOSTS) for each in (vcpus, usually)]
-        now = HostsNow(rng, pcpus, *sums)
+        promised, asked = (np.bincount(host[there], each[there], HOSTS) * 1.0 for each in (vcpus, usually))
+        now = HostsNow(rng, pcpus, promised, asked)
         host[at] = advised(now) if followed[at] else usual(now)
     hours = np.arange(HOURS)[:, None]
     day = 1 + 0.4 * np.sin(2 * np.pi * hours / PER_DAY)
@@ -131,17 +131,20 @@ def trial(cloud: Weeks) -> WorthTrial:
         followed, begins = bool(cloud.followed[at]), 3600.0 * float(cloud.begins[at])
         units.append(FaredUnit(followed, stratum, str(cloud.host[at]), float(want.mean()), begins, share))
         drawn.append(f"{stratum} {cloud.begins[at] > HOURS / 2}")
-    return WorthTrial(matched_difference(units), within(units, drawn), within(units, [""] * len(units)))
+    counted = alike_within_bounds(units).any(axis=1)
+    plain = within(units, [""] * len(units), np.ones(len(units), dtype=bool))
+    return WorthTrial(matched_difference(units), within(units, drawn, counted), plain)
 
 
-def within(units: Sequence[FaredUnit], group: Sequence[str]) -> float:
-    """How much more those got who followed, within groups, by how many followed in each."""
+def within(units: Sequence[FaredUnit], group: Sequence[str], counted: Bools) -> float:
+    """How much more those got who followed, within groups, each of which weighs as many as are `counted` (N,) in it."""
     sums: dict[str, tuple[list[float], list[float]]] = {}
-    for one, name in zip(units, group, strict=True):
+    weights: dict[str, int] = {}
+    for one, name, counts in zip(units, group, counted.tolist(), strict=True):
         sums.setdefault(name, ([], []))[not one.followed].append(one.outcome)
-    both = [pair for pair in sums.values() if pair[0] and pair[1]]
-    more = sum(len(mine) * (np.mean(mine) - np.mean(theirs)) for mine, theirs in both)
-    return float(more / sum(len(mine) for mine, _ in both))
+        weights[name] = weights.get(name, 0) + (counts and one.followed)
+    both = {name: np.mean(pair[0]) - np.mean(pair[1]) for name, pair in sums.items() if pair[0] and pair[1]}
+    return float(sum(weights[name] * more for name, more in both.items()) / sum(weights[name] for name in both))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -165,7 +168,7 @@ def main(arguments: Sequence[str]) -> None:
     for number in range(asked.repetitions):
         for key, cloud in clouds.items():
             found[key].append(trial(simulated(np.random.default_rng([asked.seed, number]), *cloud)))
-        if (number + 1) % 20 == 0 or number + 1 == asked.repetitions:
+        if (number + 1) % 10 == 0 or number + 1 == asked.repetitions:
             sys.stdout.write(f"after {number + 1} repetitions\n")
             for (name, come), trials in found.items():
                 sys.stdout.write(f"{name:19} {come:4}  {row(trials, chance=name.startswith('nothing'))}\n")

@@ -23,6 +23,7 @@ from models.evaluation.matched_outcomes import APART_S, DEMAND, FaredUnit, Match
 
 LEAST_WINDOWS = 12  # an hour: who was measured for less says nothing
 MOST_SHOWN = 50  # placements, the newest
+MOST_COMPARED = 2_000  # arrivals, the newest: a second
 LIKE = (
     f"of the same size and class on hosts alike, with a demand within a factor of {DEMAND:g}, that came within "
     f"{APART_S / 3600:.0f} hours of them"
@@ -180,7 +181,7 @@ def _beside(came: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
             units.append(
                 FaredUnit(one.heeded == "followed", one.told.like, one.stay.host, wanted, one.stay.since_s, outcome)
             )
-    found = matched_difference(units)
+    found = matched_difference(units[:MOST_COMPARED])
     known = found.matched > 0
     return FaredBeside(
         who=who,

@@ -81,7 +81,7 @@ def _beside(found: AdviceWorth) -> Section:
         )
         for one in found.beside
     ]  # fmt: skip
-    note = "No difference is told where fewer than 20 on each side, or 8 hosts, are compared."
+    note = "No difference is told where fewer than 20 on each side, on 8 hosts, from 5 days are compared."
     return Section("beside", "Beside others like them", note, tables=[Table("beside", "Matched groups", columns, rows)])
 
 
