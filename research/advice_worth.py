@@ -1,14 +1,17 @@
 """Whether the reported worth of advice is right: simulated clouds over weeks whose truth is known.
 
-    python -m research.advice_worth [--repetitions N] [--seed N]
+    python -m research.advice_worth [--clouds N] [--draws N] [--seed N]
 
 Simulated, nothing here is measured, and no model is asked. Instances of several classes and sizes come to hosts and
-leave over three weeks. Who asks depends on class and week, and who asks follows. In one cloud the advice is the host
-that is asked for least, and others go where Nova's weighers put them; in the other both go to any host, so that advice
-is worth nothing. What each gets in an hour is by max-min sharing of its host's CPUs. What is reported is made by the
-code of the product. In the second cloud the truth is 0. In the first one it is the mean over all repetitions of the
-difference within the groups of class, size and half of the time: who asks within one of these is drawn by lot, which
-the simulation knows and the product does not.
+leave over three weeks. Who asks depends on class and week, and who asks follows. In one kind of cloud the advice is the
+host that is asked for least, and others go where Nova's weighers put them; in the other both go to any host, so that
+advice is worth nothing. What each gets in an hour is by max-min sharing of its host's CPUs. What is reported is made by
+the code of the product.
+
+Each cloud is lived through several times, with the same instances and demands; only who asks is drawn anew. The truth
+of a cloud that advice helps is the mean difference in its other lives, within groups of class, size and half of the
+time: in each of these who asks is drawn by lot, which the simulation knows and the product does not. Where both go
+anywhere it is 0.
 """
 
 from __future__ import annotations
@@ -75,8 +78,10 @@ class Weeks:
     wanted: Floats
 
 
-def simulated(rng: np.random.Generator, advised: Rule, usual: Rule, come: float, pcpus: int) -> Weeks:
-    """One cloud; `come` instances come in an hour, on average, after those that are there."""
+def simulated(
+    rng: np.random.Generator, lots: np.random.Generator, advised: Rule, usual: Rule, come: float, pcpus: int
+) -> Weeks:
+    """One cloud; `come` instances come in an hour, on average, after those that are there. `lots` draw who asks."""
     begins = np.repeat(np.arange(HOURS), [round(come * STAY), *rng.poisson(come, HOURS - 1)])
     number = len(begins)
     kind, vcpus = rng.integers(len(CLASSES), size=number), rng.choice(SIZES, size=number)
@@ -84,16 +89,17 @@ def simulated(rng: np.random.Generator, advised: Rule, usual: Rule, come: float,
     later = begins > HOURS / 2
     usually = vcpus * np.minimum(WANTS[kind] * np.exp(0.4 * rng.normal(size=number)), 0.95)
     asks = ASKS[kind] + ASKS_LATER * later
-    followed = (rng.random(number) < asks) & (begins > 0)
+    followed = (lots.random(number) < asks) & (begins > 0)
+    noise = np.exp(0.3 * rng.normal(size=(HOURS, number)))
     host = np.zeros(number, dtype=np.int64)
     for at in range(number):
         there = np.flatnonzero(ends[:at] > begins[at])
         promised, asked = (np.bincount(host[there], each[there], HOSTS) * 1.0 for each in (vcpus, usually))
-        now = HostsNow(rng, pcpus, promised, asked)
+        now = HostsNow(lots, pcpus, promised, asked)
         host[at] = advised(now) if followed[at] else usual(now)
     hours = np.arange(HOURS)[:, None]
     day = 1 + 0.4 * np.sin(2 * np.pi * hours / PER_DAY)
-    wanted = np.minimum(usually * day * np.exp(0.3 * rng.normal(size=(HOURS, number))), vcpus)
+    wanted = np.minimum(usually * day * noise, vcpus)
     wanted = np.where((hours >= begins) & (hours < ends), wanted, 0.0)
     return Weeks(pcpus, kind, vcpus, begins, ends, host, followed, wanted)
 
@@ -150,11 +156,12 @@ def within(units: Sequence[FaredUnit], group: Sequence[str], counted: Bools) -> 
 def main(arguments: Sequence[str]) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("--clouds", type=int, default=40)
+    parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(arguments)
     sys.stdout.write(
-        "cloud               come  truth   reported  plain    half width  told  covers truth  covers 0  like\n"
+        "cloud               come  truth    reported  plain   half width  told  covers truth  covers 0  matched\n"
     )
     clouds = {
         (name, come): (advised, usual, come, pcpus)
@@ -164,28 +171,38 @@ def main(arguments: Sequence[str]) -> None:
         )
         for come, pcpus in CLOUDS
     }
-    found: dict[tuple[str, float], list[WorthTrial]] = {key: [] for key in clouds}
-    for number in range(asked.repetitions):
+    found: dict[tuple[str, float], list[list[WorthTrial]]] = {key: [] for key in clouds}
+    for number in range(asked.clouds):
         for key, cloud in clouds.items():
-            found[key].append(trial(simulated(np.random.default_rng([asked.seed, number]), *cloud)))
-        if (number + 1) % 10 == 0 or number + 1 == asked.repetitions:
-            sys.stdout.write(f"after {number + 1} repetitions\n")
+            lives = [np.random.default_rng([asked.seed, number, life]) for life in range(asked.draws)]
+            same = [np.random.default_rng([asked.seed, number]) for _ in lives]
+            found[key].append([trial(simulated(one, lots, *cloud)) for one, lots in zip(same, lives, strict=True)])
+        if (number + 1) % 10 == 0 or number + 1 == asked.clouds:
+            sys.stdout.write(f"after {number + 1} clouds\n")
             for (name, come), trials in found.items():
                 sys.stdout.write(f"{name:19} {come:4}  {row(trials, chance=name.startswith('nothing'))}\n")
             sys.stdout.flush()
 
 
-def row(trials: Sequence[WorthTrial], *, chance: bool) -> str:
+def row(clouds: Sequence[Sequence[WorthTrial]], *, chance: bool) -> str:
     """The figures of one kind of cloud."""
-    truth = 0.0 if chance else float(np.mean([one.drawn for one in trials]))
-    said = [one.found for one in trials if one.found.lower is not None]
-    edges = np.array([(one.lower or 0.0, one.upper or 0.0) for one in said]).reshape(-1, 2)
-    covers = [np.mean((edges[:, 0] <= at) & (at <= edges[:, 1])) for at in (truth, 0.0)]
-    means = truth, np.mean([one.difference for one in said]), np.mean([one.plain for one in trials])
+    rows = [
+        (0.0 if chance else float(np.mean([one.drawn for one in lives if one is not mine])), mine)
+        for lives in clouds
+        for mine in lives
+    ]
+    told = [(truth, one.found.difference, one.found.lower, one.found.upper) for truth, one in rows]
+    kept = np.array([each for each in told if each[2] is not None], dtype=float)
+    truth, said, lower, upper = kept.T
+    means = (
+        float(np.mean([truth for truth, _ in rows])),
+        float(said.mean()),
+        float(np.mean([one.plain for _, one in rows])),
+    )
+    covers = [np.mean((lower <= at) & (at <= upper)) for at in (truth, 0.0)]
     return (
-        f"{'  '.join(format(one, '+.4f') for one in means)}  "
-        f"{np.mean(edges[:, 1] - edges[:, 0]) / 2:10.4f}  {len(said):4}  {covers[0]:12.0%}  {covers[1]:8.0%}  "
-        f"{np.mean([one.found.matched for one in trials]):4.0f}"
+        f"{'  '.join(format(one, '+.4f') for one in means)}  {np.mean(upper - lower) / 2:10.4f}  {len(kept):4}  "
+        f"{covers[0]:12.0%}  {covers[1]:8.0%}  {np.mean([one.found.matched for _, one in rows]):7.0f}"
     )
 
 

@@ -19,7 +19,16 @@ from advisor.domain import (
 from advisor.lifecycle.alternatives import gained
 from advisor.lifecycle.arrivals import ASKED_S, Fared, ShareSums, ToldOnArrival
 from advisor.store.stays import AskedBefore, Stay
-from models.evaluation.matched_outcomes import APART_S, DEMAND, FaredUnit, MatchedDifference, matched_difference
+from models.evaluation.matched_outcomes import (
+    APART_S,
+    DEMAND,
+    FEWEST,
+    FEWEST_DAYS,
+    FEWEST_HOSTS,
+    FaredUnit,
+    MatchedDifference,
+    matched_difference,
+)
 
 LEAST_WINDOWS = 12  # an hour: who was measured for less says nothing
 MOST_SHOWN = 50  # placements, the newest
@@ -28,6 +37,7 @@ LIKE = (
     f"of the same size and class on hosts alike, with a demand within a factor of {DEMAND:g}, that came within "
     f"{APART_S / 3600:.0f} hours of them"
 )
+NEEDED = f"{FEWEST} on each side, {FEWEST_HOSTS} hosts and {FEWEST_DAYS} days of arrival are needed"
 NO_LOT = (
     "Nobody was drawn by lot to follow. Whatever else differs between the two groups is in their difference, too: it "
     "is no proof of what the advice did."
@@ -202,7 +212,7 @@ def _in_words(found: MatchedDifference, who: FaredAs) -> str:
     if found.lower is None or found.upper is None:
         return (
             f"{WHO[who]}, beside others {LIKE}: {found.group} {whom} that followed and were measured, of which "
-            f"{found.matched} have any of {found.others} others like them: too few to tell."
+            f"{found.matched} have any of {found.others} others like them: too few to tell ({NEEDED})."
         )
     more = found.difference
     if found.lower <= 0 <= found.upper:
@@ -238,7 +248,7 @@ def _sentences(found: AdviceWorth) -> Iterable[str]:
 def _told_in_words(who: FaredAs, one: ToldAndObserved) -> str:
     said = (
         f"{WHO[who]}: {one.told:.3f} of the CPU time that they want was predicted and {one.observed:.3f} measured, in "
-        f"{_number(one.windows, 'window', 'windows')} of five minutes; {one.inside:.0%} of them lie in the range."
+        f"{_number(one.windows, 'window', 'windows')} of five minutes; {100 * one.inside:.0f} % of them lie in the range."
     )
     if one.contended and one.contended_told is not None:
         said += (

@@ -15,6 +15,7 @@ from models.arrays import Floats
 from models.data.scene import build_batch
 
 _Scene = tuple[Host, tuple[Instance, ...]]
+_Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,15 @@ def with_alternatives(
     moved = [(at, why, one) for at, told in enumerate(placements) for why, one in _moves(told, snapshot)]
     if not moved:
         return tuple(placements)
-    scenes = [scene for _, _, one in moved for scene in one.scenes]
-    batch = build_batch(scenes, snapshot.scenes.table)
+    number: dict[_Names, int] = {}
+    scenes: dict[int, _Scene] = {}
+    for scene in (scene for _, _, one in moved for scene in one.scenes):
+        scenes.setdefault(number.setdefault(_names(scene), len(number)), scene)
+    batch = build_batch(list(scenes.values()), snapshot.scenes.table)
     said = active.ask(chosen, lambda answering: answering.predictor.predict(batch, ()).throughput.expected)
-    shares = np.minimum(np.asarray(said, dtype=float), 1.0).reshape(len(moved), 4, -1)
+    known_shares = np.minimum(np.asarray(said, dtype=float), 1.0)
+    rows_of = [[number[_names(scene)] for scene in one.scenes] for _, _, one in moved]
+    shares = known_shares[np.array(rows_of)]
     found: dict[int, list[AlternativeNow]] = {}
     for (at, why, one), rows in zip(moved, shares, strict=True):
         known = found.setdefault(at, [_here(one, rows)])
@@ -79,6 +85,11 @@ def _moves(told: PlacementWorth, snapshot: ClusterSnapshot) -> list[tuple[WhyHos
         for host, reason in why.items()
         if host != told.host and snapshot.index(host) is not None
     ]
+
+
+def _names(scene: _Scene) -> _Names:
+    """Who is where; the same scene is predicted once."""
+    return scene[0].id, *(one.id for one in scene[1])
 
 
 def _residents(snapshot: ClusterSnapshot, host: str) -> tuple[Instance, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import AlternativeNow, FaredBeside, PlacementWorth, PredictedVsObserved
+from advisor.domain import AdviceWorth, AlternativeNow, FaredBeside, PlacementWorth, PredictedVsObserved
 from api.html.render import page
 from api.routes.common import OutcomeDep
 from api.routes.instances import Since
@@ -54,12 +55,20 @@ def worth(request: Request, outcomes: OutcomeDep, since: Since = "7d") -> HTMLRe
         request,
         "worth.html",
         found=found,
+        notes=_notes(found),
         since=since,
         differences=[_difference(one, scale) for one in found.beside],
         scale=scale,
         rows=[_row(one) for one in found.placements],
         picture=picture,
     )
+
+
+def _notes(found: AdviceWorth) -> Sequence[str]:
+    """The sentences from the comparisons on: tables say what stands before them."""
+    texts = {one.text for one in found.beside}
+    first = next((at for at, sentence in enumerate(found.sentences) if sentence in texts), 1)
+    return found.sentences[first:]
 
 
 def _difference(one: FaredBeside, scale: float) -> DifferenceRow:
