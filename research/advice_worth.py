@@ -94,7 +94,7 @@ def simulated(
     host = np.zeros(number, dtype=np.int64)
     for at in range(number):
         there = np.flatnonzero(ends[:at] > begins[at])
-        promised, asked = (np.bincount(host[there], each[there], HOSTS) * 1.0 for each in (vcpus, usually))
+        promised, asked = (np.bincount(host[there], each[there], HOSTS).astype(np.float64) for each in (vcpus, usually))
         now = HostsNow(lots, pcpus, promised, asked)
         host[at] = advised(now) if followed[at] else usual(now)
     hours = np.arange(HOURS)[:, None]
@@ -137,7 +137,7 @@ def trial(cloud: Weeks) -> WorthTrial:
         followed, begins = bool(cloud.followed[at]), 3600.0 * float(cloud.begins[at])
         units.append(FaredUnit(followed, stratum, str(cloud.host[at]), float(want.mean()), begins, share))
         drawn.append(f"{stratum} {cloud.begins[at] > HOURS / 2}")
-    counted = alike_within_bounds(units).any(axis=1)
+    counted = np.asarray(alike_within_bounds(units).any(axis=1))
     plain = within(units, [""] * len(units), np.ones(len(units), dtype=bool))
     return WorthTrial(matched_difference(units), within(units, drawn, counted), plain)
 

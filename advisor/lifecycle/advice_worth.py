@@ -238,17 +238,17 @@ def _sentences(found: AdviceWorth) -> Iterable[str]:
     )
     for who, one in found.told.items():
         if one.told is not None and one.inside is not None:
-            yield _told_in_words(who, one)
+            yield _told_in_words(who, one, 100 * one.inside)
     if found.measured:
         yield from (one.text for one in found.beside)
     if any(one.lower is not None for one in found.beside):
         yield NO_LOT
 
 
-def _told_in_words(who: FaredAs, one: ToldAndObserved) -> str:
+def _told_in_words(who: FaredAs, one: ToldAndObserved, inside: float) -> str:
     said = (
         f"{WHO[who]}: {one.told:.3f} of the CPU time that they want was predicted and {one.observed:.3f} measured, in "
-        f"{_number(one.windows, 'window', 'windows')} of five minutes; {100 * one.inside:.0f} % of them lie in the range."
+        f"{_number(one.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in the range."
     )
     if one.contended and one.contended_told is not None:
         said += (
