@@ -33,7 +33,7 @@ from advisor.protocols import (
 )
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import DatabaseAccess
-from advisor.serving.arrivals import Arrivals
+from advisor.serving.arrivals import ArrivalWatch
 from advisor.serving.cloud import DatabaseCloud
 from advisor.serving.inventory import DatabaseInventory
 from advisor.serving.outcomes import DatabaseOutcomes
@@ -106,7 +106,7 @@ class Advisor:
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
         self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock)
-        self._arrivals = Arrivals(settings, cache, transactions, clock)
+        self._arrivals = ArrivalWatch(settings, cache, transactions, clock)
 
         def stored() -> None:
             self._retention.nudge()

@@ -230,12 +230,14 @@ def _sentences(found: AdviceWorth) -> Iterable[str]:
     asked = sum(found.heeded.values())
     days = (found.until - found.since).total_seconds() / 86_400
     counts = found.heeded
+    span = "day" if days == 1 else f"{days:g} days"
+    came = _number(found.arrivals, "instance", "instances")
     yield (
-        f"In the last {days:g} days {_number(asked, 'placement was', 'placements were')} asked for: followed "
+        f"In the last {span} {_number(asked, 'placement was', 'placements were')} asked for: followed "
         f"{counts['followed']}, gone elsewhere {counts['elsewhere']}, not seen {counts['unseen']}, without a host that "
-        f"can take it {counts['no_host']}. {_number(found.arrivals, 'instance', 'instances')} came in all; agents "
-        f"measured {found.measured} of them for at least an hour."
+        f"can take it {counts['no_host']}."
     )
+    yield f"{came} came in all; agents measured {found.measured} of them for at least an hour."
     for who, one in found.told.items():
         if one.told is not None and one.inside is not None:
             yield _told_in_words(who, one, 100 * one.inside)

@@ -41,8 +41,10 @@ def _told(found: AdviceWorth) -> Section:
     ]
     drawn = []
     if points:
-        caption = "Each placement that went where it was told of"
-        drawn = [Picture(caption, told_and_observed(points), "on the line both are the same; figures are below")]
+        caption = "One point for each placement"
+        drawn = [
+            Picture(caption, told_and_observed(points), "on the line both are the same; every figure stands in a table")
+        ]
     return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(found)])
 
 

@@ -27,7 +27,7 @@ MOST_AT_ONCE = 2_000  # arrivals: more at once are another inventory, not placem
 log = logging.getLogger(__name__)
 
 
-class Arrivals:
+class ArrivalWatch:
     """One per process; of several on one database whoever is first keeps an arrival or a window."""
 
     def __init__(

@@ -67,7 +67,7 @@ def worth(request: Request, outcomes: OutcomeDep, since: Since = "7d") -> HTMLRe
 def _notes(found: AdviceWorth) -> Sequence[str]:
     """The sentences from the comparisons on: tables say what stands before them."""
     texts = {one.text for one in found.beside}
-    first = next((at for at, sentence in enumerate(found.sentences) if sentence in texts), 1)
+    first = next((at for at, sentence in enumerate(found.sentences) if sentence in texts), 2)
     return found.sentences[first:]
 
 

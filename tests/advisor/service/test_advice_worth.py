@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -17,7 +17,7 @@ from advisor.store import stays
 from advisor.store.engine import Database
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
 
@@ -26,8 +26,12 @@ LOADS = (0.1, 0.4, 0.7, 0.9)  # CPUs that each of the two residents of a host wa
 WINDOW_S = 300.0
 
 
-def newcomer(name: str, **more: object) -> Instance:
-    return replace(Instance(name, vcpus=1, memory_mb=1024, demand={"cpu": Demand(0.6, common=0.0)}), **more)
+def wanting(cpus: float) -> Mapping[Resource, Demand]:
+    return {"cpu": Demand(cpus, common=0.0)}
+
+
+def newcomer(name: str, vcpus: int = 1, cpus: float = 0.6) -> Instance:
+    return Instance(name, vcpus=vcpus, memory_mb=1024, demand=wanting(cpus))
 
 
 @dataclass
@@ -41,8 +45,7 @@ class MeasuredCloud:
     def __post_init__(self) -> None:
         for host, load in zip(HOSTS, LOADS, strict=True):
             for at in range(2):
-                demand = {"cpu": Demand(load, common=0.0)}
-                one = Instance(f"{host.id}-{at}", vcpus=1, memory_mb=1024, host=host.id, demand=demand)
+                one = Instance(f"{host.id}-{at}", vcpus=1, memory_mb=1024, host=host.id, demand=wanting(load))
                 self.there[one.id] = one
         self.put()
         self.advisor.look_at_arrivals()
@@ -111,9 +114,8 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
     cloud.ask(newcomer("web-2"))
     cloud.come(newcomer("web-2"), "h3")
     cloud.come(newcomer("web-3"), "h1")
-    small = {"demand": {"cpu": Demand(0.02, common=0.0)}}
-    tried = cloud.ask(newcomer("web-4", **small), dry_run=True)
-    cloud.come(newcomer("web-4", **small), tried.candidates[0].host)
+    tried = cloud.ask(newcomer("web-4", cpus=0.02), dry_run=True)
+    cloud.come(newcomer("web-4", cpus=0.02), tried.candidates[0].host)
     cloud.ask(newcomer("web-5", vcpus=64))
     cloud.ask(newcomer("web-6"))
     cloud.ask(newcomer("web-6"))
