@@ -152,7 +152,7 @@ def expire(connection: sa.Connection, before_s: float) -> None:
     """Forget who left before a time, or long before others; of who came before it and is still there only that it
     is."""
     connection.execute(sa.delete(stays).where(stays.c.ended_s < before_s))
-    old = (stays.c.since_s < before_s, stays.c.told.is_not(None))
+    old = (_OPEN, stays.c.since_s < before_s, stays.c.told.is_not(None))
     connection.execute(sa.update(stays).where(*old).values(told=None, fared=None))
     newest = sa.select(stays.c.ended_s).where(stays.c.ended_s.is_not(None)).order_by(stays.c.ended_s.desc())
     border = connection.scalar(newest.offset(MOST_ENDED).limit(1))
