@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.domain import (
     Activation,
+    AdviceWorth,
     Announced,
     Announcement,
     AnsweredAs,
@@ -307,6 +308,10 @@ class OutcomeService(Protocol):
         self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100
     ) -> Page[RecommendationOutcome]:
         """Answers with what was reported of them, newest first: all, real ones (no dry runs), or those reported of."""
+        ...
+
+    def worth(self, *, since: str = "7d") -> AdviceWorth:
+        """What the advice of so long ago until now was worth; InvalidInput for a time that is none."""
         ...
 
     def quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:

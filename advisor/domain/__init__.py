@@ -129,6 +129,16 @@ from advisor.domain.replays import (
     ReplayRequest,
     TraceForm,
 )
+from advisor.domain.worth import (
+    AdviceWorth,
+    AlternativeNow,
+    FaredAs,
+    FaredBeside,
+    Heeded,
+    PlacementWorth,
+    ToldAndObserved,
+    WhyHost,
+)
 from models.data.profile import WorkloadProfile
 from models.evaluation.quality import QualityGroup as ModelGroup
 from models.evaluation.quality import QualityReport as ModelQuality
@@ -154,6 +164,8 @@ __all__ = [
     "TRACE_FORMS",
     "UUID",
     "Activation",
+    "AdviceWorth",
+    "AlternativeNow",
     "Announced",
     "Announcement",
     "AnswerSource",
@@ -173,8 +185,11 @@ __all__ = [
     "Effect",
     "Evidence",
     "EvidenceLevel",
+    "FaredAs",
+    "FaredBeside",
     "Growth",
     "Headroom",
+    "Heeded",
     "Histories",
     "History",
     "Host",
@@ -200,6 +215,7 @@ __all__ = [
     "Pinning",
     "PinningPolicy",
     "PlacementRequest",
+    "PlacementWorth",
     "Plan",
     "PlanAction",
     "PlanAge",
@@ -240,10 +256,12 @@ __all__ = [
     "SlowingSource",
     "Token",
     "TokenScope",
+    "ToldAndObserved",
     "TraceForm",
     "Usage",
     "Variant",
     "WhatIf",
+    "WhyHost",
     "WorkloadProfile",
     "calibration_in_words",
     "evidence_counts",

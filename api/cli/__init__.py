@@ -33,6 +33,11 @@ COMMANDS = (
         "what a plan would do.",
     ),
     Listed(
+        "worth",
+        "api.cli.worth:worth",
+        "Say what the advice was worth: followed or not, predicted against measured, beside others alike.",
+    ),
+    Listed(
         "probe-plan",
         "api.cli.probe:probe_plan",
         "Say which pairs to measure next, because knowing them would change a decision.",
