@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from profiler.observed import MAX_CPUS, parse_cpus
+from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
 # virDomainState (libvirt-domain.h): a domain in one of the others is not there to be read
@@ -112,6 +113,35 @@ def parse_stats(stats: Mapping[str, Any], where: str = "libvirt domstats") -> Do
             absent[name] = str(error)
             values[name] = None
     return DomainStats(values["net_bytes"], values["disk_bytes"], absent)
+
+
+def parse_disk_times(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, DiskTimes]:
+    """Read reads, writes and flushes of each drive (virConnectGetAllDomainStats: block) by the drive's name."""
+    found: dict[str, DiskTimes] = {}
+    for device in range(_devices(stats, "block", where)):
+        requests, waited_ns = (
+            [_number(stats, f"block.{device}.{kind}.{what}", where) for kind in ("rd", "wr", "fl")]
+            for what in ("reqs", "times")
+        )
+        known = [count for count in (*requests, *waited_ns) if count is not None]
+        if len(known) == len(requests) + len(waited_ns):
+            found[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]))
+        elif known or f"block.{device}.path" in stats:  # a drive without a medium has neither path nor counters
+            raise _lacking(f"QEMU gave no times of drive {device}", where)
+    return found
+
+
+def parse_interfaces(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, InterfaceBytes]:
+    """Read what the host's interfaces of a domain counted (group interface), by their names."""
+    found: dict[str, InterfaceBytes] = {}
+    for device in range(_devices(stats, "net", where)):
+        keys = [f"net.{device}.{side}.{what}" for what in ("bytes", "drop") for side in ("rx", "tx")]
+        counts = [count for key in keys if (count := _number(stats, key, where)) is not None]
+        name = stats.get(f"net.{device}.name")
+        if len(counts) < len(keys) or not isinstance(name, str):
+            raise _lacking(f"interface {device} has no counters on the host (passed through or user mode)", where)
+        found[name] = InterfaceBytes(counts[0], counts[1], counts[2] + counts[3])
+    return found
 
 
 def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats") -> int:

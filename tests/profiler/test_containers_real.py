@@ -12,7 +12,7 @@ import pytest
 
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
+from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import LiveSource
 from profiler.collectors import Collected, collect
 from tests.profiler.contract import check_whole

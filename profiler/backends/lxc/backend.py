@@ -13,6 +13,7 @@ from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, fin
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
 from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.stalls import TaskDelays
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse import ParseError
 
@@ -44,6 +45,7 @@ class LxcBackend:
         self._host_interfaces = HostInterfaces(self._source)
         self._readers: dict[str, ContainerReader] = {}
         self._host_reader = HostReader(self._source)
+        self._delays = TaskDelays(self._source)
 
     def list_instances(self) -> list[Instance]:
         return [container.instance for container in self._containers(self._source.clock()[1])]
@@ -113,7 +115,7 @@ class LxcBackend:
         if reader is None:
             interface = self._interfaces.get(container.instance.id)
             traffic = ContainerTraffic(self._source, self._host_interfaces, interface)
-            reader = ContainerReader(self._source, self._groups, traffic)
+            reader = ContainerReader(self._source, self._groups, traffic, self._delays)
         return reader
 
     def _containers(self, now_s: float) -> list[ListedContainer]:
