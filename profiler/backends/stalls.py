@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from profiler.backends.linux import attempt
@@ -11,6 +12,7 @@ from profiler.parse import InterfaceBytes, parse_blkio_ticks, parse_counter
 
 _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
 _LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SWITCH = "/proc/sys/kernel/task_delayacct"
 _OFF = "the kernel counts no delays of tasks (sysctl kernel.task_delayacct=1; before 5.14 boot without nodelayacct)"
 
@@ -52,6 +54,28 @@ class Growth:
             before = self._last.get(key, now)
             self._total += now - before if now >= before else now
         self._last = dict(counts)
+        return self._total
+
+
+class TaskWaits:
+    """For how long tasks waited, all together, in ticks.
+
+    A step beyond the time that passed is none: a task that was moved here brings its past, and Linux 6.18 was seen to
+    add the time since boot once. A task that ends takes its last wait with it.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._last: Mapping[str, int] | None = None
+        self._last_s = 0.0
+
+    def add(self, ticks: Mapping[str, int], now_s: float) -> int:
+        """The sum with what came since the last call, by task."""
+        most = (now_s - self._last_s) * _TICKS_PER_S + 1
+        for task, now in ticks.items() if self._last is not None else ():
+            step = now - self._last.get(task, 0)
+            self._total += step if 0 <= step <= most else 0
+        self._last, self._last_s = dict(ticks), now_s
         return self._total
 
 

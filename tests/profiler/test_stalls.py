@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import Backend, LxcBackend
-from profiler.backends.stalls import Growth
+from profiler.backends.stalls import Growth, TaskWaits
 from profiler.collectors import collect
 from profiler.parse import DiskTimes, InterfaceBytes, ParseError, parse_blkio_ticks, parse_block_stat, parse_net_dev
 from profiler.parse.libvirt import parse_disk_times, parse_interfaces
@@ -56,6 +56,14 @@ def test_a_counter_that_begins_anew_goes_on_from_there() -> None:
     growth = Growth()
     seen = [growth.add(counts) for counts in ({"a": 100}, {"a": 130}, {"a": 7}, {"a": 9, "b": 50}, {"b": 51})]
     assert seen == [0, 30, 37, 39, 40]
+
+
+def test_a_task_waits_no_longer_than_time_passes() -> None:
+    waits = TaskWaits()
+    seen = [waits.add({"1": 500}, 0.0)]  # what was before is not ours
+    seen.append(waits.add({"1": 540, "2": 30, "3": 90_000}, 1.0))  # 2 is new, 3 was moved here
+    seen.append(waits.add({"1": 3_269_514, "3": 90_010}, 2.0))
+    assert seen == [0, 70, 80]
 
 
 def _values(backend: Backend, later: Callable[[], None], name: str = "shop") -> dict[str, float]:

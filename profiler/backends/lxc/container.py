@@ -10,7 +10,7 @@ from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
 from profiler.backends.source import HostSource
-from profiler.backends.stalls import Growth, SlowCounters, TaskDelays
+from profiler.backends.stalls import SlowCounters, TaskDelays, TaskWaits
 from profiler.parse import ParseError, parse_blkio_ticks, parse_statm
 
 _SLOWLY_S = 29.5  # with a reading per second, resident memory is read in every thirtieth
@@ -39,7 +39,7 @@ class ContainerReader:
         self._known: dict[str, TaskCounters] = {}  # of the last reading, where all of it could be read
         self._run_ns = 0  # of the known tasks
         self._cpu_ns = 0
-        self._slow, self._disk_ticks = SlowCounters(), Growth()
+        self._slow, self._disk_waits = SlowCounters(), TaskWaits()
         self._looked_s: float | None = None
         self._rss_mb: float | None = None
         self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
@@ -56,7 +56,7 @@ class ContainerReader:
         cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
         used_ns = None if cpu_ns is None else cpu_ns - self._cpu_ns
         if used_ns is not None and used_ns < 0:  # another group of this name: the old one's counts say nothing of it
-            self._slow, self._disk_ticks, self._list_in = SlowCounters(), Growth(), 0
+            self._slow, self._disk_waits, self._list_in = SlowCounters(), TaskWaits(), 0
         self._cpu_ns = cpu_ns or self._cpu_ns
         disk_bytes = self._disk_bytes(path, absent)
         tasks = self._read_tasks(container, used_ns, absent, with_io=disk_bytes is None)
@@ -90,12 +90,12 @@ class ContainerReader:
         if why := self._delays.off(now_s):
             absent["disk_wait_us"] = why
         else:
-            counters["disk_wait_us"] = _TICK_US * self._disk_ticks.add(self._waited_ticks())
+            counters["disk_wait_us"] = _TICK_US * self._disk_waits.add(self._waited_ticks(), now_s)
         self._traffic.read_stalls(counters, gauges, absent)
         self._slow.take(counters, gauges, absent, now_s)
 
     def _waited_ticks(self) -> dict[str, int]:
-        """For how long each of its tasks has waited for block I/O; one that ended takes its last wait with it."""
+        """For how long each of its tasks has waited for block I/O."""
         found: dict[str, int] = {}
         for tid in self._tids:
             path = f"/proc/{tid}/task/{tid}/stat"
