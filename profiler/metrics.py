@@ -74,6 +74,19 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
 )
 
+# What says how much an instance obtained beside its share of CPU time; more of any of them is worse.
+OUTCOMES = (
+    "throttled",
+    "run_queue_p99_us",
+    "psi_cpu",
+    "psi_io",
+    "disk_wait",
+    "disk_request_ms",
+    "disk_queue_full",
+    "net_drops",
+    "net_backlog_bytes",
+)
+
 # Followed by the id of an instance: time for which this one waited while that one ran, in %; it is pushed and no gauge.
 WAITED_FOR = "waited_for:"
 

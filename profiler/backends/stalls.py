@@ -41,7 +41,7 @@ class SlowCounters:
         self.since = None if before_s is None or now_s <= before_s else (before, now_s - before_s)
 
 
-class Growth:
+class CounterGrowth:
     """What counters grew by, all together, though each of them may begin anew; what one had at first sight is none."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class InterfaceStalls:
     def __init__(self, queues: HostQueues | None) -> None:
         """Without `queues` the interfaces are not those of this host, and what waits is not known."""
         self._queues = queues
-        self._drops = Growth()
+        self._drops = CounterGrowth()
 
     def read(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import Backend, LxcBackend
-from profiler.backends.stalls import Growth, TaskWaits
+from profiler.backends.stalls import CounterGrowth, TaskWaits
 from profiler.collectors import collect
 from profiler.parse import DiskTimes, InterfaceBytes, ParseError, parse_blkio_ticks, parse_block_stat, parse_net_dev
 from profiler.parse.libvirt import parse_disk_times, parse_interfaces
@@ -53,7 +53,7 @@ def test_drops_of_both_directions_count() -> None:
 
 
 def test_a_counter_that_begins_anew_goes_on_from_there() -> None:
-    growth = Growth()
+    growth = CounterGrowth()
     seen = [growth.add(counts) for counts in ({"a": 100}, {"a": 130}, {"a": 7}, {"a": 9, "b": 50}, {"b": 51})]
     assert seen == [0, 30, 37, 39, 40]
 

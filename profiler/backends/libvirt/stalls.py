@@ -6,7 +6,7 @@ from profiler.backends.libvirt.processes import QemuProcess
 from profiler.backends.libvirt.scheduling_groups import find_guest_group
 from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource
-from profiler.backends.stalls import Growth, HostQueues, InterfaceStalls, SlowCounters
+from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
 from profiler.parse import parse_pressure
 from profiler.parse.libvirt import DomainRecord, parse_disk_times, parse_interfaces
 
@@ -18,7 +18,7 @@ class GuestStalls:
         self.domain = domain
         self.slow = SlowCounters()
         self._source = source
-        self._waits, self._requests = Growth(), Growth()
+        self._waits, self._requests = CounterGrowth(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
     def read(self, record: DomainRecord, process: QemuProcess | None, now_s: float) -> None:

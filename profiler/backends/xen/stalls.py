@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource
-from profiler.backends.stalls import Growth, HostQueues, InterfaceStalls, SlowCounters
+from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
 from profiler.backends.xen.io import DEVICES, IoCounters
 from profiler.parse import DiskTimes, ParseError, parse_block_stat, parse_counter
 from profiler.parse.xen_dom0 import parse_physical_device
@@ -20,7 +20,7 @@ class XenGuestStalls:
     def __init__(self, source: HostSource, queues: HostQueues) -> None:
         self.slow = SlowCounters()
         self._source = source
-        self._waits, self._requests, self._full = Growth(), Growth(), Growth()
+        self._waits, self._requests, self._full = CounterGrowth(), CounterGrowth(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
     def read(self, io: IoCounters, shared: Mapping[str, int], now_s: float) -> None:
