@@ -69,6 +69,9 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric(
         "waited_for_host", "%", _ONE, "instance", "percent", "time for which it waited while the host's own work ran"
     ),
+    Metric("cpi", "", _ONE, "instance", "ratio", "cycles per instruction", "cycles_per_instruction"),
+    Metric("llc_mb", "MB", _ONE, "instance", "ratio", "last-level cache that it occupies", "llc_occupancy"),
+    Metric("mem_bw_mb_s", "MB/s", _ONE, "instance", "rate", "bytes moved to and from memory", "memory_bandwidth"),
     Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
     Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
@@ -85,6 +88,7 @@ OUTCOMES = (
     "disk_queue_full",
     "net_drops",
     "net_backlog_bytes",
+    "cpi",
 )
 
 # Followed by the id of an instance: time for which this one waited while that one ran, in %; it is pushed and no gauge.

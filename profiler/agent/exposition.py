@@ -47,6 +47,7 @@ _TOTALS: dict[str, _Total] = {
     "disk_wait": _Total("disk_wait_seconds", 0.01, "time waited for disks, all tasks or requests added up"),
     "disk_queue_full": _Total("disk_queue_full", 1.0, "times its disk backend took no more requests"),
     "net_drops": _Total("network_drops", 1.0, "packets dropped at the host's ends of its interfaces"),
+    "mem_bw_mb_s": _Total("memory_bytes", 1e6, "bytes moved between the caches and memory"),
     "net_mbit": _Total("network_bytes", 125_000.0, "bytes received and sent over the network"),
     "disk_mb_s": _Total("disk_bytes", 1e6, "bytes read from and written to disks"),
     "busy": _Total("busy_seconds", 0.01, "CPU time in which the host was not idle"),

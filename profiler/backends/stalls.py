@@ -14,7 +14,7 @@ _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
 _LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SWITCH = "/proc/sys/kernel/task_delayacct"
-_OFF = "the kernel counts no delays of tasks (sysctl kernel.task_delayacct=1; before 5.14 boot without nodelayacct)"
+DELAYS_OFF = "delays are not counted (sysctl kernel.task_delayacct=1, before 5.14 without nodelayacct)"
 
 
 class SlowCounters:
@@ -139,7 +139,7 @@ class TaskDelays:
     def off(self, now_s: float) -> str:
         """Why it does not; empty = it does."""
         if self._looked_s is None or not 0 <= now_s - self._looked_s < _LOOK_AGAIN_S:
-            self._looked_s, self._off = now_s, "" if self._counts() else _OFF
+            self._looked_s, self._off = now_s, "" if self._counts() else DELAYS_OFF
         return self._off
 
     def _counts(self) -> bool:

@@ -27,6 +27,10 @@ def further(deltas: Deltas) -> dict[str, float]:
             values[name] = deltas.further[name] / seconds
     if requests := deltas.further.get("disk_requests", 0):
         values["disk_request_ms"] = deltas.further["disk_wait_us"] / 1e3 / requests
+    if instructions := deltas.further.get("instructions", 0):
+        values["cpi"] = deltas.further["cycles"] / instructions
+    if "memory_bytes" in deltas.further:
+        values["mem_bw_mb_s"] = deltas.further["memory_bytes"] / 1e6 / seconds
     if deltas.net_bytes is not None:
         values["net_mbit"] = deltas.net_bytes * 8 / 1e6 / deltas.seconds
     if deltas.disk_bytes is not None:

@@ -144,6 +144,51 @@ def parse_interfaces(stats: Mapping[str, Any], where: str = "libvirt domstats") 
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class HardwareStats:
+    """What libvirt tells of a domain's hardware counters; None = it is not asked for in the domain's XML, or not here.
+
+    `cycles` and `instructions` are those of all of QEMU, `cache_bytes` is of now, `memory_bytes` was moved so far.
+    """
+
+    cycles: int | None
+    instructions: int | None
+    cache_bytes: int | None
+    memory_bytes: int | None
+
+
+def parse_hardware(stats: Mapping[str, Any], vcpus: int, where: str = "libvirt domstats") -> HardwareStats:
+    """Read the groups perf, cpu-total (`cache.monitor`) and memory (`bandwidth.monitor`) of a domain.
+
+    Monitors count where they hold all its vCPUs, and each of them once. `perf.cmt` and `perf.mbmt` are those of kernels
+    before 4.14, which have no monitors.
+    """
+    cache = _monitored(stats, "cpu.cache.monitor", "bank", "bytes", vcpus, where)
+    memory = _monitored(stats, "memory.bandwidth.monitor", "node", "bytes.total", vcpus, where)
+    return HardwareStats(
+        _number(stats, "perf.cpu_cycles", where),
+        _number(stats, "perf.instructions", where),
+        _number(stats, "perf.cmt", where) if cache is None else cache,
+        _number(stats, "perf.mbmt", where) if memory is None else memory,
+    )
+
+
+def _monitored(stats: Mapping[str, Any], group: str, part: str, what: str, vcpus: int, where: str) -> int | None:
+    """The sum over the monitors of a group; a monitor of all vCPUs stands for those of some of them."""
+    found: dict[tuple[int, ...], int] = {}
+    for monitor in range(min(_number(stats, f"{group}.count", where) or 0, _MOST_DEVICES)):
+        prefix = f"{group}.{monitor}"
+        parts = min(_number(stats, f"{prefix}.{part}.count", where) or 0, _MOST_DEVICES)
+        values = [_number(stats, f"{prefix}.{part}.{at}.{what}", where) for at in range(parts)]
+        known = [value for value in values if value is not None]
+        if known and len(known) == parts:
+            found[_cpus(str(stats.get(f"{prefix}.vcpus", "")), where)] = sum(known)
+    every = tuple(range(vcpus))
+    if every in found:
+        return found[every]
+    return sum(found.values()) if sorted(vcpu for some in found for vcpu in some) == list(every) else None
+
+
 def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats") -> int:
     """Run time of all vCPUs in ns from one domain's dictionary (group vcpu)."""
     most = _number(stats, "vcpu.maximum", where)

@@ -94,9 +94,12 @@ class LibvirtBackend:
         return sorted(found, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
-        drives = self._seldom or self._disks.ask_libvirt
+        drives = self._disks.ask_libvirt
         try:
-            records = self._records("libvirt domstats", lambda: self._connection.stats(drives=drives))
+            records = self._records(
+                "libvirt domstats",
+                self._connection.all_stats if self._seldom else lambda: self._connection.stats(drives=drives),
+            )
         except OSError as error:
             raise BackendError(self._said(error)) from None
         time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
@@ -118,6 +121,13 @@ class LibvirtBackend:
         if record is None:
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         return read_settings(self._source, self._connection, record)
+
+    def threads(self) -> Mapping[str, tuple[int, ...]]:
+        return self._vcpus
+
+    def counted_groups(self) -> Mapping[str, str]:
+        """None: a guest's own work is that of its vCPUs, and they are fewer than CPUs."""
+        return {}
 
     def scheduling_groups(self) -> Mapping[int, str]:
         return find_scheduling_groups(self._source, self._vcpus)
@@ -256,7 +266,8 @@ class LibvirtBackend:
             stalls = self._stalls[record.uuid] = GuestStalls(self._source, record.id, self._queues)
         now_s = self._now_s or 0.0
         if self._seldom and stalls.slow.is_due(now_s):
-            stalls.read(record, process, now_s)
+            described = self._described(record)
+            stalls.read(record, process, described.vcpus if described else 0, now_s)
         return stalls.slow
 
     def _ask_for_hidden(self, reading: _Reading) -> None:

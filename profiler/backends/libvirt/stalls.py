@@ -1,4 +1,4 @@
-"""Stalls of one guest, read every ten seconds: times of its disk requests, drops of its taps, pressure of its group."""
+"""Stalls of one guest, read every ten seconds: its disk requests, drops of its taps, pressure, hardware counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
 from profiler.parse import parse_pressure
-from profiler.parse.libvirt import DomainRecord, parse_disk_times, parse_interfaces
+from profiler.parse.libvirt import (
+    DomainRecord,
+    HardwareStats,
+    parse_disk_times,
+    parse_hardware,
+    parse_interfaces,
+)
 
 
 class GuestStalls:
@@ -19,10 +25,11 @@ class GuestStalls:
         self.slow = SlowCounters()
         self._source = source
         self._waits, self._requests = CounterGrowth(), CounterGrowth()
+        self._cycles, self._instructions, self._memory = CounterGrowth(), CounterGrowth(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
-    def read(self, record: DomainRecord, process: QemuProcess | None, now_s: float) -> None:
-        """Take what libvirt said of its drives and interfaces, and read its group."""
+    def read(self, record: DomainRecord, process: QemuProcess | None, vcpus: int, now_s: float) -> None:
+        """Take what libvirt said of its drives, interfaces and hardware counters, and read its group."""
         counters: dict[str, int] = {}
         gauges: dict[str, float] = {}
         absent: dict[str, str] = {}
@@ -36,7 +43,19 @@ class GuestStalls:
             self._interfaces.read(interfaces, counters, gauges, absent)
         if process is not None:
             self._read_pressure(process, counters, absent)
+        hardware = attempt(absent, "cpi", parse_hardware, record.stats, vcpus)
+        if hardware is not None:
+            self._take_hardware(hardware, counters, gauges)
         self.slow.take(counters, gauges, absent, now_s)
+
+    def _take_hardware(self, found: HardwareStats, counters: dict[str, int], gauges: dict[str, float]) -> None:
+        if found.cycles is not None and found.instructions is not None:
+            counters["cycles"] = self._cycles.add({"": found.cycles})
+            counters["instructions"] = self._instructions.add({"": found.instructions})
+        if found.memory_bytes is not None:
+            counters["memory_bytes"] = self._memory.add({"": found.memory_bytes})
+        if found.cache_bytes is not None:
+            gauges["llc_mb"] = found.cache_bytes / (1 << 20)
 
     def _read_pressure(self, process: QemuProcess, counters: dict[str, int], absent: dict[str, str]) -> None:
         folder = attempt(absent, "psi_io_us", find_guest_group, self._source, process.pid)

@@ -97,6 +97,18 @@ class LxcBackend:
             disk_limit_mb_s=limit / 1e6 if limit else None,
         )
 
+    def threads(self) -> Mapping[str, tuple[int, ...]]:
+        names = {container.path: container.instance.id for container in self._containers(self._source.clock()[1])}
+        return {names[path]: reader.threads for path, reader in self._readers.items() if path in names}
+
+    def counted_groups(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for container in self._containers(self._source.clock()[1]):
+            folder = self._groups.counted_folder(container.path)
+            if folder and attempt({}, folder, self._source.names, folder) is not None:
+                found[container.instance.id] = folder
+        return found
+
     def scheduling_groups(self) -> Mapping[int, str]:
         """Each container's group and those below it. In version 2 a group without the cpu controller is its parent."""
         numbers: dict[int, str] = {}

@@ -44,6 +44,11 @@ class ContainerReader:
         self._rss_mb: float | None = None
         self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
 
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Its tasks as of the last reading."""
+        return self._tids
+
     def read(self, container: ListedContainer, now_s: float) -> DomainCounters:
         """Counters now, at `now_s` on the monotonic clock.
 
