@@ -72,9 +72,9 @@ class TaskWaits:
     def add(self, ticks: Mapping[str, int], now_s: float) -> int:
         """The sum with what came since the last call, by task."""
         most = (now_s - self._last_s) * _TICKS_PER_S + 1
-        for task, now in ticks.items() if self._last is not None else ():
-            step = now - self._last.get(task, 0)
-            self._total += step if 0 <= step <= most else 0
+        if self._last is not None:
+            steps = [now - self._last.get(task, 0) for task, now in ticks.items()]
+            self._total += sum(step for step in steps if 0 <= step <= most)
         self._last, self._last_s = dict(ticks), now_s
         return self._total
 
