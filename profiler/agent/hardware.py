@@ -27,7 +27,8 @@ class HardwareWatch:
 
     def __init__(self, source: HostSource, log: Log, events: Sequence[tuple[int, int]] = ()) -> None:
         self._log = log
-        self._resctrl = ResctrlReader(source)
+        resctrl = ResctrlReader(source)
+        self._resctrl = resctrl if resctrl.is_there() else None
         self._events = events
         self._looked_s: float | None = None
         self._threads: Mapping[str, tuple[int, ...]] = {}
@@ -39,7 +40,9 @@ class HardwareWatch:
     def look(self, backend: Backend) -> None:
         """Learn which threads and groups are which instances, now and then."""
         now_s = time.monotonic()
-        if isinstance(backend, ThreadedBackend) and (self._looked_s is None or now_s - self._looked_s >= _LOOK_AGAIN_S):
+        if not isinstance(backend, ThreadedBackend) or not (self._resctrl or self._events):
+            return
+        if self._looked_s is None or now_s - self._looked_s >= _LOOK_AGAIN_S:
             self._looked_s = now_s
             try:
                 self._threads = dict(backend.threads())
@@ -50,8 +53,8 @@ class HardwareWatch:
     def close_window(self, seconds: float) -> dict[Key, Statistic]:
         """End the window of this length; what its instances occupied, moved and needed in it."""
         found: dict[tuple[str, str], float] = {}
-        if self._resctrl.is_there():
-            found.update(self._read_resctrl(seconds))
+        if self._resctrl:
+            found.update(self._read_resctrl(self._resctrl, seconds))
         if self._events:
             found.update(self._read_events())
         return {(name, "instance", metric): Statistic(value, value, 1) for (name, metric), value in found.items()}
@@ -62,8 +65,8 @@ class HardwareWatch:
             counters.close()
         self._open.clear()
 
-    def _read_resctrl(self, seconds: float) -> Iterator[tuple[tuple[str, str], float]]:
-        counters = self._resctrl.read(self._threads, {})
+    def _read_resctrl(self, resctrl: ResctrlReader, seconds: float) -> Iterator[tuple[tuple[str, str], float]]:
+        counters = resctrl.read(self._threads, {})
         for name, one in counters.items():
             if one.cache_bytes is not None:
                 yield (name, "llc_mb"), one.cache_bytes / (1 << 20)
