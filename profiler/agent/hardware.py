@@ -75,16 +75,16 @@ class HardwareWatch:
         self._memory = {name: one.memory_bytes for name, one in counters.items() if one.memory_bytes is not None}
 
     def _read_events(self) -> Iterator[tuple[tuple[str, str], float]]:
-        targets = {name: self._targets(name) for name in self._threads}
+        threads, groups = self._threads, self._groups  # as of one look: another thread looks
+        targets: dict[str, tuple[Target, ...]] = {
+            name: (groups[name],) if name in groups else mine for name, mine in threads.items()
+        }
         self._keep({target for some in targets.values() for target in some})
         for name, some in targets.items():
             steps = [step for target in some if (step := self._step(target)) is not None]
             cycles, instructions = (sum(step[at] for step in steps) for at in (0, 1))
             if instructions > 0:
                 yield (name, "cpi"), cycles / instructions
-
-    def _targets(self, name: str) -> tuple[Target, ...]:
-        return (self._groups[name],) if name in self._groups else self._threads[name]
 
     def _step(self, target: Target) -> tuple[int, ...] | None:
         """What was counted since the last window; None where counting has only begun, or cannot."""

@@ -78,11 +78,16 @@ class PerfCounters:
         self.close()
 
     def read(self) -> Counted:
-        """The sums over all CPUs; of those that took turns, what they would have counted all the time."""
+        """The sums over all CPUs; of those that took turns, what they would have counted all the time.
+
+        Raises OSError where the kernel stopped counting.
+        """
         sums = [0] * self._events
         enabled_ns = running_ns = 0
         for leader in self._leaders:
             data = os.read(leader, _HEAD.size + 8 * self._events)
+            if len(data) < _HEAD.size + 8 * self._events:  # so the kernel says that it cannot count it any more
+                raise OSError(errno.ENODATA, "the kernel counts them no more")
             _, enabled, running = _HEAD.unpack_from(data)
             values = struct.unpack_from(f"={self._events}Q", data, _HEAD.size)
             for at, value in enumerate(values):

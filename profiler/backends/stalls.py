@@ -13,7 +13,7 @@ from profiler.parse import InterfaceBytes, parse_blkio_ticks, parse_counter
 _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
 _LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_SWITCH = "/proc/sys/kernel/task_delayacct"
+DELAYS_SWITCH = "/proc/sys/kernel/task_delayacct"
 DELAYS_OFF = "delays are not counted (sysctl kernel.task_delayacct=1, before 5.14 without nodelayacct)"
 
 
@@ -143,8 +143,8 @@ class TaskDelays:
         return self._off
 
     def _counts(self) -> bool:
-        text = attempt({}, "", self._source.read, _SWITCH)
+        text = attempt({}, "", self._source.read, DELAYS_SWITCH)
         if text is not None:
-            return attempt({}, "", parse_counter, text, _SWITCH) == 1
+            return attempt({}, "", parse_counter, text, DELAYS_SWITCH) == 1
         text = attempt({}, "", self._source.read, "/proc/1/stat")  # who started everything has waited for a disk
         return text is not None and bool(attempt({}, "", parse_blkio_ticks, text, "/proc/1/stat"))
