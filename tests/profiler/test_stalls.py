@@ -23,6 +23,7 @@ TASK = (
     "18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 {} 0 0 0 0 0 0 0 0 0 0\n"
 )
 DISK = "  152017    41031 11243528    60311   431199   517721 42118290   771202        0   212344   846890    0    0    0    0    31207    15376\n"  # noqa: E501
+UNIFIED = "cgroup /cg/cpu cgroup rw,cpu 0 0\ncgroup2 /cg/unified cgroup2 rw 0 0\n"
 PRESSURE = "some avg10=0.00 avg60=1.20 avg300=0.40 total={}\nfull avg10=0.00 avg60=0.10 avg300=0.00 total=1\n"
 
 
@@ -149,7 +150,7 @@ def test_stalls_are_read_in_the_first_two_readings_and_then_every_ten_seconds(co
 
 def test_a_guest_of_libvirt_tells_how_long_its_requests_take() -> None:
     host = LibvirtHost()
-    host.files["/proc/mounts"] += "cgroup2 /cg/unified cgroup2 rw 0 0\n"
+    host.files["/proc/mounts"] = UNIFIED
     host.guest("shop", 1)
     group = "/machine.slice/machine-qemu\\x2d1\\x2dshop.scope"
     host.files["/proc/100/cgroup"] = f"1:cpu:/\n0::{group}/libvirt/emulator\n"
@@ -174,7 +175,7 @@ def test_a_guest_of_libvirt_tells_how_long_its_requests_take() -> None:
 
 def test_a_qemu_in_nobodys_group_has_no_pressure_of_its_own() -> None:
     host = LibvirtHost()
-    host.files["/proc/mounts"] += "cgroup2 /cg/unified cgroup2 rw 0 0\n"
+    host.files["/proc/mounts"] = UNIFIED
     host.guest("shop", 1)
     host.files["/proc/100/cgroup"] = "0::/user.slice/user-0.slice/session-1.scope\n"
     shop = open_backend(host).read_counters().instances["shop"]
