@@ -30,6 +30,7 @@ from advisor.domain import (
     ModelQuality,
     Move,
     NamedSize,
+    ObtainedHere,
     Page,
     PlacementRequest,
     Plan,
@@ -237,6 +238,13 @@ class TelemetryService(Protocol):
 
         Empty where nothing was measured, or where the store of `prometheus_url` cannot be asked, which `missing` says;
         InvalidInput when `since` is no such time.
+        """
+        ...
+
+    def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
+        """What an instance obtained in the last `since` (such as 90m, 24h, 7d): CPU time, and its stalls.
+
+        NotFound when there is no such instance, InvalidInput when `since` is no such time.
         """
         ...
 

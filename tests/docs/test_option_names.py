@@ -47,7 +47,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--scheduler": ("address of a Dask cluster", {"train", "replay"}),
     "--seconds": ("how long is measured", {"run", "probe"}),
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
-    "--since": ("how far back is read", {"history", "profile", "slowing", "worth"}),
+    "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe"}),
     "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
