@@ -45,7 +45,7 @@ from models.learning import artifact
 from models.learning.held_out import held_out_of
 from models.physics.prior import PriorPredictor
 from profiler.cli.run import PUSHED_WINDOW_S
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import Host, Instance
 from research.benchmarks.announcing_agents import _of_postgres_s
 from tests.servers.dask import scheduler, workers
@@ -60,7 +60,7 @@ NOISE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class MonthOfSamples:
     """Rows and bytes on disk with indexes; CPU seconds of both sides for rolling up a day of `rolled` samples."""
 
     hosts: int
@@ -78,7 +78,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class MonthTrained:
     """Seconds of training here and on Dask's workers; the mean error of the share on left-out hosts and on the newest
     windows, prior and learned; how far the shares of the two models are apart (mean, most)."""
 
@@ -91,7 +91,7 @@ class Trained:
     apart: tuple[float, float] | None
 
 
-def storage(hosts: int, instances: int) -> Stored:
+def storage(hosts: int, instances: int) -> MonthOfSamples:
     """Fill, weigh and roll up."""
     settings = Settings()
     with postgres(durable=True) as server:
@@ -111,7 +111,7 @@ def storage(hosts: int, instances: int) -> Stored:
         took_s = time.monotonic() - began
         cpu = time.process_time() - before[0], _of_postgres_s(server) - before[1]
         database.close()
-    return Stored(
+    return MonthOfSamples(
         hosts, instances, samples, sample_bytes, rollups, rollup_bytes,
         TOLD_FOR * per_host * (instances * METRICS + OF_HOST) / 1e9,
         removed.samples, took_s, *cpu, sum(cpu) * TOLD_FOR / hosts / DAY_S,
@@ -162,7 +162,9 @@ def made_windows(number: int, instances: int, seed: int = 1) -> list[SharedWindo
         there = []
         for one in range(instances):
             cpus = float(np.clip(random.gamma(3.0, busy * 64 / instances / 3), 0.05, vcpus - 0.1))
-            demand = {"cpu": Demand(cpus, common=0.0, origin="measured", burst_ms=float(random.choice([5.0, 30.0])))}
+            demand: dict[Resource, Demand] = {
+                "cpu": Demand(cpus, common=0.0, origin="measured", burst_ms=float(random.choice([5.0, 30.0])))
+            }
             there.append(Instance(f"h{at % hosts}-i{one}", vcpus=vcpus, demand=demand, load=1.0))
         host = Host(f"h{at % hosts}", "kvm", pcpus=64, memory_mb=262_144.0)
         scenes.append((host, tuple(there), BUCKET_S * (at // hosts + 1)))
@@ -179,7 +181,7 @@ def made_windows(number: int, instances: int, seed: int = 1) -> list[SharedWindo
     return found
 
 
-def training(number: int, instances: int, *, dask: bool) -> Trained:
+def training(number: int, instances: int, *, dask: bool) -> MonthTrained:
     """Train here, and on two workers of a Dask cluster, too."""
     with tempfile.TemporaryDirectory(prefix="cotenant-month-") as path:
         folder = Path(path)
@@ -198,7 +200,7 @@ def training(number: int, instances: int, *, dask: bool) -> Trained:
             apart = float(off.mean()), float(off.max())
         rows = sum(len(one.outcomes) for one in load_dataset(folder / "windows").colocations)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Trained(number, rows, seconds, there_s, peak_mb, told, apart)
+    return MonthTrained(number, rows, seconds, there_s, peak_mb, told, apart)
 
 
 def _trained(folder: Path, name: str, address: str | None) -> tuple[Path, float]:
