@@ -1,0 +1,278 @@
+"""What the service says of compressed days and learns from them: recorded windows of real containers, replayed to it.
+
+    python -m research.contention.learned_days RECORD [--again OTHER]
+
+RECORD is what `compressed_days` wrote. Its turns go through the service as an agent's windows do: samples in, demand
+learned, each window told before and held afterwards, windows kept, a model trained on them, and the gate asked. OTHER
+is a record of the same plan with other chances, which shows how much is chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings
+from advisor.lifecycle.window_checks import LEAST_WANTED
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import held
+from models.arrays import Bools, Floats
+from models.data.dataset import load_dataset
+from models.evaluation.comparison import beside, errors, means_of
+from models.evaluation.gate import gate
+from models.evaluation.prediction_checks import widen
+from models.evaluation.window_figures import CONTENDED, WindowKey
+from models.features.examples import Examples, build_examples
+from models.features.feature_matrix import WANTED
+from models.learning.fitted_target import fit_share
+from models.learning.held_out import HeldOutPredictions
+from models.physics import cpu_contention
+from profiler.observed import MetricSample
+from research.contention.learned_shares import line
+
+WINDOW_S, DAY_S = 300.0, 86_400.0
+_BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDays:
+    """A record: its plan, and its turns by cycle."""
+
+    plan: Mapping[str, Any]
+    cycles: Sequence[Sequence[Mapping[str, Any]]]
+
+    @classmethod
+    def read(cls, path: Path) -> RecordedDays:
+        first, *lines = [json.loads(one) for one in path.read_text("utf-8").splitlines()]
+        cycles: list[list[Mapping[str, Any]]] = []
+        for turn in lines:
+            while len(cycles) <= turn["cycle"]:
+                cycles.append([])
+            cycles[turn["cycle"]].append(turn)
+        return cls(first, cycles)
+
+    def begin_s(self, cycle: int) -> float:
+        """When the windows of a cycle begin, in seconds since the epoch: they are a part of the day apart."""
+        return _BEGIN.timestamp() + cycle * DAY_S / self.plan["cycles_a_day"] // WINDOW_S * WINDOW_S
+
+    def there(self, cycle: int) -> Inventory:
+        """Who is where in a cycle."""
+        known = {one["name"]: one for one in self.plan["containers"]}
+        hosts = tuple(
+            Host(f"h{at}", "lxc", pcpus=len(cpus), memory_mb=65_536.0, cpu_overcommit=32.0)
+            for at, cpus in enumerate(self.plan["cpus"])
+        )
+        on = [one for one in self.plan["stays"] if one["first"] <= cycle < one["end"]]
+        instances = tuple(
+            Instance(
+                one["name"], known[one["name"]]["vcpus"], 512.0, host=f"h{one['host']}",
+                settings=IsolationSettings(weight=known[one["name"]]["weight"]),
+            )
+            for one in on
+        )  # fmt: skip
+        return Inventory(hosts, instances)
+
+    def samples(self, cycle: int) -> Iterator[MetricSample]:
+        """What an agent on each host would send of a cycle."""
+        for turn in self.cycles[cycle]:
+            for host, there in turn["hosts"].items():
+                for name, parts in there.items():
+                    yield from self._of(host, name, parts, self.begin_s(cycle))
+
+    def shares(self, cycle: int) -> dict[str, float]:
+        """The share of the CPU time that it wanted and got, of everybody of whom that says something."""
+        found = {}
+        for there in (one for turn in self.cycles[cycle] for one in turn["hosts"].values()):
+            for name, parts in there.items():
+                run, wait = (sum(part[at] for part in parts) / 1e9 for at in (0, 1))
+                if run + wait >= LEAST_WANTED * self.plan["turn_s"]:
+                    found[name] = run / (run + wait)
+        return found
+
+    def _of(self, host: str, name: str, parts: Sequence[Sequence[int]], begin_s: float) -> Iterator[MetricSample]:
+        seconds = self.plan["turn_s"] / len(parts)
+        for at, (run, wait, given, _, _) in enumerate(parts):
+            time_s = begin_s + (at + 0.5) * WINDOW_S / len(parts)
+            values = {"cpu": run / 1e7 / seconds, "waiting": wait / 1e7 / seconds, "execution": given / seconds}
+            for metric, value in values.items():
+                yield MetricSample(host, name, "instance", metric, value, time_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldShares:
+    """What was told before windows beside what was measured in them; all (R,). `widening` is what the service widened
+    intervals by just then, nan = nothing, for they were not calibrated."""
+
+    cycle: Floats
+    scene: Floats
+    expected: Floats
+    lower: Floats
+    upper: Floats
+    observed: Floats
+    widening: Floats
+
+    def covered(self, *, calibrated: bool) -> Bools:
+        """Whose outcome is in the interval, as wide as it was told or as the model's own."""
+        factor = np.where(np.isnan(self.widening) | (not calibrated), 1.0, self.widening)
+        rows = zip(self.expected, self.lower, self.upper, factor, strict=True)
+        edges = np.array([[widen(said, edge, by) for edge in (low, high)] for said, low, high, by in rows])
+        return np.asarray((self.observed >= edges[:, 0]) & (self.observed <= edges[:, 1]))
+
+    def take(self, rows: Bools) -> ToldShares:
+        return ToldShares(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+class DaysReplay:
+    """The service, which lives through recorded days; `folder` holds its database."""
+
+    def __init__(self, days: RecordedDays, folder: Path) -> None:
+        self._days = days
+        self._clock = _BEGIN
+        settings = Settings(
+            database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, max_batch=100_000, fresh_s=2 * 4320.0
+        )
+        self.advisor = Advisor(settings, clock=lambda: self._clock)
+        self._rows: list[tuple[float, ...]] = []
+
+    def run(self) -> ToldShares:
+        """Live through all cycles."""
+        for cycle in range(len(self._days.cycles)):
+            self.live(cycle)
+        return self.told()
+
+    def live(self, cycle: int) -> None:
+        """Live through the next cycle."""
+        begin_s = self._days.begin_s(cycle)
+        self._turn_to(begin_s - 60)
+        self.advisor.inventory.put(self._days.there(cycle), mode="replace", generation=None)
+        self._turn_to(begin_s - 30)
+        self.advisor.hold_windows()
+        told, widening = self._told(begin_s + WINDOW_S)
+        self._turn_to(begin_s + WINDOW_S + 1)
+        self.advisor.telemetry.ingest(list(self._days.samples(cycle)))
+        self._hold(cycle, told, widening)
+
+    def told(self) -> ToldShares:
+        """What was told so far."""
+        columns = np.array(self._rows).reshape(-1, 7).T
+        return ToldShares(*columns)
+
+    def _turn_to(self, time_s: float) -> None:
+        self._clock = datetime.fromtimestamp(time_s, UTC)
+
+    def _told(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], float]:
+        with self.advisor._transactions.read() as connection:
+            due = held.due(connection, ends_s, 10_000)
+            groups = held.load(connection)
+        factor = groups.get(WindowKey("prior", "lxc", "", "forecast", contended=True))
+        widening = None if factor is None else factor.factor
+        return {one.host: one.told for one in due if one.ends_s == ends_s}, np.nan if widening is None else widening
+
+    def _hold(self, cycle: int, told: Mapping[str, Mapping[str, Any]], widening: float) -> None:
+        self._turn_to(self._days.begin_s(cycle) + WINDOW_S + 200)
+        self.advisor.hold_windows()
+        shares = self._days.shares(cycle)
+        for host, one in told.items():
+            for name, expected, lower, upper, _ in one["said"]["prior"]["rows"]:
+                if name in shares:
+                    scene = 1000 * cycle + int(host[1:])
+                    self._rows.append((cycle, scene, expected, lower, upper, shares[name], widening))
+
+
+def without_bursts(examples: Examples) -> Examples:
+    """The same rows without what is known of bursts."""
+    keep = [at for at, name in enumerate(examples.names) if name != "burst"]
+    names = tuple(examples.names[at] for at in keep)
+    return replace(examples, x=examples.x[:, keep], names=names, monotone=examples.monotone[keep])
+
+
+def shuffled(examples: Examples) -> Examples:
+    """The same scenes with the outcomes of others."""
+    return replace(examples, ratio=np.random.default_rng(0).permutation(examples.ratio))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _coverage(told: ToldShares, cycles_a_day: int) -> None:
+    contended = told.take(np.minimum(told.expected, told.observed) < CONTENDED)
+    for day in range(int(told.cycle.max()) // cycles_a_day + 1):
+        some = contended.take(contended.cycle // cycles_a_day == day)
+        if not len(some.cycle):
+            continue
+        _say(
+            f"day {day + 1}: {len(some.cycle)} contended forecasts of {len(set(some.scene))} windows, error "
+            f"{np.abs(some.observed - some.expected).mean():.4f}, bias {(some.observed - some.expected).mean():+.4f}, "
+            f"held {_bounded(some, calibrated=False)}, as told {_bounded(some, calibrated=True)}, "
+            f"widened by {np.nanmean(np.where(np.isnan(some.widening), 1.0, some.widening)):.2f}"
+        )
+
+
+def _bounded(some: ToldShares, *, calibrated: bool) -> str:
+    """Coverage with a 95 % interval over windows."""
+    means = means_of(some.covered(calibrated=calibrated)[:, None] * 1.0, [str(one) for one in some.scene], 0)
+    low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
+    return f"{means.mean[0]:.3f} ({low:.3f} to {high:.3f})"
+
+
+def judge(examples: Examples) -> None:
+    """Learn from windows with and without bursts, and from shuffled ones; print what the gate sees."""
+    plain: Mapping[str, HeldOutPredictions] = {}
+    for name, rows in (
+        ("without bursts", without_bursts(examples)),
+        ("with bursts", examples),
+        ("shuffled", shuffled(examples)),
+    ):
+        found = fit_share(rows).held_out
+        for table in found:
+            _say(f"{name}, {line(table)}")
+            if name == "with bursts":
+                means = beside(table, errors(table, table.expected), plain[table.protocol], 0)
+                low, high = (means and means.bounds(2, 0.025)) or (math.nan, math.nan)
+                _say(f"  with less without bursts {means.mean[2] if means else 0:+.4f} ({low:+.4f} to {high:+.4f})")
+        verdict = gate(found, None)
+        _say(f"{name}: {'passed' if verdict.passed else ' '.join(verdict.refusals)}")
+        plain = {table.protocol: table for table in found}
+
+
+def noise(days: RecordedDays, other: RecordedDays) -> None:
+    """Print by how much the share of an instance differs where the same plan was lived through once more."""
+    shares = [[one.shares(cycle) for cycle in range(min(len(days.cycles), len(other.cycles)))] for one in (days, other)]
+    off = [abs(a[name] - b[name]) for a, b in zip(*shares, strict=True) for name in a if name in b]
+    _say(f"again: {len(off)} shares differ by {np.mean(off):.4f}; who knew their mean would err by that over sqrt 2")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print how forecasts held, what is learned, and the noise where a second record is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("record", type=Path)
+    parser.add_argument("--again", type=Path, default=None, help="a record of the same plan with other chances")
+    options = parser.parse_args(arguments)
+    days = RecordedDays.read(options.record)
+    cpu_contention.compile_all()
+    with tempfile.TemporaryDirectory() as folder:
+        replay = DaysReplay(days, Path(folder))
+        with replay.advisor as advisor:
+            _coverage(replay.run(), days.plan["cycles_a_day"])
+            dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
+    judge(build_examples([dataset], (WANTED,), target="share"))
+    if options.again is not None:
+        noise(days, RecordedDays.read(options.again))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
