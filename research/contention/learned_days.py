@@ -1,10 +1,11 @@
 """What the service says of compressed days and learns from them: recorded windows of real containers, replayed to it.
 
-    python -m research.contention.learned_days RECORD [--again OTHER]
+    python -m research.contention.learned_days RECORD [--together 4] [--again OTHER]
 
-RECORD is what `compressed_days` wrote. Its turns go through the service as an agent's windows do: samples in, demand
-learned, each window told before and held afterwards, windows kept, a model trained on them, and the gate asked. OTHER
-is a record of the same plan with other chances, which shows how much is chance.
+RECORD is what `compressed_days` wrote. So many of its turns together are a window, which has as many bursts as some
+seconds have, not minutes: with fewer turns chance is more of it. They go through the service as an agent's do: samples
+in, demand learned, each window told before and held afterwards, windows kept, a model trained on them, and the gate
+asked. OTHER is a record of the same plan with other chances, which shows how much is chance.
 """
 
 from __future__ import annotations
@@ -42,38 +43,52 @@ from profiler.observed import MetricSample
 from research.contention.learned_shares import line
 
 WINDOW_S, DAY_S = 300.0, 86_400.0
+Readings = Mapping[str, Sequence[Sequence[int]]]  # of each container: what each part of a window added to its counts
 _BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDays:
-    """A record: its plan, and its turns by cycle."""
+    """A record: its plan, and of each window what was read of who was on which host. So many turns `together` are one
+    window; a host whose company changed meanwhile has none."""
 
     plan: Mapping[str, Any]
-    cycles: Sequence[Sequence[Mapping[str, Any]]]
+    windows: Sequence[Mapping[str, Readings]]
+    together: int = 1
 
     @classmethod
-    def read(cls, path: Path) -> RecordedDays:
+    def read(cls, path: Path, together: int = 1) -> RecordedDays:
         first, *lines = [json.loads(one) for one in path.read_text("utf-8").splitlines()]
-        cycles: list[list[Mapping[str, Any]]] = []
+        turns: dict[int, dict[str, list[Readings]]] = {}
         for turn in lines:
-            while len(cycles) <= turn["cycle"]:
-                cycles.append([])
-            cycles[turn["cycle"]].append(turn)
-        return cls(first, cycles)
+            of_window = turns.setdefault(turn["cycle"] // together, {})
+            for host, there in turn["hosts"].items():
+                of_window.setdefault(host, []).append(there)
+        whole = [turns[at] for at in sorted(turns) if all(len(some) == together for some in turns[at].values())]
+        joined = [{host: _joined(some) for host, some in one.items() if _alike(some)} for one in whole]
+        return cls(first, joined, together)
 
-    def begin_s(self, cycle: int) -> float:
-        """When the windows of a cycle begin, in seconds since the epoch: they are a part of the day apart."""
-        return _BEGIN.timestamp() + cycle * DAY_S / self.plan["cycles_a_day"] // WINDOW_S * WINDOW_S
+    @property
+    def windows_a_day(self) -> int:
+        return int(self.plan["cycles_a_day"]) // self.together
 
-    def there(self, cycle: int) -> Inventory:
-        """Who is where in a cycle."""
+    @property
+    def window_s(self) -> float:
+        """How long a window really was."""
+        return float(self.plan["turn_s"]) * self.together
+
+    def begin_s(self, window: int) -> float:
+        """When a window begins, in seconds since the epoch: they are a part of the day apart."""
+        return _BEGIN.timestamp() + window * DAY_S / self.windows_a_day // WINDOW_S * WINDOW_S
+
+    def there(self, window: int) -> Inventory:
+        """Who is where when a window begins."""
         known = {one["name"]: one for one in self.plan["containers"]}
         hosts = tuple(
             Host(f"h{at}", "lxc", pcpus=len(cpus), memory_mb=65_536.0, cpu_overcommit=32.0)
             for at, cpus in enumerate(self.plan["cpus"])
         )
-        on = [one for one in self.plan["stays"] if one["first"] <= cycle < one["end"]]
+        on = [one for one in self.plan["stays"] if one["first"] <= window * self.together < one["end"]]
         instances = tuple(
             Instance(
                 one["name"], known[one["name"]]["vcpus"], 512.0, host=f"h{one['host']}",
@@ -83,25 +98,24 @@ class RecordedDays:
         )  # fmt: skip
         return Inventory(hosts, instances)
 
-    def samples(self, cycle: int) -> Iterator[MetricSample]:
-        """What an agent on each host would send of a cycle."""
-        for turn in self.cycles[cycle]:
-            for host, there in turn["hosts"].items():
-                for name, parts in there.items():
-                    yield from self._of(host, name, parts, self.begin_s(cycle))
+    def samples(self, window: int) -> Iterator[MetricSample]:
+        """What an agent on each host would send of a window."""
+        for host, there in self.windows[window].items():
+            for name, parts in there.items():
+                yield from self._of(host, name, parts, self.begin_s(window))
 
-    def shares(self, cycle: int) -> dict[str, float]:
+    def shares(self, window: int) -> dict[str, float]:
         """The share of the CPU time that it wanted and got, of everybody of whom that says something."""
         found = {}
-        for there in (one for turn in self.cycles[cycle] for one in turn["hosts"].values()):
+        for there in self.windows[window].values():
             for name, parts in there.items():
                 run, wait = (sum(part[at] for part in parts) / 1e9 for at in (0, 1))
-                if run + wait >= LEAST_WANTED * self.plan["turn_s"]:
+                if run + wait >= LEAST_WANTED * self.window_s:
                     found[name] = run / (run + wait)
         return found
 
     def _of(self, host: str, name: str, parts: Sequence[Sequence[int]], begin_s: float) -> Iterator[MetricSample]:
-        seconds = self.plan["turn_s"] / len(parts)
+        seconds = self.window_s / len(parts)
         for at, (run, wait, given, _, _) in enumerate(parts):
             time_s = begin_s + (at + 0.5) * WINDOW_S / len(parts)
             values = {"cpu": run / 1e7 / seconds, "waiting": wait / 1e7 / seconds, "execution": given / seconds}
@@ -109,12 +123,20 @@ class RecordedDays:
                 yield MetricSample(host, name, "instance", metric, value, time_s)
 
 
+def _alike(some: Sequence[Readings]) -> bool:
+    return all(one.keys() == some[0].keys() for one in some)
+
+
+def _joined(some: Sequence[Readings]) -> Readings:
+    return {name: [part for one in some for part in one[name]] for name in some[0]}
+
+
 @dataclass(frozen=True, slots=True)
 class ToldShares:
     """What was told before windows beside what was measured in them; all (R,). `widening` is what the service widened
     intervals by just then, nan = nothing, for they were not calibrated."""
 
-    cycle: Floats
+    window: Floats
     scene: Floats
     expected: Floats
     lower: Floats
@@ -140,33 +162,30 @@ class DaysReplay:
         self._days = days
         self._clock = _BEGIN
         settings = Settings(
-            database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, max_batch=100_000, fresh_s=2 * 4320.0
+            database=f"sqlite:///{folder}/db.sqlite3",
+            state_dir=folder,
+            max_batch=100_000,
+            fresh_s=2 * DAY_S / days.windows_a_day,
         )
         self.advisor = Advisor(settings, clock=lambda: self._clock)
         self._rows: list[tuple[float, ...]] = []
 
     def run(self) -> ToldShares:
-        """Live through all cycles."""
-        for cycle in range(len(self._days.cycles)):
-            self.live(cycle)
-        return self.told()
+        """Live through all windows, and return what was told before them."""
+        for window in range(len(self._days.windows)):
+            self._live(window)
+        return ToldShares(*np.array(self._rows).reshape(-1, 7).T)
 
-    def live(self, cycle: int) -> None:
-        """Live through the next cycle."""
-        begin_s = self._days.begin_s(cycle)
+    def _live(self, window: int) -> None:
+        begin_s = self._days.begin_s(window)
         self._turn_to(begin_s - 60)
-        self.advisor.inventory.put(self._days.there(cycle), mode="replace", generation=None)
+        self.advisor.inventory.put(self._days.there(window), mode="replace", generation=None)
         self._turn_to(begin_s - 30)
         self.advisor.hold_windows()
         told, widening = self._told(begin_s + WINDOW_S)
         self._turn_to(begin_s + WINDOW_S + 1)
-        self.advisor.telemetry.ingest(list(self._days.samples(cycle)))
-        self._hold(cycle, told, widening)
-
-    def told(self) -> ToldShares:
-        """What was told so far."""
-        columns = np.array(self._rows).reshape(-1, 7).T
-        return ToldShares(*columns)
+        self.advisor.telemetry.ingest(list(self._days.samples(window)))
+        self._hold(window, told, widening)
 
     def _turn_to(self, time_s: float) -> None:
         self._clock = datetime.fromtimestamp(time_s, UTC)
@@ -179,15 +198,15 @@ class DaysReplay:
         widening = None if factor is None else factor.factor
         return {one.host: one.told for one in due if one.ends_s == ends_s}, np.nan if widening is None else widening
 
-    def _hold(self, cycle: int, told: Mapping[str, Mapping[str, Any]], widening: float) -> None:
-        self._turn_to(self._days.begin_s(cycle) + WINDOW_S + 200)
+    def _hold(self, window: int, told: Mapping[str, Mapping[str, Any]], widening: float) -> None:
+        self._turn_to(self._days.begin_s(window) + WINDOW_S + 200)
         self.advisor.hold_windows()
-        shares = self._days.shares(cycle)
+        shares = self._days.shares(window)
         for host, one in told.items():
             for name, expected, lower, upper, _ in one["said"]["prior"]["rows"]:
                 if name in shares:
-                    scene = 1000 * cycle + int(host[1:])
-                    self._rows.append((cycle, scene, expected, lower, upper, shares[name], widening))
+                    scene = 1000 * window + int(host[1:])
+                    self._rows.append((window, scene, expected, lower, upper, shares[name], widening))
 
 
 def without_bursts(examples: Examples) -> Examples:
@@ -207,14 +226,14 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _coverage(told: ToldShares, cycles_a_day: int) -> None:
+def _coverage(told: ToldShares, windows_a_day: int) -> None:
     contended = told.take(np.minimum(told.expected, told.observed) < CONTENDED)
-    for day in range(int(told.cycle.max()) // cycles_a_day + 1):
-        some = contended.take(contended.cycle // cycles_a_day == day)
-        if not len(some.cycle):
+    for day in range(int(told.window.max()) // windows_a_day + 1):
+        some = contended.take(contended.window // windows_a_day == day)
+        if not len(some.window):
             continue
         _say(
-            f"day {day + 1}: {len(some.cycle)} contended forecasts of {len(set(some.scene))} windows, error "
+            f"day {day + 1}: {len(some.window)} contended forecasts of {len(set(some.scene))} windows, error "
             f"{np.abs(some.observed - some.expected).mean():.4f}, bias {(some.observed - some.expected).mean():+.4f}, "
             f"held {_bounded(some, calibrated=False)}, as told {_bounded(some, calibrated=True)}, "
             f"widened by {np.nanmean(np.where(np.isnan(some.widening), 1.0, some.widening)):.2f}"
@@ -250,7 +269,7 @@ def judge(examples: Examples) -> None:
 
 def noise(days: RecordedDays, other: RecordedDays) -> None:
     """Print by how much the share of an instance differs where the same plan was lived through once more."""
-    shares = [[one.shares(cycle) for cycle in range(min(len(days.cycles), len(other.cycles)))] for one in (days, other)]
+    shares = [[one.shares(at) for at in range(min(len(days.windows), len(other.windows)))] for one in (days, other)]
     off = [abs(a[name] - b[name]) for a, b in zip(*shares, strict=True) for name in a if name in b]
     _say(f"again: {len(off)} shares differ by {np.mean(off):.4f}; who knew their mean would err by that over sqrt 2")
 
@@ -260,17 +279,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path)
     parser.add_argument("--again", type=Path, default=None, help="a record of the same plan with other chances")
+    parser.add_argument("--together", type=int, default=4, help="turns that are one window (4)")
     options = parser.parse_args(arguments)
-    days = RecordedDays.read(options.record)
+    days = RecordedDays.read(options.record, options.together)
     cpu_contention.compile_all()
     with tempfile.TemporaryDirectory() as folder:
         replay = DaysReplay(days, Path(folder))
         with replay.advisor as advisor:
-            _coverage(replay.run(), days.plan["cycles_a_day"])
+            _coverage(replay.run(), days.windows_a_day)
             dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
     judge(build_examples([dataset], (WANTED,), target="share"))
     if options.again is not None:
-        noise(days, RecordedDays.read(options.again))
+        noise(days, RecordedDays.read(options.again, options.together))
     return 0
 
 

@@ -14,7 +14,7 @@ from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
 from models.evaluation.gate import gate
 from models.features.examples import Examples, build_examples
-from models.features.feature_matrix import WANTED
+from models.features.feature_matrix import WANTED, build_matrix
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
 from models.learning.fitted_target import fit_share, fit_target
@@ -170,7 +170,9 @@ def test_a_model_of_before_bursts_were_learned_still_answers(examples: Examples)
     share = fit_share(replace(examples, x=examples.x[:, :columns], names=names, monotone=directions))
     assert share.low.shape == (columns,)
     asked = build_batch([(host, there) for host, there, _ in scenes(7)[:5]], ProfileTable.build(()))
-    nothing = fit_target(examples.take(np.arange(3)), "throughput")  # too few
+    plain, few = build_matrix(asked, ()), examples.take(np.arange(3))
+    x = np.zeros((len(few), len(plain.names)))
+    nothing = fit_target(replace(few, x=x, names=plain.names, monotone=plain.monotone), "throughput")
     told = LearnedPredictor("before", "measured", (), nothing, None, None, {}, {}, share).predict(asked)
     assert not told.outside.any()
     assert np.isfinite(told.throughput.expected).all()
