@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor import offline
 from advisor.domain import Host, Instance, Inventory, IsolationSettings
 from advisor.lifecycle.window_checks import LEAST_WANTED
 from advisor.service import Advisor
@@ -33,7 +34,7 @@ from models.data.dataset import load_dataset
 from models.evaluation.comparison import beside, errors, means_of
 from models.evaluation.gate import gate
 from models.evaluation.prediction_checks import widen
-from models.evaluation.window_figures import CONTENDED, WindowKey
+from models.evaluation.window_figures import CONTENDED, WindowFigures, WindowKey
 from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
 from models.learning.fitted_target import fit_share
@@ -134,8 +135,10 @@ def _joined(some: Sequence[Readings]) -> Readings:
 @dataclass(frozen=True, slots=True)
 class ToldShares:
     """What was told before windows beside what was measured in them; all (R,). `widening` is what the service widened
-    intervals by just then, nan = nothing, for they were not calibrated."""
+    intervals by just then, nan = nothing, for they were not calibrated; `learned` is 1 of a model that was learned from
+    windows, 0 of the prior."""
 
+    learned: Floats
     window: Floats
     scene: Floats
     expected: Floats
@@ -161,20 +164,29 @@ class DaysReplay:
     def __init__(self, days: RecordedDays, folder: Path) -> None:
         self._days = days
         self._clock = _BEGIN
-        settings = Settings(
+        self._settings = Settings(
             database=f"sqlite:///{folder}/db.sqlite3",
             state_dir=folder,
             max_batch=100_000,
             fresh_s=2 * DAY_S / days.windows_a_day,
         )
-        self.advisor = Advisor(settings, clock=lambda: self._clock)
+        self.advisor = Advisor(self._settings, clock=lambda: self._clock)
         self._rows: list[tuple[float, ...]] = []
 
-    def run(self) -> ToldShares:
-        """Live through all windows, and return what was told before them."""
+    def run(self, learn_at: int | None = None) -> ToldShares:
+        """Live through all windows, and return what was told before them. Before the window `learn_at` a model is
+        learned from those before, and answers from then on if the gate lets it pass."""
         for window in range(len(self._days.windows)):
+            if window == learn_at:
+                self._learn()
             self._live(window)
-        return ToldShares(*np.array(self._rows).reshape(-1, 7).T)
+        return ToldShares(*np.array(self._rows).reshape(-1, 8).T)
+
+    def _learn(self) -> None:
+        artifact = offline.train([self.advisor.window_dataset(30 * DAY_S)], settings=self._settings)
+        verdict = self.advisor.models.register(artifact).verdict
+        if verdict is not None and verdict["passed"]:
+            self.advisor.models.activate(artifact.name)
 
     def _live(self, window: int) -> None:
         begin_s = self._days.begin_s(window)
@@ -182,31 +194,30 @@ class DaysReplay:
         self.advisor.inventory.put(self._days.there(window), mode="replace", generation=None)
         self._turn_to(begin_s - 30)
         self.advisor.hold_windows()
-        told, widening = self._told(begin_s + WINDOW_S)
+        told, groups = self._told(begin_s + WINDOW_S)
         self._turn_to(begin_s + WINDOW_S + 1)
         self.advisor.telemetry.ingest(list(self._days.samples(window)))
-        self._hold(window, told, widening)
+        self._turn_to(begin_s + WINDOW_S + 200)
+        self.advisor.hold_windows()
+        shares = self._days.shares(window)
+        for host, one in told.items():
+            scene = 1000 * window + int(host[1:])
+            for version, said in one["said"].items():
+                known = groups.get(WindowKey(version, "lxc", "", "forecast", contended=True))
+                widening = math.nan if known is None or known.factor is None else known.factor
+                for name, *band, _ in said["rows"]:
+                    if name in shares:
+                        row = (window, scene, *band, shares[name], widening)
+                        self._rows.append((version != "prior", *row))
 
     def _turn_to(self, time_s: float) -> None:
         self._clock = datetime.fromtimestamp(time_s, UTC)
 
-    def _told(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], float]:
+    def _told(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[WindowKey, WindowFigures]]:
+        """What was told of each host before the window that ends then, and how all before it held."""
         with self.advisor._transactions.read() as connection:
             due = held.due(connection, ends_s, 10_000)
-            groups = held.load(connection)
-        factor = groups.get(WindowKey("prior", "lxc", "", "forecast", contended=True))
-        widening = None if factor is None else factor.factor
-        return {one.host: one.told for one in due if one.ends_s == ends_s}, np.nan if widening is None else widening
-
-    def _hold(self, window: int, told: Mapping[str, Mapping[str, Any]], widening: float) -> None:
-        self._turn_to(self._days.begin_s(window) + WINDOW_S + 200)
-        self.advisor.hold_windows()
-        shares = self._days.shares(window)
-        for host, one in told.items():
-            for name, expected, lower, upper, _ in one["said"]["prior"]["rows"]:
-                if name in shares:
-                    scene = 1000 * window + int(host[1:])
-                    self._rows.append((window, scene, expected, lower, upper, shares[name], widening))
+            return {one.host: one.told for one in due if one.ends_s == ends_s}, held.load(connection)
 
 
 def without_bursts(examples: Examples) -> Examples:
@@ -227,22 +238,37 @@ def _say(text: str) -> None:
 
 
 def _coverage(told: ToldShares, windows_a_day: int) -> None:
-    contended = told.take(np.minimum(told.expected, told.observed) < CONTENDED)
+    """Print how forecasts of contended windows held, by day and by who told them."""
+    both = np.minimum(told.expected, told.observed) < CONTENDED
     for day in range(int(told.window.max()) // windows_a_day + 1):
-        some = contended.take(contended.window // windows_a_day == day)
-        if not len(some.window):
-            continue
-        _say(
-            f"day {day + 1}: {len(some.window)} contended forecasts of {len(set(some.scene))} windows, error "
-            f"{np.abs(some.observed - some.expected).mean():.4f}, bias {(some.observed - some.expected).mean():+.4f}, "
-            f"held {_bounded(some, calibrated=False)}, as told {_bounded(some, calibrated=True)}, "
-            f"widened by {np.nanmean(np.where(np.isnan(some.widening), 1.0, some.widening)):.2f}"
-        )
+        for who, name in enumerate(("prior", "learned")):
+            some = told.take(both & (told.window // windows_a_day == day) & (told.learned == who))
+            if len(some.window):
+                off = some.observed - some.expected
+                _say(
+                    f"day {day + 1}, {name}: {len(off)} contended forecasts of {len(set(some.scene))} windows, error "
+                    f"{_bounded(some, np.abs(off))}, bias {off.mean():+.4f}, interval held "
+                    f"{_bounded(some, some.covered(calibrated=False))}, as told "
+                    f"{_bounded(some, some.covered(calibrated=True))}, width {(some.upper - some.lower).mean():.3f}"
+                )
 
 
-def _bounded(some: ToldShares, *, calibrated: bool) -> str:
-    """Coverage with a 95 % interval over windows."""
-    means = means_of(some.covered(calibrated=calibrated)[:, None] * 1.0, [str(one) for one in some.scene], 0)
+def _gained(told: ToldShares, hosts: int) -> None:
+    """Print by how much a learned model's forecasts err less than the prior's of the same instances and windows."""
+    rows = {who: told.take(told.learned == who) for who in (0, 1)}
+    same = np.isin(rows[0].scene, rows[1].scene)
+    one, other = rows[1], rows[0].take(same)
+    if not len(one.scene):
+        return
+    less = np.abs(one.observed - one.expected) - np.abs(other.observed - other.expected)
+    means = means_of(less[:, None], [str(int(scene) % 1000) for scene in one.scene], 0)
+    low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
+    _say(f"forecasts of {hosts} hosts, learned less prior: {means.mean[0]:+.4f} ({low:+.4f} to {high:+.4f})")
+
+
+def _bounded(some: ToldShares, values: Floats | Bools) -> str:
+    """A mean with a 95 % interval over windows."""
+    means = means_of(values[:, None] * 1.0, [str(one) for one in some.scene], 0)
     low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
     return f"{means.mean[0]:.3f} ({low:.3f} to {high:.3f})"
 
@@ -286,7 +312,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         replay = DaysReplay(days, Path(folder))
         with replay.advisor as advisor:
-            _coverage(replay.run(), days.windows_a_day)
+            told = replay.run(learn_at=len(days.windows) * 5 // 6)
+            _coverage(told, days.windows_a_day)
+            _gained(told, len(days.plan["cpus"]))
             dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
     judge(build_examples([dataset], (WANTED,), target="share"))
     if options.again is not None:
