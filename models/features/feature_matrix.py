@@ -104,7 +104,9 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
     of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
     curve_names, curves = curve_columns(scenes)
-    wanted_names, wanted = burst_names, burst = (), around[:, :, :0]
+    wanted_names: tuple[str, ...] = ()
+    burst_names: tuple[str, ...] = ()
+    wanted = burst = around[:, :, :0]
     if WANTED in metrics_given:
         wanted_names, wanted = _wanted(scenes, weights["near"])
         burst_names, burst = ("burst",), _burst(scenes)
