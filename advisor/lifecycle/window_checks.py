@@ -246,7 +246,13 @@ def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
     for resource, mean in wanted.items():
         before = instance.demand.get(resource, Demand(mean, resource))
         now[resource] = Demand(
-            mean, resource, common=0.0, open_loop=before.open_loop, burst_ms=before.burst_ms, origin="measured"
+            mean,
+            resource,
+            common=0.0,
+            windows=1.0,  # else it would be as unsure, and vary as much, as what somebody said
+            open_loop=before.open_loop,
+            burst_ms=before.burst_ms,
+            origin="measured",
         )
     return replace(instance, demand=now, load=1.0)
 

@@ -31,7 +31,8 @@ from profiler.observed import MetricSample
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
 ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
-METRICS = ("cpu", "waiting", "throttled", *RESOURCES[1:])
+_OF_CPU = ("cpu", "waiting", "throttled", "execution")
+METRICS = (*_OF_CPU, *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
 Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
 
@@ -78,7 +79,7 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
     rows = demands.held(connection, due)
     series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
     there = instances.measured(connection, {name for name, _ in rows})
-    found: list[tuple[float, Key, float]] = []
+    found: list[tuple[Key, Window]] = []
     until: dict[Key, float] = {}
     for (begin_s, over_s), keys in _alike(rows, batch).items():
         end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
@@ -87,11 +88,12 @@ def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
         if not means and end_s < over_s:  # nobody measured for long: go on where the next sample is
             end_s = min(_border(demands.first_after(connection, wanted, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
-        found += [(time_s, key, value) for key in keys for time_s, value in _values(means, key, there)]
+        found += [(key, window) for key in keys for window in _windows(means, key, there)]
     tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
-    demands.add_totals(connection, _teach(tallies, sorted(found), _totals(connection, tallies, found)))
+    found.sort(key=lambda one: (one[1].time_s, one[0]))
+    demands.add_totals(connection, _teach(tallies, found, _totals(connection, tallies, found)))
     demands.put(connection, {key: Learned(until[key], one.written()) for key, one in tallies.items()})
-    return _news(there, {key: tallies[key].tally for _, key, _ in found})
+    return _news(there, {key: tallies[key].tally for key, _ in found})
 
 
 def news_of_history(connection: Connection, found: News) -> News:
@@ -131,17 +133,17 @@ class _Learning:
 Totals = dict[tuple[str, float], tuple[float, int]]
 
 
-def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[float, Key, float]], totals: Totals) -> Totals:
+def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[Key, Window]], totals: Totals) -> Totals:
     """Add windows in order of time; what they add to the totals.
 
     How busy the others were in a window is looked up when the next one is over: until then all hosts have told.
     """
     more: Totals = {}
-    for time_s, key, value in windows:
-        one = tallies[key]
+    for key, window in windows:
+        one, time_s = tallies[key], window.time_s
         _compare(one, totals.get((key[1], one.tally.last_s)))
-        one.tally.add(Window(time_s, value))
-        ratio = value / one.tally.mean if one.tally.mean > 0 and one.tally.n >= ENOUGH else None
+        one.tally.add(window)
+        ratio = window.demand / one.tally.mean if one.tally.mean > 0 and one.tally.n >= ENOUGH else None
         one.added = ratio
         if ratio is not None:
             for sums in (totals, more):
@@ -161,11 +163,9 @@ def _compare(one: _Learning, everybody: tuple[float, int] | None) -> None:
         one.tally.compare(one.tally.last, total / number)
 
 
-def _totals(
-    connection: Connection, tallies: Mapping[Key, _Learning], found: Iterable[tuple[float, Key, float]]
-) -> Totals:
+def _totals(connection: Connection, tallies: Mapping[Key, _Learning], found: Iterable[tuple[Key, Window]]) -> Totals:
     last = {one.tally.last_s for one in tallies.values() if one.tally.n}
-    return dict(demands.totals_at(connection, last | {time_s for time_s, _, _ in found}))
+    return dict(demands.totals_at(connection, last | {window.time_s for _, window in found}))
 
 
 def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
@@ -197,11 +197,11 @@ def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> M
 
 
 def _metrics_of(resource: str) -> Sequence[str]:
-    return ("cpu", "waiting", "throttled") if resource == "cpu" else (resource,)
+    return _OF_CPU if resource == "cpu" else (resource,)
 
 
-def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
-    """End and demand of each window of one instance and resource, in CPUs or the resource's unit.
+def _windows(means: Means, key: Key, there: Known) -> list[Window]:
+    """Each window of one instance and resource.
 
     Demand for CPUs is more than what it used by what it waited for (`wanted_cpus`), at most the vCPUs: threads of the
     emulator may run beside. Linux counts tasks that their own quota holds back as waiting, too, so that time is taken
@@ -214,7 +214,9 @@ def _values(means: Means, key: Key, there: Known) -> list[tuple[float, float]]:
             continue
         value = wanted(metrics, resource, there[name][0])
         if value is not None:
-            found.append((time_s, value))
+            found.append(
+                Window(time_s, value, ran=metrics.get("cpu", 0.0) / 100, executions=metrics.get("execution", 0.0))
+            )
     return found
 
 

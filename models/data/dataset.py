@@ -400,7 +400,7 @@ def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
 
 def _demand(cells: Mapping[str, Any]) -> dict[Resource, Demand]:
     """What it wanted in one window, which does not vary."""
-    more = {"open_loop": cells["open_loop"], "burst_ms": cells["burst_ms"], "common": 0.0}
+    more = {"open_loop": cells["open_loop"], "burst_ms": cells["burst_ms"], "common": 0.0, "windows": 1.0}
     return {
         resource: Demand(cells[column], resource, **more, origin="measured")
         for column, resource in WANTED.items()

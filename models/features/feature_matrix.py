@@ -78,7 +78,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     the table does not have is nan. Levels of bubble sweeps are not summed: a neighbour's sensitivity is no pressure.
     Keys that begin with PLATFORM are numbers of the scene's platform. With SOCKETS there is also a sum over neighbours
     on the same NUMA nodes, weighted by the share of their pCPUs there. With WANTED there are features of the demand for
-    CPUs over time. `prior` is what `solve` says of these scenes, where that is known.
+    CPUs over time, and the last one is the mean burst. `prior` is what `solve` says of these scenes, if it is known.
     """
     prior = solve(scenes) if prior is None else prior
     here = scenes.present
@@ -104,7 +104,12 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
     of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
     curve_names, curves = curve_columns(scenes)
-    wanted_names, wanted = _wanted(scenes, weights["near"]) if WANTED in metrics_given else ((), around[:, :, :0])
+    wanted_names: tuple[str, ...] = ()
+    burst_names: tuple[str, ...] = ()
+    wanted = burst = around[:, :, :0]
+    if WANTED in metrics_given:
+        wanted_names, wanted = _wanted(scenes, weights["near"])
+        burst_names, burst = ("burst",), _burst(scenes)
     names = (
         *(f"own {key}" for key in metrics),
         *(f"{where} {metrics[at]}" for where in pressed for at in sums),
@@ -118,12 +123,13 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
         "kind",
         "disk_kind",
         *numbers,
+        *burst_names,
     )
     scene, slot = np.nonzero(here)
     by_slot = (*pressed.values(), own, around, curves, wanted, log_limits, log_prior[:, :, None])
     blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
     return FeatureMatrix(
-        x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene]], axis=1),
+        x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene], burst[scene, slot]], axis=1),
         names=names,
         monotone=np.array([_direction(name) for name in names], dtype=np.int8),
         scene=scene,
@@ -175,6 +181,12 @@ def _wanted(scenes: SceneBatch, near: Floats) -> tuple[tuple[str, ...], Floats]:
     )  # fmt: skip
     names = ("wanted", "wanted per vcpu", "others want", "scarce", "most wanted", "others vcpus")
     return names, np.stack(columns, axis=2)
+
+
+def _burst(scenes: SceneBatch) -> Floats:
+    """The log of each one's mean burst in ms, nan = unknown; (S, N, 1)."""
+    burst_ms = scenes.cpu_demand[:, :, CPU_DEMAND.index("burst_ms"), None]
+    return np.asarray(np.log(np.where(burst_ms > 0, burst_ms, np.nan)))
 
 
 def _own(scenes: SceneBatch) -> Floats:

@@ -23,6 +23,8 @@ LEAST_COMMON = 24  # windows before a share with the others is told
 MOST_WINDOWS = 16_128
 # Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
 LARGEST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
+LEAST_EXECUTIONS = 100.0  # that a mean burst is told by
+NEWS_OF_BURSTS = 1.25  # a mean burst that grew or shrank by so much is news
 _MOST_LAG = 0.99  # above it a constant would look like a trend
 
 
@@ -31,11 +33,14 @@ class Window:
     """The demand of one window: when it ended (s since the epoch), and CPUs or the resource's unit.
 
     `everybody` is the mean of the cloud's other instances in the same window, each over its own mean; None = unknown.
+    `ran` are the CPUs that it used and `executions` how often in a second it was given one, 0 = not counted.
     """
 
     time_s: float
     demand: float
     everybody: float | None = None
+    ran: float = 0.0
+    executions: float = 0.0
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class Tally:
     Beyond MOST_WINDOWS all counts are halved, so that what is older counts less. Mean and squares by Welford's method;
     `bins` count windows by the logarithm of their demand; `sums` and `counts` are of the hours of the week; `lagged`
     are co-moments of a window and the next one, `shared` of a window and everybody's: number, both means, both
-    squares, products.
+    squares, products. `bursts` are the seconds that it ran, and how often it was given a CPU for them.
     """
 
     resource: Resource = "cpu"
@@ -63,6 +68,7 @@ class Tally:
     counts: list[float] = field(default_factory=lambda: [0.0] * HOURS)
     lagged: list[float] = field(default_factory=lambda: [0.0] * 6)
     shared: list[float] = field(default_factory=lambda: [0.0] * 6)
+    bursts: list[float] = field(default_factory=lambda: [0.0] * 2)
 
     def add(self, window: Window) -> None:
         """Take one window; the lag counts between windows that follow each other. ValueError where it is none."""
@@ -73,6 +79,9 @@ class Tally:
             _co_moments(self.lagged, self.last, value)
         if window.everybody is not None:
             self.compare(value, window.everybody)
+        if window.executions > 0 and math.isfinite(window.ran):
+            for at, rate in enumerate((window.ran, window.executions)):
+                self.bursts[at] += rate * self.window_s
         self.n += 1
         change = value - self.mean
         self.mean += change / self.n
@@ -103,7 +112,14 @@ class Tally:
         self.counts = [one / 2 for one in self.counts]
         for held in (self.lagged, self.shared):
             held[0], held[3:] = held[0] / 2, [one / 2 for one in held[3:]]
+        self.bursts = [one / 2 for one in self.bursts]
         self.first_s = (self.first_s + self.last_s) / 2
+
+    @property
+    def burst_ms(self) -> float | None:
+        """The mean CPU time between being given a CPU and leaving it; None where too little was counted."""
+        ran_s, executions = self.bursts
+        return 1000 * ran_s / executions if executions >= LEAST_EXECUTIONS else None
 
     @property
     def days(self) -> float:
@@ -190,14 +206,15 @@ def estimated(
         seen_hours=_seen_hours(known),
         common=_common(known),
         windows=known.n,
+        burst_ms=known.burst_ms,
         doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
         origin=origin,
     )
 
 
 def is_news(before: Demand | None, now: Demand) -> bool:
-    """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth; or a
-    quarter more of the day was seen."""
+    """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth; its
+    bursts by a quarter; or a quarter more of the day was seen."""
     if before is None or before.origin != now.origin or before.window_s != now.window_s:
         return True
     noise = max(0.5 * now.doubt, 0.01 * max(before.mean, now.mean, 1e-3))
@@ -208,6 +225,8 @@ def is_news(before: Demand | None, now: Demand) -> bool:
         return True
     if abs((before.common or 0.0) - (now.common or 0.0)) > 0.1 or len(before.hours) != len(now.hours):
         return True
+    if _other_bursts(before.burst_ms, now.burst_ms):
+        return True
     hours_then, hours_now = (sum(count > 0 for count in one.seen_hours) for one in (before, now))
     if hours_now > MORE_HOURS * hours_then or bool(hours_then) != bool(hours_now):
         return True
@@ -215,6 +234,12 @@ def is_news(before: Demand | None, now: Demand) -> bool:
         return False
     of_an_hour = now.spread / now.mean / math.sqrt(max(now.windows / len(now.hours), 1.0))  # one standard error
     return any(abs(new - old) > max(0.1, of_an_hour) for old, new in zip(before.hours, now.hours, strict=True))
+
+
+def _other_bursts(before: float | None, now: float | None) -> bool:
+    if not before or not now:
+        return bool(before) != bool(now)
+    return not 1 / NEWS_OF_BURSTS < now / before < NEWS_OF_BURSTS
 
 
 def everybody(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
@@ -244,6 +269,7 @@ def as_json(known: Tally) -> dict[str, Any]:
         "counts": known.counts if seen else [],
         "lagged": known.lagged,
         "shared": known.shared,
+        "bursts": known.bursts,
     }
 
 
@@ -251,6 +277,7 @@ def from_json(data: Mapping[str, Any]) -> Tally:
     """The inverse of `as_json`, of what the store kept."""
     plain = {name: data[name] for name in ("resource", "window_s", "n", "mean", "squares", "last")}
     found = Tally(**plain, lagged=list(data["lagged"]), shared=list(data["shared"]))
+    found.bursts = list(data.get("bursts", found.bursts))  # not counted before they were learned
     if found.n:
         found.least, found.most = data["range"]
         found.first_s, found.last_s = data["times"]

@@ -5,7 +5,9 @@
  * JOBS: pairs of doubles. MODE `open`: seconds after START at which the job arrives, and its CPU seconds; workers take
  * jobs in order, so that what cannot be served waits as backlog. MODE `closed`: seconds of thinking before the job, and
  * its CPU seconds; each worker walks the list from a place of its own, and around its end.
- * START, END: seconds on the monotonic clock. FILE: `cgroup.procs` of the groups that it joins before anything else. */
+ * START, END: seconds on the monotonic clock. FILE: `cgroup.procs` of the groups that it joins before anything else.
+ * MODE may end in `,EVERY,LENGTH`: it has turns of LENGTH seconds, the first at START and one more EVERY seconds. Between
+ * turns its clock stands still and it sleeps, whatever it has left to do; seconds of JOBS are those of its turns. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
@@ -23,6 +25,7 @@ static double (*jobs)[2];
 static size_t job_count;
 static atomic_size_t next_job;
 static double start_s, end_s;
+static double every_s, turn_s; /* 0: its turn never ends */
 static int closed_loop;
 static long workers;
 
@@ -30,6 +33,19 @@ static double seconds(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
     return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+/* Seconds of its turns that have passed at a time of the monotonic clock, and the clock at so many of them. */
+static double turns_passed(double when) {
+    if (turn_s <= 0) return when - start_s;
+    double number = floor((when - start_s) / every_s);
+    return number * turn_s + fmin(when - start_s - number * every_s, turn_s);
+}
+
+static double clock_at(double passed) {
+    if (turn_s <= 0) return start_s + passed;
+    double number = floor(passed / turn_s);
+    return start_s + number * every_s + (passed - number * turn_s);
 }
 
 static void sleep_until(double when) {
@@ -42,6 +58,10 @@ static void sleep_until(double when) {
 static void spin(double cpu_s) {
     double until = seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
     while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {
+        double now = turn_s > 0 ? seconds(CLOCK_MONOTONIC) : start_s;
+        double number = turn_s > 0 ? floor((now - start_s) / every_s) : 0;
+        if (turn_s > 0 && now - start_s - number * every_s >= turn_s) sleep_until(start_s + (number + 1) * every_s);
+        if (now >= end_s) return;
     }
 }
 
@@ -51,7 +71,7 @@ static void *work(void *number) {
     while (seconds(CLOCK_MONOTONIC) < end_s) {
         if (closed_loop) {
             double *job = jobs[mine++ % job_count];
-            if (job[0] > 0) sleep_until(seconds(CLOCK_MONOTONIC) + job[0]);
+            if (job[0] > 0) sleep_until(clock_at(turns_passed(seconds(CLOCK_MONOTONIC)) + job[0]));
             spin(job[1]);
             continue;
         }
@@ -60,7 +80,7 @@ static void *work(void *number) {
             sleep_until(end_s); /* a thread that is there to the end keeps its counts */
             break;
         }
-        sleep_until(start_s + jobs[taken][0]);
+        sleep_until(clock_at(jobs[taken][0]));
         spin(jobs[taken][1]);
     }
     return NULL;
@@ -81,7 +101,9 @@ int main(int count, char **argument) {
             perror(argument[file]);
             return 1;
         }
-    closed_loop = strcmp(argument[1], "closed") == 0;
+    closed_loop = strncmp(argument[1], "closed", 6) == 0;
+    const char *turns = strchr(argument[1], ',');
+    if (turns != NULL && (sscanf(turns, ",%lf,%lf", &every_s, &turn_s) != 2 || turn_s <= 0 || every_s < turn_s)) return 2;
     workers = strtol(argument[2], NULL, 10);
     start_s = strtod(argument[3], NULL);
     end_s = strtod(argument[4], NULL);

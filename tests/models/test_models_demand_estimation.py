@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -208,6 +209,27 @@ def test_windows_like_those_before_are_no_news_and_a_doubled_demand_is() -> None
     assert not is_news(before, estimated(known))
     assert is_news(before, from_trace(_bursty(2_000, mean=2.0)))
     assert is_news(None, before)
+
+
+def test_a_burst_is_what_ran_over_how_often_a_cpu_was_given() -> None:
+    known = tally([Window(300.0, 0.5, ran=0.4, executions=40.0), Window(600.0, 0.5, ran=0.2, executions=20.0)])
+    known.add(Window(900.0, 0.5))
+    assert estimated(known).burst_ms == pytest.approx(10.0), "windows in which nobody counted do not change it"
+    told = as_json(known)
+    assert estimated(from_json(told)).burst_ms == pytest.approx(10.0)
+    of_before = {name: value for name, value in told.items() if name != "bursts"}
+    assert estimated(from_json(of_before)).burst_ms is None
+    assert estimated(tally([Window(300.0, 0.001, ran=0.001, executions=0.2)])).burst_ms is None, "60 are too few"
+
+
+def test_other_bursts_are_news_and_nearly_the_same_are_not() -> None:
+    def bursts(of_ms: float | None) -> Demand:
+        return replace(estimated(tally(_windows([0.5] * 50))), burst_ms=of_ms)
+
+    assert not is_news(bursts(10.0), bursts(11.0))
+    assert is_news(bursts(10.0), bursts(13.0))
+    assert is_news(bursts(13.0), bursts(10.0))
+    assert is_news(bursts(None), bursts(10.0))
 
 
 @given(st.floats(0, 4), st.floats(0, 4), st.integers(1, 4))

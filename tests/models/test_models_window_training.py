@@ -15,10 +15,11 @@ from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
 from models.evaluation.gate import gate
 from models.features.examples import Examples, build_examples
-from models.features.feature_matrix import WANTED
+from models.features.feature_matrix import WANTED, build_matrix
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
-from models.learning.fitted_target import fit_share
+from models.learning.fitted_target import fit_share, fit_target
+from models.learning.learned_predictor import LearnedPredictor
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -30,8 +31,12 @@ GAINED = 0.75  # the power of the prior's share that instances get
 
 
 def wanting(name: str, cpus: float, **more: object) -> Instance:
-    demand = {"cpu": Demand(cpus, common=0.0, origin="measured")}
+    demand = {"cpu": Demand(cpus, common=0.0, windows=1.0, origin="measured")}
     return Instance(name, vcpus=2, demand=demand, load=1.0, **more)  # type: ignore[arg-type]
+
+
+def bursting(one: Instance, of_ms: float) -> Instance:
+    return replace(one, demand={"cpu": replace(one.demand["cpu"], burst_ms=of_ms)})
 
 
 def scenes(seed: int = 0) -> list[tuple[Host, tuple[Instance, ...], float]]:
@@ -156,3 +161,32 @@ def test_the_gate_refuses_a_model_of_shuffled_outcomes_though_the_prior_is_worse
     by_host = next(one for one in verdict.figures if one.protocol == "unseen_host")
     assert by_host.prior.high < 0
     assert any(why.startswith("share, unseen_host: no better beyond noise") for why in verdict.refusals)
+
+
+def test_who_works_in_longer_bursts_is_told_another_share(tmp_path: Path) -> None:
+    random, found = np.random.default_rng(2), []
+    for window in learned_from():
+        bursts = {one.id: float(random.choice([2.0, 30.0])) for one in window.instances}
+        there = tuple(bursting(one, bursts[one.id]) for one in window.instances)
+        shares = {name: share ** (1.3 if bursts[name] > 10 else 1.0) for name, share in window.shares.items()}
+        found.append(replace(window, instances=there, shares=shares))
+    model = fit_predictor([load_dataset(dataset_of(found, tmp_path / "windows"))])
+    host, there, _ = next(one for one in scenes(7) if sum(vm.demand["cpu"].mean for vm in one[1]) > 2)
+    asked = [(host, tuple(bursting(one, of_ms) for one in there)) for of_ms in (2.0, 30.0)]
+    brief, long = model.predict(build_batch(asked, ProfileTable.build(()))).throughput.expected
+    assert (np.log(long) < 1.15 * np.log(brief)).all()
+
+
+def test_a_model_of_before_bursts_were_learned_still_answers(examples: Examples) -> None:
+    columns = len(examples.names) - 1
+    assert examples.names[columns] == "burst"
+    names, directions = examples.names[:columns], examples.monotone[:columns]
+    share = fit_share(replace(examples, x=examples.x[:, :columns], names=names, monotone=directions))
+    assert share.low.shape == (columns,)
+    asked = build_batch([(host, there) for host, there, _ in scenes(7)[:5]], ProfileTable.build(()))
+    plain, few = build_matrix(asked, ()), examples.take(np.arange(3))
+    x = np.zeros((len(few), len(plain.names)))
+    nothing = fit_target(replace(few, x=x, names=plain.names, monotone=plain.monotone), "throughput")
+    told = LearnedPredictor("before", "measured", (), nothing, None, None, {}, {}, share).predict(asked)
+    assert not told.outside.any()
+    assert np.isfinite(told.throughput.expected).all()

@@ -88,7 +88,13 @@ def shares(wanted: list[float]) -> list[float]:
     for host in HOSTS:
         there = [(vm, want) for vm, want in zip(VMS, wanted, strict=True) if vm.host == host.id]
         scenes.append(
-            (host, [Instance(vm.id, vm.vcpus, 1024, demand={"cpu": Demand(want, common=0.0)}) for vm, want in there])
+            (
+                host,
+                [
+                    Instance(vm.id, vm.vcpus, 1024, demand={"cpu": Demand(want, common=0.0, windows=1.0)})
+                    for vm, want in there
+                ],
+            )
         )
     said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected
     return [float(one) for one in said.ravel()]
@@ -141,7 +147,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     during, before = cloud.group(question="window"), cloud.group()
     assert during.error < 0.01, "the contention is what the prior says"
     assert during.coverage == 1.0
-    assert before.scenes > ENOUGH and before.coverage > 0.9 and before.error < 0.06
+    assert before.scenes > ENOUGH and before.coverage > 0.9 and before.error < 0.08
     assert before.widening == 1.0
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
     assert {one.calibration for one in answer.candidates} == {"observed"}

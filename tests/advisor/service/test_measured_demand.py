@@ -72,6 +72,14 @@ def waves(at: float) -> float:
     return 0.5 + 0.3 * math.sin(at / 900)
 
 
+def test_executions_that_agents_count_tell_how_long_bursts_are(cloud: Advisor, clock: Clock, started: float) -> None:
+    send(cloud, clock, measured(lambda at: 0.5, started, 1, execution=50.0))
+    found = cpu(cloud)
+    assert found is not None
+    assert found.burst_ms == pytest.approx(10.0)
+    assert found.of_another(2.0).burst_ms == found.burst_ms, "a larger one of the kind has more bursts, not longer ones"
+
+
 def test_windows_sent_are_shown_as_measured_demand(cloud: Advisor, clock: Clock, started: float) -> None:
     send(cloud, clock, measured(lambda at: 0.5, started, 3, waiting=25.0, net_mbit=80.0))
     found = cloud.inventory.instance("a").demand
