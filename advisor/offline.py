@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from advisor.inventories.imagined import load_what_if
     from advisor.planning.planner import Progress
     from advisor.replay.commands import check_report, replay_as_json, replay_trace, write_replay_report
+    from advisor.reports import write_worth_report
     from advisor.reports.folders import Reported
     from advisor.reports.plan_background import Background
 
@@ -66,6 +67,7 @@ __all__ = [
     "write_planned_report",
     "write_profile_picture",
     "write_replay_report",
+    "write_worth_report",
 ]
 
 # A command waits for the import of what it needs and of nothing else: a report's drawing library alone takes 0.3 s.
@@ -78,6 +80,7 @@ _LATER = {
     "replay_as_json": ("advisor.replay.commands", "replay_as_json"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
     "write_replay_report": ("advisor.replay.commands", "write_replay_report"),
+    "write_worth_report": ("advisor.reports", "write_worth_report"),
 }
 
 

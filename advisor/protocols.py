@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.domain import (
     Activation,
+    AdviceWorth,
     Announced,
     Announcement,
     AnsweredAs,
@@ -29,6 +30,7 @@ from advisor.domain import (
     ModelQuality,
     Move,
     NamedSize,
+    ObtainedHere,
     Page,
     PlacementRequest,
     Plan,
@@ -239,6 +241,13 @@ class TelemetryService(Protocol):
         """
         ...
 
+    def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
+        """What an instance obtained in the last `since` (such as 90m, 24h, 7d): CPU time, and its stalls.
+
+        NotFound when there is no such instance, InvalidInput when `since` is no such time.
+        """
+        ...
+
     def slowing(self, host_id: str, *, since: str = "24h") -> SlowingHere:
         """Who slows whom on a host as it was measured in the last `since` (such as 90m, 24h, 7d).
 
@@ -307,6 +316,10 @@ class OutcomeService(Protocol):
         self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100
     ) -> Page[RecommendationOutcome]:
         """Answers with what was reported of them, newest first: all, real ones (no dry runs), or those reported of."""
+        ...
+
+    def worth(self, *, since: str = "7d") -> AdviceWorth:
+        """What the advice of so long ago until now was worth; InvalidInput for a time that is none."""
         ...
 
     def quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:

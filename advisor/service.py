@@ -33,6 +33,7 @@ from advisor.protocols import (
 )
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import DatabaseAccess
+from advisor.serving.arrivals import ArrivalWatch
 from advisor.serving.cloud import DatabaseCloud
 from advisor.serving.inventory import DatabaseInventory
 from advisor.serving.outcomes import DatabaseOutcomes
@@ -105,10 +106,12 @@ class Advisor:
         self._cache = cache = SnapshotCache(transactions, settings)
         self._retention = Retention(database, settings, clock)
         self._window_checks = WindowChecks(settings, cache, monitor, transactions, clock, audit)
+        self._arrivals = ArrivalWatch(settings, cache, transactions, clock)
 
         def stored() -> None:
             self._retention.nudge()
             self._window_checks.nudge()
+            self._arrivals.nudge()
 
         registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
         self.access = DatabaseAccess(settings, transactions, audit, clock)
@@ -123,6 +126,7 @@ class Advisor:
     def close(self) -> None:
         """Finish the steps in the background that are under way, and let go of the database."""
         self._window_checks.close()
+        self._arrivals.close()
         self._retention.close()
         self._database.close()
 
@@ -158,6 +162,10 @@ class Advisor:
     def hold_windows(self) -> int:
         """Hold windows that are over against what was told before them, as the background does; returns how many."""
         return self._window_checks.run()
+
+    def look_at_arrivals(self) -> int:
+        """Note who came where and look at a window of their hosts, as the background does; returns how many hosts."""
+        return self._arrivals.run()
 
     def window_dataset(self, seconds: float) -> Path:
         """Write the windows that ended in the last so many seconds as a dataset directory in the state folder.

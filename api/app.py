@@ -39,6 +39,7 @@ from api.routes import (
     questions,
     registry,
     workloads,
+    worth,
 )
 from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
@@ -46,6 +47,7 @@ from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
 from api.web import plans as plan_pages
+from api.web import worth as worth_page
 from api.web.form import DEFAULTS
 from api.web.plan_fields import FIELDS
 
@@ -84,6 +86,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
     Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404, 412)),
     Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,), lane="long"),
+    Route("GET", "/v1/instances/{instance}/obtained", instances.obtained, "observations", fails=(404,), lane="long"),
     Route("GET", "/v1/instances", instances.listing, "inventory"),
     Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),
@@ -113,6 +116,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
+    Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
@@ -161,6 +165,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/docs", docs.docs, "pages", answers=HTMLResponse, lane="none"),
     Route("GET", "/placements", placements.listing, "pages", answers=HTMLResponse),
     Route("GET", "/placements/{placement}", placements.one, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/worth", worth_page.worth, "pages", answers=HTMLResponse, lane="long"),
     Route("GET", "/plans", plan_pages.listing, "pages", answers=HTMLResponse),
     Route("POST", "/plans", plan_pages.make, "pages", answers=HTMLResponse, lane="long", scope="read"),
     Route("GET", "/plans/new", plan_pages.asking, "pages", answers=HTMLResponse, reads=("kind", *FIELDS)),

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import lightgbm
 
 from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
+from models.data.window_dataset import holds_windows
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
 from models.features.feature_matrix import WANTED
 from models.learning import artifact
-from models.learning.fitted_target import FittedTarget, fit_share, fit_target
+from models.learning.fitted_target import Boost, FittedTarget, fit_share, fit_target
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS
 
@@ -31,23 +33,29 @@ def train(
 ) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
-    Tables that are too large to hold are read as a stream, and with a `scheduler` (tcp://host:port) the boosters are
-    trained on its Dask cluster. DatasetError when a dataset is broken or all of them together hold too few measured
-    rows to learn from, ClusterError when the cluster fails.
+    Tables that are too large to hold are read as a stream; those of windows never are, for a service keeps few. With a
+    `scheduler` (tcp://host:port) the boosters are trained on its Dask cluster. DatasetError when a dataset is broken or
+    all of them together hold too few measured rows to learn from, ClusterError when the cluster fails.
     """
     say = progress or (lambda _what, _done: None)
     say("reading datasets", 0.0)
     boosters: Mapping[str, lightgbm.Booster] = {}
     scaled: Mapping[str, Any] = {}
     begin = 0.05
-    if scheduler is not None or scale.is_large(datasets):
+    windows = [path for path in datasets if holds_windows(path)]
+    others = [path for path in datasets if path not in windows]
+    if others and (scheduler is not None or scale.is_large(others)):
         begin = 0.5
-        streamed = scale.stream(datasets, scheduler=scheduler, progress=lambda what, done: say(what, begin * done))
+        streamed = scale.stream(others, scheduler=scheduler, progress=lambda what, done: say(what, begin * done))
         loaded, boosters, scaled = list(streamed.datasets), streamed.boosters, {"scale": streamed.card}
     else:
-        loaded = [load_dataset(path) for path in datasets]
+        loaded = [load_dataset(path) for path in others]
+    loaded += [load_dataset(path) for path in windows]
     predictor = fit_predictor(
-        loaded, progress=lambda what, done: say(what, begin + (0.95 - begin) * done), boosters=boosters
+        loaded,
+        progress=lambda what, done: say(what, begin + (0.95 - begin) * done),
+        boosters=boosters,
+        boost=None if scheduler is None else partial(scale.train_rows, scheduler=scheduler),
     )
     say("writing the artifact", 0.97)
     path = artifact.save(model_dir, predictor, {**_card(loaded, predictor), **scaled})
@@ -61,11 +69,16 @@ def fit_predictor(
     seed: int = 0,
     progress: Progress | None = None,
     boosters: Mapping[str, lightgbm.Booster] | None = None,
+    boost: Boost | None = None,
 ) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency; `boosters` by target were trained elsewhere, on more rows."""
+    """Fit throughput and, where there is data, latency, jitter and share.
+
+    `boosters` by target were trained elsewhere, on more rows; `boost` trains that of the share elsewhere.
+    """
     say = progress or (lambda _what, _done: None)
     trained = boosters or {}
-    metrics = metrics_of(datasets)
+    # Windows bring no metrics, and what is streamed has been measured before they are read.
+    metrics = metrics_of([one for one in datasets if not _of_windows(one)])
     examples = build_examples(datasets, metrics)
     windows = build_examples(datasets, (WANTED,), target="share")
     if max(len(examples), len(windows)) < LEAST_ROWS:
@@ -86,7 +99,7 @@ def fit_predictor(
 
         fitted[name] = fit_target(rows, name, seed=seed, progress=step, booster=trained.get(name))
     if len(windows) >= LEAST_ROWS:
-        fitted["share"] = fit_share(windows, seed=seed, progress=say)
+        fitted["share"] = fit_share(windows, seed=seed, progress=say, boost=boost)
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:
         for profile in dataset.profiles:
@@ -105,6 +118,10 @@ def fit_predictor(
             name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers
         },
     )
+
+
+def _of_windows(dataset: Dataset) -> bool:
+    return bool(dataset.colocations) and all(one.ends_s for one in dataset.colocations)
 
 
 def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -> str:

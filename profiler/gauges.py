@@ -17,6 +17,8 @@ _BASE = {
     "Mbit/s": ("_bytes_per_second", 125_000.0),
     "MB/s": ("_bytes_per_second", 1e6),
     "us": ("_seconds", 1e-6),
+    "ms": ("_seconds", 1e-3),
+    "B": ("_bytes", 1.0),
     "MB": ("_bytes", float(1 << 20)),  # made of the kernel's KB, which are KiB
 }
 _NAMES = {metric.name: metric.gauge for metric in (*EIGHT, *ADDITIONAL) if metric.gauge}

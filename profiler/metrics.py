@@ -54,6 +54,11 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("throttled", "%", _ONE, "instance", "percent", "time that a cap held it back"),
     Metric("psi_cpu", "%", _ONE, "instance", "percent", "time in which some task stalled for a CPU"),
     Metric("psi_io", "%", _ONE, "instance", "percent", "time in which some task stalled for I/O"),
+    Metric("disk_wait", "%", _ONE, "instance", "percent", "time waited for disks, all tasks or requests added up"),
+    Metric("disk_request_ms", "ms", _ONE, "instance", "ratio", "mean time of a disk request", "disk_request"),
+    Metric("disk_queue_full", "1/s", _ONE, "instance", "rate", "times its disk backend took no more requests"),
+    Metric("net_drops", "1/s", _ONE, "instance", "rate", "packets dropped at the host's ends of its interfaces"),
+    Metric("net_backlog_bytes", "B", _ONE, "instance", "ratio", "bytes that wait in the queues there", "net_backlog"),
     Metric("net_mbit", "Mbit/s", _ONE, "instance", "rate", "network traffic, both directions", "network"),
     Metric("disk_mb_s", "MB/s", _ONE, "instance", "rate", "disk throughput, reads and writes", "disk"),
     Metric("run_queue_p50_us", "us", _ONE, "instance", "ratio", "median wait for a CPU", "run_queue_p50"),
@@ -64,9 +69,26 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric(
         "waited_for_host", "%", _ONE, "instance", "percent", "time for which it waited while the host's own work ran"
     ),
+    Metric("cpi", "", _ONE, "instance", "ratio", "cycles per instruction"),
+    Metric("llc_mb", "MB", _ONE, "instance", "ratio", "last-level cache that it occupies", "llc_occupancy"),
+    Metric("mem_bw_mb_s", "MB/s", _ONE, "instance", "rate", "bytes moved to and from memory", "memory_bandwidth"),
     Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
     Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
+)
+
+# What says how much an instance obtained beside its share of CPU time; more of any of them is worse.
+OUTCOMES = (
+    "throttled",
+    "run_queue_p99_us",
+    "psi_cpu",
+    "psi_io",
+    "disk_wait",
+    "disk_request_ms",
+    "disk_queue_full",
+    "net_drops",
+    "net_backlog_bytes",
+    "cpi",
 )
 
 # Followed by the id of an instance: time for which this one waited while that one ran, in %; it is pushed and no gauge.

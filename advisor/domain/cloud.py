@@ -116,6 +116,33 @@ class SlowingHere:
 
 
 @dataclass(frozen=True, slots=True)
+class Obtained:
+    """One thing that says what an instance obtained, by windows of five minutes, in `unit`.
+
+    95 % of its `windows` were no worse than `tail`; none was worse than `worst`.
+    """
+
+    metric: str
+    unit: str
+    help: str
+    mean: float
+    tail: float
+    worst: float
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObtainedHere:
+    """What an instance obtained from `begin_s` to `end_s`, as measured; `elsewhere` = another store has the samples."""
+
+    instance: str
+    begin_s: float
+    end_s: float
+    found: tuple[Obtained, ...]
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HostDetail:
     """One host more closely: what happens to each resident, in the order of `now`, and who slows whom."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.domain import InstanceProfile, Inventory, Plan
+from advisor.domain import AdviceWorth, InstanceProfile, Inventory, Plan
 from advisor.domain.replays import Replay
 from advisor.files import write_whole
 from advisor.reports import files, timelines
@@ -15,6 +15,7 @@ from advisor.reports.page import page
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.replay import replay_report
+from advisor.reports.worth import worth_report
 from advisor.validation import picture_kind
 from profiler import pictures
 
@@ -32,6 +33,7 @@ __all__ = [
     "write_plan_report",
     "write_profile_picture",
     "write_replay_report",
+    "write_worth_report",
 ]
 
 
@@ -105,6 +107,15 @@ def write_replay_report(replay: Replay, path: Path) -> None:
 def replay_as_html(replay: Replay) -> str:
     """The report as one page; the same replay gives the same text."""
     return page(replay_report(replay), beside=False)
+
+
+def write_worth_report(found: AdviceWorth, path: Path) -> None:
+    """Write what the advice was worth atomically: a page where `path` ends in .html, else a folder with its data.
+
+    An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
+    `path` cannot be written.
+    """
+    files.write(worth_report(found), path)
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from advisor.access.audit import Audit
-from advisor.domain import AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
+from advisor.domain import AdviceWorth, AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
 from advisor.errors import NotFound
-from advisor.lifecycle import outcomes
+from advisor.lifecycle import advice_worth, outcomes
+from advisor.lifecycle.alternatives import with_alternatives
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer, source_of
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
-from advisor.store import recommendations
+from advisor.store import recommendations, stays
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.transactions import Transactions
 from advisor.telemetry import ingest
+from advisor.telemetry.profiles import parse_since
 from advisor.validation import check_value
 from profiler.observed import Colocation
 
@@ -84,6 +86,17 @@ class DatabaseOutcomes:
             version = self._models.get(version).version
         with self._read() as connection:
             return self._monitor.quality(connection, version, window)
+
+    def worth(self, *, since: str = "7d") -> AdviceWorth:
+        now = self._clock()
+        begin = now - timedelta(seconds=parse_since(since))
+        with self._read() as connection:
+            came, seats = stays.since(connection, begin.timestamp()), stays.seats(connection)
+            asked = stays.asked(connection, begin)
+        found = advice_worth.worth(came, asked, seats, begin, now)
+        view, active = self._cache.at(now)
+        placements = with_alternatives(found.placements, view.snapshot, active)
+        return advice_worth.with_placements(found, placements)
 
     def _read_both(self, recommendation_id: str) -> tuple[Recommendation, RecordedOutcome | None]:
         with self._read() as connection:

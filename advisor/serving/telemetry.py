@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from advisor.access.audit import Audit
-from advisor.domain import Histories, Instance, InstanceProfile, Page, ProbeReport, SlowingHere, WorkloadProfile
+from advisor.domain import (
+    Histories,
+    Instance,
+    InstanceProfile,
+    ObtainedHere,
+    Page,
+    ProbeReport,
+    SlowingHere,
+    WorkloadProfile,
+)
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.inventories import writes
 from advisor.inventories.sources import SourceOptions
@@ -25,6 +34,7 @@ from advisor.telemetry import (
     histories,
     ingest,
     monitoring_history,
+    obtained,
     probe_reports,
     profiles,
     promql,
@@ -190,6 +200,13 @@ class DatabaseTelemetry:
                 found = antagonists.of_host(connection, host_id, there, since=since, now=now)
                 self._slowing.keep(key, found)
         return found
+
+    def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
+        now = self._clock()
+        if self._settings.prometheus_url is not None:
+            return obtained.scraped(self._settings, instance_id, since=since, now=now)
+        with self._read() as connection:
+            return obtained.stored(connection, instance_id, since=since, now=now)
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
         now = self._clock()

@@ -6,7 +6,7 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-What = Literal["tables", "series", "observed", "border", "rollups", "held"]
+What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays"]
 
 # Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
 _KEYS: dict[What, int] = {
@@ -16,6 +16,7 @@ _KEYS: dict[What, int] = {
     "border": 0x636F7404,
     "rollups": 0x636F7405,
     "held": 0x636F7406,
+    "stays": 0x636F7407,
 }
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from advisor.errors import AdvisorError, Conflict
 from advisor.settings import Settings
-from advisor.store import demands, plans, probes, recommendations, rollups
+from advisor.store import demands, plans, probes, recommendations, rollups, stays
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 
@@ -23,6 +23,7 @@ SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has p
 EVERY = timedelta(minutes=10)
 LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
 RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
+KEEP_STAYS = timedelta(days=90)
 KEEP_PROBES = timedelta(days=90)  # a host or guest that nobody has probed since may be another one by now
 _FIRST_S = 60.0  # after the start
 
@@ -105,6 +106,7 @@ class Retention:
             with self._database.write() as connection:
                 demands.expire(connection, cut_s, now.timestamp())
                 probes.expire(connection, now - KEEP_PROBES)
+                stays.expire(connection, (now - KEEP_STAYS).timestamp())
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:
             with self._database.write() as connection:

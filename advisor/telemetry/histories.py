@@ -56,7 +56,7 @@ def scraped(settings: Settings, instance: str | None, *, since: str, now: dateti
         for (host, owner, scope, metric), means in readings.items()
         if owner in {instance, None} and (scope, metric) in _METRICS and (owner is None) == (scope == "host")
     }
-    found = (_history(key, *_means(*means, begin_s, step_s)) for key, means in wanted.items())
+    found = (_history(key, *step_means(*means, begin_s, step_s)) for key, means in wanted.items())
     return Histories(begin_s, end_s, step_s, tuple(one for one in found if one.times), elsewhere=True)
 
 
@@ -68,7 +68,8 @@ def _steps(since: str, now: datetime) -> tuple[float, float, float]:
     return end_s - math.ceil(asked_s / step_s) * step_s, end_s, step_s
 
 
-def _means(times: Sequence[float], values: Sequence[float], begin_s: float, step_s: float) -> histories.Means:
+def step_means(times: Sequence[float], values: Sequence[float], begin_s: float, step_s: float) -> histories.Means:
+    """Ends and means of equal steps from `begin_s` on in which there are values."""
     at = np.floor((np.asarray(times) - begin_s) / step_s)
     steps, which, counts = np.unique(at, return_inverse=True, return_counts=True)
     sums = np.bincount(which, weights=np.asarray(values), minlength=len(steps))

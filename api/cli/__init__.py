@@ -33,6 +33,11 @@ COMMANDS = (
         "what a plan would do.",
     ),
     Listed(
+        "worth",
+        "api.cli.worth:worth",
+        "Say what the advice was worth: followed or not, predicted against measured, beside others alike.",
+    ),
+    Listed(
         "probe-plan",
         "api.cli.probe:probe_plan",
         "Say which pairs to measure next, because knowing them would change a decision.",
@@ -40,6 +45,11 @@ COMMANDS = (
     Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
     Listed("profile", "api.cli.measure:profile", "Profile an instance from its samples, phase by phase."),
     Listed("slowing", "api.cli.slowing:slowing", "Say who slows whom on a host, predicted beside measured."),
+    Listed(
+        "obtained",
+        "api.cli.obtained:obtained",
+        "Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.",
+    ),
     Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
     Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
     Listed("findings", "api.cli.learn:findings", "The papers' findings: paper, measured, predicted."),

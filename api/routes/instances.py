@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, QueryId, QueryName, TelemetryDep
 from api.schemas.inventory import InstanceBody, InstanceItem
+from api.schemas.obtained import InstanceObtained
 from api.schemas.pages import PageOut
 from api.schemas.profiles import ProfileAnswer
 
@@ -49,6 +50,11 @@ def delete(instance: PathId, inventory: InventoryDep, if_match: IfMatch = None) 
 def profile(instance: PathId, telemetry: TelemetryDep, since: Since = "24h") -> ProfileAnswer:
     """What an instance does, phase by phase, by its stored samples; at most 10,000 windows are looked at."""
     return ProfileAnswer.of(telemetry.profile(instance, since=since))
+
+
+def obtained(instance: PathId, telemetry: TelemetryDep, since: Since = "24h") -> InstanceObtained:
+    """What an instance obtained as it was measured: CPU time, and its stalls at disks and networks."""
+    return InstanceObtained.of(telemetry.obtained(instance, since=since))
 
 
 def listing(

@@ -8,7 +8,16 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, Histories, HostDetail, HostNow, Instance, SlowingHere, WorkloadProfile
+from advisor.domain import (
+    CloudNow,
+    Histories,
+    HostDetail,
+    HostNow,
+    Instance,
+    ObtainedHere,
+    SlowingHere,
+    WorkloadProfile,
+)
 from advisor.errors import NotFound
 from advisor.protocols import InventoryService, TelemetryService
 from api.html.render import page
@@ -62,6 +71,7 @@ def instance(
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
+        obtained=_obtained(telemetry, instance, since),
         alarms=mine,
         alarm="" if mine else _alarm(told, detail, it),
         charts=_charts(told, detail, it),
@@ -100,6 +110,14 @@ def _measured(telemetry: TelemetryService, detail: HostDetail | None) -> Slowing
         return None
     try:
         return telemetry.slowing(detail.now.host.id)
+    except NotFound:
+        return None
+
+
+def _obtained(telemetry: TelemetryService, instance: str, since: str) -> ObtainedHere | None:
+    """What it obtained; None of a newcomer that an answer holds a place for and that is not stored yet."""
+    try:
+        return telemetry.obtained(instance, since=since)
     except NotFound:
         return None
 

@@ -61,6 +61,15 @@ def importances(windows: Sequence[SharedWindow]) -> list[float]:
     return [found[at] for at in range(len(windows))]
 
 
+def holds_windows(path: Path) -> bool:
+    """Whether a dataset directory is one of windows: its table says when each ended."""
+    try:
+        with (path / "colocations.csv").open(encoding="utf-8-sig", newline="") as file:
+            return "ends_s" in next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False  # whoever reads it says what is wrong
+
+
 def write_windows(path: Path, name: str, windows: Sequence[SharedWindow], *, origin: str = "measured") -> None:
     """Write a dataset directory whose platforms are the hosts; `path` must be an empty directory."""
     meta = {"name": name, "origin": origin, "machine": "windows that agents measured on the hosts of this cloud"}

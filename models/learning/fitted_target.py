@@ -32,6 +32,7 @@ from models.learning.residual_model import (
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
 Progress = Callable[[str, float], None]
+Boost = Callable[[GroupedExamples], lightgbm.Booster]
 
 OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
@@ -189,9 +190,11 @@ def fit_target(
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
 
 
-def fit_share(examples: Examples, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
+def fit_share(
+    examples: Examples, *, seed: int = 0, progress: Progress | None = None, boost: Boost | None = None
+) -> FittedTarget:
     """Fit the share of CPU time that instances get, from windows: judged on hosts and instances that were left out, and
-    on the newest windows.
+    on the newest windows. `boost` trains the final booster elsewhere.
 
     Stacking weights are chosen on left-out hosts among the older windows, so that the newest ones choose nothing.
     """
@@ -213,7 +216,8 @@ def fit_share(examples: Examples, *, seed: int = 0, progress: Progress | None = 
     predictions = [replace(one, known=np.zeros(len(one.row), dtype=bool)) for one in found]
     blend = _stacking_weights(rows, predictions[:1], known=False)
     say("share: fitting", 0.9)
-    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed)
+    given = None if boost is None else boost(rows)
+    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed, given=given)
     model = ResidualModel(learners, Effects(), StackingWeights(), blend, frozenset())
     return _fitted(examples, "share", model, [(one, rows.group) for one in predictions])
 

@@ -27,10 +27,10 @@ DEMANDS: Mapping[str, float] = {
     "disk_mb_s": 0.2,
     "mem_bw_mb_s": 50.0,
 }
-_KEPT = frozenset({"rss_mb", "pages_per_execution"})  # do not grow with load
+_KEPT = frozenset({"rss_mb", "pages_per_execution", "cpi"})  # do not grow with load
 _UNSCALED = frozenset({  # say nothing about another load
     "waiting", "block", "throttled", "psi_cpu", "psi_io", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us",
-    "waited_for_host",
+    "waited_for_host", "disk_wait", "disk_request_ms", "disk_queue_full", "net_drops", "net_backlog_bytes", "llc_mb",
 })  # fmt: skip
 
 

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import lightgbm
+import numpy as np
 
 from models.data.dataset import Dataset, colocations_from
 from models.data.tables import TableRow, find_table
+from models.features.repeats import GroupedExamples
+from models.learning.boosting import booster_options
 from models.scale.boosting import Trainer, fit_boosters, train_here
+from models.scale.feature_file import FeatureFile, MeasuredRows
 from models.scale.first_pass import ROWS_AT_ONCE, FirstPass, choose, picked, survey_of
 from models.scale.run_stream import count_rows, read_run_batches
 
@@ -73,6 +77,22 @@ def stream(
         "workers": workers,
     }
     return StreamedDatasets(tuple(datasets), boosters, card)
+
+
+def train_rows(rows: GroupedExamples, scheduler: str, *, seed: int = 0) -> lightgbm.Booster:
+    """A booster of rows that are in memory, trained on a Dask cluster; ClusterError when the cluster fails."""
+    from models.scale.cluster import connected
+
+    options, rounds = booster_options(len(rows.residual), seed=seed, monotone=rows.examples.monotone)
+    file = FeatureFile(rows.examples.monotone)
+    try:
+        file.append(rows.examples.x)
+        file.seal()
+        residual, weight = (one.astype(np.float32) for one in (rows.residual, rows.weight))
+        with connected(scheduler) as cluster:
+            return cluster.train(MeasuredRows(file, np.arange(len(residual)), residual, weight), options, rounds)
+    finally:
+        file.close()
 
 
 def sample(surveys: Sequence[FirstPass], seed: int = 0, most: int = SAMPLE_ROWS) -> list[Dataset]:

@@ -51,7 +51,7 @@ class Cluster:
         """
         used = self.workers[: max(1, len(rows) // LEAST_PER_WORKER)]
         with self._watched(used) as run:
-            x, y = run(lambda: self._deal(rows, used))
+            dealt = run(lambda: self._deal(rows, used))
             model = lightgbm.DaskLGBMRegressor(
                 client=self._client,
                 n_estimators=rounds,
@@ -60,7 +60,7 @@ class Cluster:
                 time_out=SOCKET_MINUTES,
                 **{name: value for name, value in options.items() if name not in _SET_BY_DASK},
             )
-            run(lambda: self._fit(model, x, y))
+            run(lambda: self._fit(model, dealt))
             text = model.booster_.model_to_string()
         return lightgbm.Booster(model_str=text)
 
@@ -136,33 +136,36 @@ class Cluster:
             what = "the scheduler" if there is None else "every worker of the cluster"
             raise ClusterError(f"{what} at {self._address} went away; start it again, and run it again")
 
-    def _fit(self, model: Any, x: Any, y: Any) -> None:
+    def _fit(self, model: Any, dealt: Sequence[Any]) -> None:
+        x, y, *weight = dealt
         with self._client.as_current():  # lightgbm.dask waits through the current client, whatever it was given
-            model.fit(x, y)
+            model.fit(x, y, sample_weight=weight[0] if weight else None)
 
-    def _deal(self, rows: MeasuredRows, used: Sequence[str]) -> tuple[Any, Any]:
-        """Send the rows block by block and join them on each worker: one part each, in the same order every time."""
+    def _deal(self, rows: MeasuredRows, used: Sequence[str]) -> Sequence[Any]:
+        """Send the rows block by block and join them on each worker: one part each, in the same order every time.
+
+        Returns features, residuals and, where rows have them, weights.
+        """
         import dask.array
 
+        numbers = [rows.residual] if rows.weight is None else [rows.residual, rows.weight]
         size = max(1, min(BLOCK_ROWS, -(-len(rows) // (BLOCKS_PER_WORKER * len(used)))))
         parts: dict[str, list[Any]] = {worker: [] for worker in used}
         held = dict.fromkeys(used, 0)
         for number, first in enumerate(range(0, len(rows), size)):
             last, worker = min(first + size, len(rows)), used[number % len(used)]
-            block = [rows.x(first, last), rows.residual[first:last]]
+            block = [rows.x(first, last), *(one[first:last] for one in numbers)]
             parts[worker].append(self._client.scatter(block, workers=[worker], hash=False))
             held[worker] += last - first
-        xs, ys = [], []
+        joined: list[list[Any]] = [[] for _ in range(1 + len(numbers))]
         for worker in used:
             pinned = {"workers": [worker], "allow_other_workers": False, "pure": False}
-            # numpy's own function: workers need no Cotenant
-            x, y = (
-                self._client.submit(np.concatenate, list(blocks), **pinned)
-                for blocks in zip(*parts[worker], strict=True)
-            )
-            xs.append(dask.array.from_delayed(x, (held[worker], rows.columns), np.float32))
-            ys.append(dask.array.from_delayed(y, (held[worker],), np.float32))
-        return dask.array.concatenate(xs), dask.array.concatenate(ys)
+            for at, blocks in enumerate(zip(*parts[worker], strict=True)):
+                # numpy's own function: workers need no Cotenant
+                part = self._client.submit(np.concatenate, list(blocks), **pinned)
+                shape = (held[worker], rows.columns) if at == 0 else (held[worker],)
+                joined[at].append(dask.array.from_delayed(part, shape, np.float32))
+        return [dask.array.concatenate(some) for some in joined]
 
     @contextmanager
     def _watched(self, used: Sequence[str]) -> Iterator[Any]:

@@ -57,11 +57,13 @@ class FeatureFile:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRows:
-    """The rows of one target: `row` (n,) their places in `file`, `residual` (n,) log(T/B / prior)."""
+    """The rows of one target: `row` (n,) their places in `file`, `residual` (n,) log(T/B / prior), and how much each
+    counts, `weight` (n,), None = alike."""
 
     file: FeatureFile
     row: Ints
     residual: Singles
+    weight: Singles | None = None
 
     def __len__(self) -> int:
         return len(self.row)

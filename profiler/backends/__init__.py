@@ -8,6 +8,7 @@ from profiler.backends.base import (
     GroupedBackend,
     HostCounters,
     TaskCounters,
+    ThreadedBackend,
 )
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.recording import RecordedBackend
@@ -22,4 +23,5 @@ __all__ = [
     "LxcBackend",
     "RecordedBackend",
     "TaskCounters",
+    "ThreadedBackend",
 ]

@@ -114,6 +114,18 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class ThreadedBackend(Protocol):
+    """A backend whose instances are threads of this kernel."""
+
+    def threads(self) -> Mapping[str, tuple[int, ...]]:
+        """Threads of each instance as of the last reading: the vCPUs of a guest, all tasks of a container."""
+
+    def counted_groups(self) -> Mapping[str, str]:
+        """Folder of the control group by which the kernel's perf events can count an instance; those without one are
+        left out, and are counted by their threads."""
+
+
+@runtime_checkable
 class GroupedBackend(Protocol):
     """A backend whose instances are control groups to the CPU scheduler of this kernel."""
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from profiler.backends.source import HostSource, LiveSource
-from profiler.checks import clocks, cpus, kernel_counters, kvm, memory, run_queue, xen
+from profiler.checks import clocks, cpus, hardware, kernel_counters, kvm, memory, run_queue, xen
 from profiler.checks.base import Check, CheckFinding, CheckRule, HostView, State, UnseenError
 
 __all__ = [
@@ -30,6 +30,7 @@ RULES: tuple[CheckRule, ...] = (
     *cpus.RULES,
     *kernel_counters.RULES,
     *run_queue.RULES,
+    *hardware.RULES,
     *memory.RULES,
     *clocks.RULES,
     *kvm.RULES,

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.agent.hardware import EVENTS, HardwareWatch
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, AgentView, Pace, StartError
 from profiler.agent.run_queue import RunQueueWatch
-from profiler.backends import Backend, GroupedBackend
+from profiler.backends import Backend, GroupedBackend, ThreadedBackend
 from profiler.backends.detection import passed_over
+from profiler.backends.perf_events import PerfCounters
 from profiler.backends.run_queue import PROGRAM
+from profiler.backends.source import LiveSource
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 from profiler.cli.shared_options import add_choice, add_push, between, chosen_backend, profiler_version
+from profiler.collectors.windows import Key, Statistic
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
@@ -69,6 +74,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--run-queue", nargs="?", const=PROGRAM, metavar="PROGRAM",
         help=f"also measure how long instances wait for a CPU and who runs meanwhile, by BPF (root; {PROGRAM})",
     )  # fmt: skip
+    run.add_argument(
+        "--hardware-counters", action="store_true",
+        help="also count cycles and instructions of instances by perf events (root; costs each switch between them)",
+    )  # fmt: skip
     run.add_argument("--seconds", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")
     run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
@@ -99,7 +108,8 @@ def _run(options: argparse.Namespace) -> int:
             shipping = _shipping(options, log, parts, announcer)
             deliver = shipping.deliver if shipping else lambda _window: None
             watch = _run_queue(options, backend, log, parts)
-            after, more = _after(announcer, watch), watch.close_window if watch else None
+            hardware = _hardware(options, backend, log, parts)
+            after, more = _after(announcer, watch, hardware), _more(watch, hardware)
             agent = Agent(backend, pace, deliver, log, after=after, more=more)
             address = None if options.no_exporter else _export(options, agent, shipping, watch, parts)
         except StartError as error:
@@ -125,7 +135,6 @@ def _announcer(options: argparse.Namespace, backend: Backend, log: Log) -> Annou
         return None
     from profiler.agent.announcement import Announcer
     from profiler.backends.host_description import describe_host
-    from profiler.backends.source import LiveSource
 
     return Announcer(lambda: describe_host(backend.name, LiveSource()), log, version=profiler_version())
 
@@ -164,8 +173,42 @@ def _run_queue(
     return watch
 
 
-def _after(announcer: Announcer | None, watch: RunQueueWatch | None) -> Callable[[Backend], None] | None:
-    looks = [part.look for part in (announcer, watch) if part]
+def _hardware(
+    options: argparse.Namespace, backend: Backend, log: Log, parts: contextlib.ExitStack
+) -> HardwareWatch | None:
+    """None where the backend's instances are no threads, as on Xen: there Dom0 sees none of their counters."""
+    if not isinstance(backend, ThreadedBackend):
+        if options.hardware_counters:
+            message = f"--hardware-counters needs containers or libvirt, and this host is read by {backend.name}"
+            raise StartError(message)
+        return None
+    events = EVENTS if options.hardware_counters else ()
+    if events:
+        try:
+            PerfCounters(events, thread=os.getpid()).close()
+        except OSError as error:
+            log.warn("hardware", error=f"cycles are not counted: {error.strerror}")
+            events = ()
+    watch = HardwareWatch(LiveSource(), log, events)
+    parts.callback(watch.close)
+    return watch
+
+
+def _more(
+    watch: RunQueueWatch | None, hardware: HardwareWatch | None
+) -> Callable[[float], Mapping[Key, Statistic]] | None:
+    closes = [part.close_window for part in (watch, hardware) if part]
+
+    def more(seconds: float) -> Mapping[Key, Statistic]:
+        return {key: one for close in closes for key, one in close(seconds).items()}
+
+    return more if closes else None
+
+
+def _after(
+    announcer: Announcer | None, watch: RunQueueWatch | None, hardware: HardwareWatch | None
+) -> Callable[[Backend], None] | None:
+    looks = [part.look for part in (announcer, watch, hardware) if part]
 
     def after(backend: Backend) -> None:
         for look in looks:

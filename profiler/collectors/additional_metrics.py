@@ -1,4 +1,4 @@
-"""Metrics beyond the eight from the same readings: kernel time, cap, pressure, bytes, memory."""
+"""Metrics beyond the eight from the same readings: kernel time, cap, pressure, stalls, bytes, memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _PERCENTS = (
     ("throttled", "throttled_ns", 1e7),
     ("psi_cpu", "psi_cpu_us", 1e4),
     ("psi_io", "psi_io_us", 1e4),
+    ("disk_wait", "disk_wait_us", 1e4),
 )
+_RATES = ("disk_queue_full", "net_drops")  # counters of the same names, per second
 
 
 def further(deltas: Deltas) -> dict[str, float]:
@@ -20,6 +22,15 @@ def further(deltas: Deltas) -> dict[str, float]:
     for name, counter, per_percent in _PERCENTS:
         if counter in deltas.further:
             values[name] = deltas.further[counter] / per_percent / seconds
+    for name in _RATES:
+        if name in deltas.further:
+            values[name] = deltas.further[name] / seconds
+    if requests := deltas.further.get("disk_requests", 0):
+        values["disk_request_ms"] = deltas.further["disk_wait_us"] / 1e3 / requests
+    if instructions := deltas.further.get("instructions", 0):
+        values["cpi"] = deltas.further["cycles"] / instructions
+    if "memory_bytes" in deltas.further:
+        values["mem_bw_mb_s"] = deltas.further["memory_bytes"] / 1e6 / seconds
     if deltas.net_bytes is not None:
         values["net_mbit"] = deltas.net_bytes * 8 / 1e6 / deltas.seconds
     if deltas.disk_bytes is not None:

@@ -12,12 +12,15 @@ from profiler.parse.cgroup import (
     parse_service_bytes,
 )
 from profiler.parse.proc import (
+    DiskTimes,
     HostStat,
     InterfaceBytes,
     Mount,
     Pressure,
     TaskStatus,
     TaskTimes,
+    parse_blkio_ticks,
+    parse_block_stat,
     parse_counter,
     parse_mounts,
     parse_net_dev,
@@ -32,6 +35,7 @@ from profiler.parse.proc import (
 from profiler.parse.text import ParseError
 
 __all__ = [
+    "DiskTimes",
     "HostStat",
     "InterfaceBytes",
     "Mount",
@@ -40,6 +44,8 @@ __all__ = [
     "Quota",
     "TaskStatus",
     "TaskTimes",
+    "parse_blkio_ticks",
+    "parse_block_stat",
     "parse_cfs_quota",
     "parse_counter",
     "parse_cpu_max",

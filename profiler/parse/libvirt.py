@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from profiler.observed import MAX_CPUS, parse_cpus
+from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
 # virDomainState (libvirt-domain.h): a domain in one of the others is not there to be read
@@ -112,6 +113,80 @@ def parse_stats(stats: Mapping[str, Any], where: str = "libvirt domstats") -> Do
             absent[name] = str(error)
             values[name] = None
     return DomainStats(values["net_bytes"], values["disk_bytes"], absent)
+
+
+def parse_disk_times(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, DiskTimes]:
+    """Read reads, writes and flushes of each drive (virConnectGetAllDomainStats: block) by the drive's name."""
+    found: dict[str, DiskTimes] = {}
+    for device in range(_devices(stats, "block", where)):
+        requests, waited_ns = (
+            [_number(stats, f"block.{device}.{kind}.{what}", where) for kind in ("rd", "wr", "fl")]
+            for what in ("reqs", "times")
+        )
+        known = [count for count in (*requests, *waited_ns) if count is not None]
+        if len(known) == len(requests) + len(waited_ns):
+            found[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]))
+        elif known or f"block.{device}.path" in stats:  # a drive without a medium has neither path nor counters
+            raise _lacking(f"QEMU gave no times of drive {device}", where)
+    return found
+
+
+def parse_interfaces(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, InterfaceBytes]:
+    """Read what the host's interfaces of a domain counted (group interface), by their names."""
+    found: dict[str, InterfaceBytes] = {}
+    for device in range(_devices(stats, "net", where)):
+        keys = [f"net.{device}.{side}.{what}" for what in ("bytes", "drop") for side in ("rx", "tx")]
+        counts = [count for key in keys if (count := _number(stats, key, where)) is not None]
+        name = stats.get(f"net.{device}.name")
+        if len(counts) < len(keys) or not isinstance(name, str):
+            raise _lacking(f"interface {device} has no counters on the host (passed through or user mode)", where)
+        found[name] = InterfaceBytes(counts[0], counts[1], counts[2] + counts[3])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareStats:
+    """What libvirt tells of a domain's hardware counters; None = it is not asked for in the domain's XML, or not here.
+
+    `cycles` and `instructions` are those of all of QEMU, `cache_bytes` is of now, `memory_bytes` was moved so far.
+    """
+
+    cycles: int | None
+    instructions: int | None
+    cache_bytes: int | None
+    memory_bytes: int | None
+
+
+def parse_hardware(stats: Mapping[str, Any], vcpus: int, where: str = "libvirt domstats") -> HardwareStats:
+    """Read the groups perf, cpu-total (`cache.monitor`) and memory (`bandwidth.monitor`) of a domain.
+
+    Monitors count where they hold all its vCPUs, and each of them once. `perf.cmt` and `perf.mbmt` are those of kernels
+    before 4.14, which have no monitors.
+    """
+    cache = _monitored(stats, "cpu.cache.monitor", "bank", "bytes", vcpus, where)
+    memory = _monitored(stats, "memory.bandwidth.monitor", "node", "bytes.total", vcpus, where)
+    return HardwareStats(
+        _number(stats, "perf.cpu_cycles", where),
+        _number(stats, "perf.instructions", where),
+        _number(stats, "perf.cmt", where) if cache is None else cache,
+        _number(stats, "perf.mbmt", where) if memory is None else memory,
+    )
+
+
+def _monitored(stats: Mapping[str, Any], group: str, part: str, what: str, vcpus: int, where: str) -> int | None:
+    """The sum over the monitors of a group; a monitor of all vCPUs stands for those of some of them."""
+    found: dict[tuple[int, ...], int] = {}
+    for monitor in range(min(_number(stats, f"{group}.count", where) or 0, _MOST_DEVICES)):
+        prefix = f"{group}.{monitor}"
+        parts = min(_number(stats, f"{prefix}.{part}.count", where) or 0, _MOST_DEVICES)
+        values = [_number(stats, f"{prefix}.{part}.{at}.{what}", where) for at in range(parts)]
+        known = [value for value in values if value is not None]
+        if known and len(known) == parts:
+            found[_cpus(str(stats.get(f"{prefix}.vcpus", "")), where)] = sum(known)
+    every = tuple(range(vcpus))
+    if every in found:
+        return found[every]
+    return sum(found.values()) if sorted(vcpu for some in found for vcpu in some) == list(every) else None
 
 
 def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats") -> int:

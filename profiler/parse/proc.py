@@ -30,10 +30,11 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceBytes:
-    """Bytes that one network interface received and sent since it was made."""
+    """Bytes that one network interface received and sent since it was made, and packets that it dropped both ways."""
 
     received: int
     sent: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,14 @@ class Pressure:
 
     some_us: int
     full_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTimes:
+    """Requests to one disk that ended, and the times that all of them took, added up."""
+
+    requests: int
+    waited_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,7 @@ CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 _NET_DEV_COLUMNS = 16
 _SENT_COLUMN = 8
+_DROP_COLUMNS = 3, 11
 _NET_DEV_HEADER = (  # kernel: net/core/net-procfs.c
     "Inter-|   Receive                                                |  Transmit\n"
     " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier"
@@ -80,9 +90,14 @@ _NET_DEV_HEADER = (  # kernel: net/core/net-procfs.c
 )
 # [0-9] and blanks only: \d would take other scripts' digits, \s the end of a line
 _NET_DEV_LINE = re.compile(
-    r"^ *([^\s|]+): *([0-9]{1,20})(?: +[0-9]{1,20}){7} +([0-9]{1,20})(?: +[0-9]{1,20}){7}$", re.MULTILINE
+    r"^ *([^\s|]+): *([0-9]{1,20})(?: +[0-9]{1,20}){2} +([0-9]{1,20})(?: +[0-9]{1,20}){4}"
+    r" +([0-9]{1,20})(?: +[0-9]{1,20}){2} +([0-9]{1,20})(?: +[0-9]{1,20}){4}$",
+    re.MULTILINE,
 )
 _STATM_COLUMNS = 7
+_BLOCK_COLUMNS = 11  # at least; discards come since 4.18, flushes since 5.5
+_BLOCK_REQUESTS, _BLOCK_TICKS = (0, 4, 11, 15), (3, 7, 14, 16)  # reads, writes, discards, flushes
+_BLKIO_TICKS = 39  # column of /proc/<pid>/stat after the name in brackets (proc(5): 42nd of all)
 # Files of every task and instance as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
 # psi_show), at once: a third of the time of reading them line by line, which judges whatever looks otherwise.
 _TASK_IO = re.compile(
@@ -134,6 +149,26 @@ def parse_statm(text: str, where: str = "") -> int:
     return count(fields[1], "statm", where)
 
 
+def parse_blkio_ticks(text: str, where: str = "") -> int:
+    """Read from `/proc/<pid>/stat` how many ticks a task has waited for block I/O (kernel: delayacct_blkio_ticks)."""
+    fields = text.rpartition(")")[2].split()
+    if len(fields) <= _BLKIO_TICKS:
+        raise ParseError("task stat", where, 1, f"more than {_BLKIO_TICKS} numbers expected, {len(fields)} found")
+    return count(fields[_BLKIO_TICKS], "task stat", where)
+
+
+def parse_block_stat(text: str, where: str = "") -> DiskTimes:
+    """Read `/sys/block/<device>/stat` (kernel: Documentation/block/stat.rst), whose ticks are ms."""
+    fields = text.split()
+    if len(fields) < _BLOCK_COLUMNS:
+        raise ParseError("block stat", where, 1, f"{_BLOCK_COLUMNS} numbers or more expected, {len(fields)} found")
+    requests, ticks = (
+        sum(count(fields[at], "block stat", where) for at in columns if at < len(fields))
+        for columns in (_BLOCK_REQUESTS, _BLOCK_TICKS)
+    )
+    return DiskTimes(requests, ticks * 1_000_000)
+
+
 def parse_task_io(text: str, where: str = "") -> int:
     """Read from `/proc/<pid>/io` how many bytes a task made the block layer read and write."""
     usual = _TASK_IO.match(text)
@@ -154,12 +189,15 @@ def task_io_by_line(text: str, where: str = "") -> int:
 
 
 def parse_net_dev(text: str, where: str = "") -> dict[str, InterfaceBytes]:
-    """Read `/proc/net/dev`: bytes per interface. A host of many instances has a line for each of them."""
+    """Read `/proc/net/dev`: bytes and drops per interface. A host of many instances has a line for each of them."""
     usual = _NET_DEV_LINE.findall(text)
     whole = text.startswith(_NET_DEV_HEADER) and text.endswith("\n")
     if not whole or len(usual) != text.count("\n") - _NET_DEV_HEADER.count("\n"):
         return net_dev_by_line(text, where)
-    return {name: InterfaceBytes(int(received), int(sent)) for name, received, sent in usual}
+    return {
+        name: InterfaceBytes(int(received), int(sent), int(lost) + int(unsent))
+        for name, received, lost, sent, unsent in usual
+    }
 
 
 def net_dev_by_line(text: str, where: str = "") -> dict[str, InterfaceBytes]:
@@ -169,8 +207,9 @@ def net_dev_by_line(text: str, where: str = "") -> dict[str, InterfaceBytes]:
         name, colon, rest = line.rpartition(":")  # alias interfaces hold a colon in their name
         fields = rest.split()
         if colon and len(fields) == _NET_DEV_COLUMNS:
-            received = count(fields[0], "net/dev", where, number)
-            found[name.strip()] = InterfaceBytes(received, count(fields[_SENT_COLUMN], "net/dev", where, number))
+            received, sent = (count(fields[at], "net/dev", where, number) for at in (0, _SENT_COLUMN))
+            dropped = sum(count(fields[at], "net/dev", where, number) for at in _DROP_COLUMNS)
+            found[name.strip()] = InterfaceBytes(received, sent, dropped)
         elif colon or (fields and "|" not in line):  # the two header lines hold bars
             raise ParseError("net/dev", where, number, f"name and {_NET_DEV_COLUMNS} numbers expected")
     return found

@@ -15,6 +15,7 @@ _STORE = re.compile(r'(?a)([A-Za-z0-9_/@+:.-]{1,3072}) = "(.*)"(?:   \([^"]*\))?
 _TREE = re.compile(r'(?a)( *)([A-Za-z0-9_@+:.-]{1,2048}) = "(.*)"(?:   \([^"]*\))?\Z', re.DOTALL)
 _RATE = re.compile(r"(?a)(\d{1,18}),(\d{1,10})\Z")
 _DEVICE = re.compile(r"(?a)(vif|vbd)-(\d{1,5})-(\d{1,10})\Z")
+_PHYSICAL = re.compile(r"(?a)([0-9a-f]{1,8}):([0-9a-f]{1,8})\Z")
 _INTERFACE = re.compile(r"(?a)vif(\d{1,5})\.(\d{1,5})(-emu)?\Z")
 
 
@@ -125,6 +126,14 @@ def device_of(name: str) -> tuple[str, int, int] | None:
     """Kind, domain and number of a backend device's folder such as `vbd-3-51712`; None = it is none."""
     match = _DEVICE.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def parse_physical_device(text: str, where: str = "") -> str:
+    """Read `physical_device` of a vbd, `fe:3` in hexadecimal (drivers/block/xen-blkback/xenbus.c), as `254:3`."""
+    match = _PHYSICAL.match(text.strip())
+    if match is None:
+        raise ParseError("physical device", where, 1, f"{text[:60]!r} is not major:minor")
+    return f"{int(match[1], 16)}:{int(match[2], 16)}"
 
 
 def interface_of(name: str) -> tuple[int, int] | None:

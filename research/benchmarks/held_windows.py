@@ -1,4 +1,4 @@
-"""What it costs to hold windows against predictions: CPU time of a push and of a pass, and the bytes that stay.
+"""What it costs to hold windows against predictions, and to look at how arrivals fare: CPU time of a push and a pass.
 
 Simulated agents on a cloud of hosts that are alike, on SQLite: ``python -m research.benchmarks.held_windows``.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -34,6 +34,7 @@ class SimulatedAgents:
     now: datetime = datetime(2026, 1, 2, tzinfo=UTC)
     pushes_s: list[float] = field(default_factory=list)
     passes_s: list[float] = field(default_factory=list)
+    looks_s: list[float] = field(default_factory=list)
 
     def __call__(self) -> datetime:
         return self.now
@@ -53,6 +54,9 @@ class SimulatedAgents:
         started = time.process_time()
         advisor.hold_windows()
         self.passes_s.append(time.process_time() - started)
+        started = time.process_time()
+        advisor.look_at_arrivals()
+        self.looks_s.append(time.process_time() - started)
         for at in range(round(WINDOW_S / PERIOD_S)):
             time_s = begin_s + PERIOD_S * at + 1
             self.now = datetime.fromtimestamp(time_s, UTC)
@@ -83,7 +87,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(database=f"sqlite:///{folder}/cotenant.sqlite3", state_dir=Path(folder))
         with Advisor(settings, clock=agents) as advisor:
+            last = f"-{asked.instances - 1:03}"
+            before = tuple(one for one in inventory.instances if not one.id.endswith(last))
+            advisor.inventory.put(replace(inventory, instances=before), mode="replace", generation=None)
+            advisor.look_at_arrivals()
             advisor.inventory.put(inventory, mode="replace", generation=None)
+            started = time.process_time()
+            advisor.look_at_arrivals()
+            noted_s = time.process_time() - started
             for _ in range(asked.windows):
                 agents.window(advisor, random, inventory)
             told = advisor.outcomes.quality("prior").windows
@@ -92,6 +103,11 @@ def main() -> None:
     print(f"push: median {1000 * median(agents.pushes_s):.1f} ms of CPU time, {len(agents.pushes_s)} pushes")
     busy = agents.passes_s[4:]  # from the first that holds windows and tells others
     print(f"pass: median {1000 * median(busy):.0f} ms, most {1000 * max(busy):.0f} ms of CPU time, one in five minutes")
+    looked = agents.looks_s[2:]
+    print(
+        f"arrivals: {1000 * noted_s:.0f} ms to note one on each host, then median {1000 * median(looked):.0f} ms, most "
+        f"{1000 * max(looked):.0f} ms to look at a window of 20 hosts, one in a minute at most"
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ class Busy(Cluster):
 
     def answer(self, path: str) -> tuple[int, bytes]:
         counters: dict[str, Any] = {name: int(time.monotonic() * speed) for name, speed in SPEED.items()}
+        counters["uptime"] = time.monotonic()
         web = guest(100, name="web", cpu=0.1, **counters)
         other = guest(101, "pve2", "lxc", name="web", maxcpu=2, cpu=0.3, **counters)
         self.guests = [web, other, guest(102, status="stopped", cpu=0)]
@@ -65,6 +67,15 @@ def test_guests_of_one_name_are_known_by_their_numbers(
     known = ShortHistory(monkeypatch, tmp_path).of("pve-exporter", store, *guests)
     assert known.said["silent"] == []
     assert known.said["unknown"] == ["vm102"]
-    for vmid, cpus in (("100", 0.4), ("101", 0.6)):
+    for vmid, cpus, group in (("100", 0.4, "qemu/100"), ("101", 0.6, "lxc/101")):
+        seen = _seconds_per_second(store, group, known.end_s)
         means = {resource: one.mean for resource, one in known.demands[vmid].items()}
-        assert means == pytest.approx({"cpu": cpus, "net_mbit": 16.0, "disk_mb_s": 3.0}, rel=0.03)
+        assert means == pytest.approx({"cpu": cpus, "net_mbit": 16.0 * seen, "disk_mb_s": 3.0 * seen}, rel=0.03)
+
+
+def _seconds_per_second(store: Prometheus, group: str, end_s: float) -> float:
+    """How fast the guest's uptime ran as Prometheus saw it: less than 1 where a busy machine missed scrapes."""
+    rate = f'rate(pve_uptime_seconds{{id="{group}"}}[{WINDOW_S}s])'
+    begin_s = end_s - HISTORY_S + WINDOW_S
+    told = store.ask("query_range", query=rate, start=str(begin_s), end=str(end_s), step=str(WINDOW_S))
+    return fmean(float(value) for _, value in told["result"][0]["values"])

@@ -222,6 +222,18 @@ def test_who_slows_whom_is_told_as_predicted_beside_measured(pages: Client, meas
     assert pages.get("/v1/hosts/h9/slowing").status_code == 404
 
 
+def test_what_an_instance_obtained_is_told_on_its_page_and_as_json(pages: Client, measured: Advisor) -> None:
+    at = measured.cloud.clock().timestamp() - 1
+    told = (("psi_io", 41.5), ("net_drops", 7.0))
+    measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])
+    page = Page(pages.page("/instances/shop-3?since=1h").text).text
+    assert "Got of the CPU time that it wanted, without what its own cap took" in page
+    assert "Time in which some task stalled for I/O % 41.5 41.5 41.5" in page
+    outcomes = pages.get("/v1/instances/shop-3/obtained?since=1h").json()["outcomes"]
+    assert [one["metric"] for one in outcomes] == ["cpu_share", "psi_io", "net_drops"]
+    assert (outcomes[2]["unit"], outcomes[2]["worst"]) == ("1/s", 7.0)
+
+
 def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:
     gone = settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})
     with Advisor(gone) as opened:

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,16 @@ from models import training
 from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
-from models.features.examples import scene_of
+from models.data.window_dataset import write_windows
+from models.features.examples import build_examples, scene_of
+from models.features.feature_matrix import WANTED
 from models.learning import artifact
 from models.learning.boosting import booster_options
 from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.feature_file import FeatureFile, MeasuredRows
+from research.benchmarks.month import made_windows
 from tests.models.synthetic import World
 from tests.servers.dask import scheduler, workers
 
@@ -73,6 +77,33 @@ def test_two_workers_give_the_numbers_of_one_process_within_what_a_seed_changes(
         assert np.abs(one - here).mean() <= TOLERANCE * np.abs(seeded - here).mean()
     errors = [np.abs(one - rows.residual).mean() for one in (here, there)]
     assert errors[1] == pytest.approx(errors[0], rel=0.05)
+
+
+def test_rows_count_on_a_cluster_as_much_as_here(local: LocalCluster, rows: MeasuredRows) -> None:
+    weight = np.where(np.arange(ROWS) % 2, 1.0, 1e-6).astype(np.float32)
+    shifted = replace(rows, residual=rows.residual + (1 - np.arange(ROWS) % 2).astype(np.float32), weight=weight)
+    options = booster_options(ROWS, seed=0)[0] | {"num_threads": 1, "min_data_in_leaf": 100}
+    with connected(local.scheduler_address) as found:
+        told = predicted(found.train(shifted, options, TREES), rows)
+    # rows that count for nothing are a whole unit off
+    assert np.abs(told - rows.residual).mean() < 0.2
+
+
+def test_shares_of_windows_are_learned_on_a_cluster_as_here(
+    local: LocalCluster, tmp_path: Path, few_trees: None
+) -> None:
+    (tmp_path / "windows").mkdir()
+    write_windows(tmp_path / "windows", "windows", made_windows(40, 8))
+    there, here = (
+        artifact.load(training.train([tmp_path / "windows"], tmp_path / name, scheduler=address))
+        for name, address in (("there", local.scheduler_address), ("here", None))
+    )
+    assert there.share is not None
+    assert here.share is not None
+    assert there.share.figures == here.share.figures  # all but the booster rests on the same rows
+    examples = build_examples([load_dataset(tmp_path / "windows")], (WANTED,), target="share")
+    one, other = (model.ask(examples).expected for model in (there.share, here.share))
+    assert 0 < np.abs(one - other).mean() <= 0.02
 
 
 def test_a_model_trained_on_a_cluster_predicts_as_one_trained_here(

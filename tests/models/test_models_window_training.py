@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models import scale, training
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
@@ -22,6 +23,7 @@ from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings
+from tests.models.synthetic import World
 
 HOSTS, WINDOWS, VMS = 12, 14, 3
 GAINED = 0.75  # the power of the prior's share that instances get
@@ -128,6 +130,18 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
     assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
+
+
+def test_windows_are_learned_from_whole_beside_tables_that_are_streamed(
+    windows: list[SharedWindow], tmp_path: Path, few_trees: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale, "LARGE", 10)
+    lab, sockets = World(workloads=4).write(tmp_path / "lab"), ((0,), (1,))
+    of_two = [replace(one, host=replace(one.host, numa=sockets)) for one in windows]
+    found = artifact.load(training.train([dataset_of(of_two, tmp_path / "windows"), lab], tmp_path / "models"))
+    assert found.throughput.figures["unseen_pair"]["rows"] > 0
+    assert found.share is not None
+    assert found.share.figures["unseen_host"]["rows"] + found.share.figures["newest"]["rows"] == HOSTS * WINDOWS * VMS
 
 
 @pytest.mark.parametrize("shuffled", ["older", "all"])

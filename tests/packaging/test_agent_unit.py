@@ -12,6 +12,7 @@ from tests.packaging.units import PACKAGING, allowed_calls, judged, read, verifi
 UNIT = PACKAGING / "cotenant-profiler.service"
 XEN = PACKAGING / "cotenant-profiler.service.d" / "xen.conf"
 RUN_QUEUE = PACKAGING / "cotenant-profiler.service.d" / "run-queue.conf"
+HARDWARE = PACKAGING / "cotenant-profiler.service.d" / "hardware-counters.conf"
 ON_A_HOST = {
     "RootDirectory=/RootImage=",
     "RestrictAddressFamilies=~AF_UNIX",
@@ -26,7 +27,7 @@ ON_A_HOST = {
 }
 
 
-@pytest.mark.parametrize("drop_ins", [[], [XEN], [RUN_QUEUE]], ids=["lxc", "xen", "run-queue"])
+@pytest.mark.parametrize("drop_ins", [[], [XEN], [RUN_QUEUE, HARDWARE]], ids=["lxc", "xen", "options"])
 def test_systemd_accepts_it(tmp_path: Path, drop_ins: list[Path]) -> None:
     assert verified(tmp_path, UNIT, *drop_ins) == ""
 
@@ -44,6 +45,12 @@ def test_run_queues_add_what_bpf_needs_and_no_more() -> None:
     assert allowed_calls(with_it) - allowed_calls(without) == {"bpf"}
     more = judged(UNIT, RUN_QUEUE)[1] - judged(UNIT)[1]
     assert more == {"CapabilityBoundingSet=~CAP_BPF", "SystemCallFilter=~@privileged"}
+
+
+def test_hardware_counters_add_what_perf_events_need_and_no_more() -> None:
+    with_it, without = read(UNIT, HARDWARE), read(UNIT)
+    assert with_it["AmbientCapabilities"] == (*without["AmbientCapabilities"], "CAP_PERFMON")
+    assert allowed_calls(with_it) - allowed_calls(without) == {"perf_event_open"}
 
 
 def test_on_xen_it_is_root_without_any_capability() -> None:

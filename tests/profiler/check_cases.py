@@ -23,6 +23,7 @@ from tests.profiler.checked_host import (
 
 CLOCK = "/sys/devices/system/clocksource/clocksource0"
 THP = "/sys/kernel/mm/transparent_hugepage"
+SWITCH = "/proc/sys/kernel/task_delayacct"
 V1 = "".join(f"cgroup /cg/{name} cgroup rw,{name} 0 0\n" for name in ("cpu", "cpuacct", "blkio"))
 V1_DISK = "/cg/blkio/blkio.throttle.io_service_bytes_recursive"
 FAILED = OSError(errno.EIO, "xl failed with 1: cannot open libxl")
@@ -160,6 +161,30 @@ CASES = [
         answers=_refused("Invalid argument"),
     ),
     Case("run queues (BPF)", "unknown", "not permitted", answers=_refused("Operation not permitted")),
+    Case("delays of tasks", "ok", "no disk_wait of containers: delays are not counted"),
+    Case("delays of tasks", "ok", "disk_wait of containers", files={SWITCH: "1\n"}),
+    Case("delays of tasks", "unknown", "0 found", files={SWITCH: None, "/proc/1/stat": "1 (init)"}),
+    Case("cycles (perf events)", "ok", "cpi with run --hardware-counters"),
+    Case("cycles (perf events)", "ok", "no cpi: without a PMU", answers={"perf events": "without a PMU"}),
+    Case("cycles (perf events)", "unknown", "permission", answers={"perf events": "permission denied (run as root)"}),
+    Case("caches and memory (resctrl)", "ok", "the processor or its hypervisor shows no such"),
+    Case(
+        "caches and memory (resctrl)",
+        "ok",
+        "(mount -t resctrl resctrl /sys/fs/resctrl)",
+        files={"/proc/cpuinfo": "flags\t\t: fpu cqm_llc cqm_occup_llc cqm_mbm_total de\n"},
+    ),
+    Case(
+        "caches and memory (resctrl)",
+        "ok",
+        "llc_mb and mem_bw_mb_s of instances in groups of their own (2)",
+        files={
+            "/sys/fs/resctrl/info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n",
+            "/sys/fs/resctrl/mon_groups/shop/tasks": "7\n",
+            "/sys/fs/resctrl/qemu-1-web/tasks": "9\n",
+            "/sys/fs/resctrl/mon_data/mon_L3_00/llc_occupancy": "1\n",
+        },
+    ),
     Case(
         "daemons that move work",
         "warning",

@@ -104,6 +104,7 @@ def bare_host() -> CheckedHost:
         "/proc/77/task/78/comm": "CPU 0/KVM\n",
         "/proc/sys/kernel/osrelease": "6.1.0\n",
         "/proc/sys/kernel/numa_balancing": "0\n",
+        "/proc/sys/kernel/task_delayacct": "0\n",
         f"{CPU}/online": "0-1\n",
         f"{CPU}/present": "0-1\n",
         f"{CPU}/isolated": "\n",
@@ -134,6 +135,7 @@ def bare_host() -> CheckedHost:
             f"{CPU}/cpu{cpu}/cpuidle/state2/disable": "1\n",
         }
     answers = {"path of cotenant-run-queue": "/usr/local/bin/cotenant-run-queue", "cotenant-run-queue --check": ""}
+    answers["perf events"] = ""
     return CheckedHost(files, {"adjtimex status": 0x2001, **answers})
 
 

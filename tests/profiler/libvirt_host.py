@@ -39,8 +39,10 @@ def stats_of(net_bytes: int, disk_bytes: int, state: int = RUNNING) -> dict[str,
     return {
         "state.state": state, "state.reason": 1,
         "net.count": 1, "net.0.name": "vnet0", "net.0.rx.bytes": net_bytes, "net.0.tx.bytes": 0,
+        "net.0.rx.drop": 0, "net.0.tx.drop": 0,
         "block.count": 2, "block.0.name": "vda", "block.0.path": "/images/a.qcow2", "block.0.rd.bytes": disk_bytes,
-        "block.0.wr.bytes": 0, "block.1.name": "hda",
+        "block.0.wr.bytes": 0, "block.0.rd.reqs": 2, "block.0.rd.times": 0, "block.0.wr.reqs": 0, "block.0.wr.times": 0,
+        "block.0.fl.reqs": 0, "block.0.fl.times": 0, "block.1.name": "hda",
     }  # fmt: skip
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
+import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.processes import call
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
+from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import LiveSource
 from profiler.collectors import Collected, collect
 from tests.profiler.contract import check_whole
@@ -34,6 +39,11 @@ STREAMS = [
     "perl", "-e",
     "use Socket; socket(my $s, AF_INET, SOCK_DGRAM, 0); my $to = pack_sockaddr_in(9, inet_aton($ARGV[0]));"
     "while (1) { send($s, 'x', 0, $to); select(undef, undef, undef, 0.001) }", GATEWAY,
+]  # fmt: skip
+READS = [  # Python: around the page cache, one request after the other
+    "-c",
+    "import mmap, os, sys; file = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT); page = mmap.mmap(-1, 4096)\n"
+    "while True: os.preadv(file, [page], int.from_bytes(os.urandom(2), 'little') % 4096 * 4096)",
 ]  # fmt: skip
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -220,3 +230,57 @@ def _open_files() -> list[str]:
         with contextlib.suppress(OSError):
             found.append(str(descriptor.readlink()))
     return found
+
+
+def _sent(interface: str, frames: int, size: int) -> None:
+    """Send frames to the other end of an interface, past all of the network but the interface's own queue."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind((interface, 0x0800))
+        for _ in range(frames):
+            with contextlib.suppress(OSError):  # the queue is full
+                wire.send(b"\xff" * 12 + b"\x08\x00" + bytes(size - 14))
+
+
+@pytest.mark.skipif(not shutil.which("tc"), reason="needs tc (apt-get install iproute2)")
+def test_what_a_full_queue_drops_and_holds_is_what_tc_says(containers: RealContainers, backend: LxcBackend) -> None:
+    name, interface = containers.add("net", IDLE), containers.interface("net")
+    _settled(containers.pids[0], "sleep")
+    call(["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", "800bit", "burst", "2000", "limit", "5000"])
+    first = backend.read_counters()
+    _sent(interface, 50, 1000)
+    second = backend.read_counters()
+    (queue,) = json.loads(call(["tc", "-s", "-j", "qdisc", "show", "dev", interface]))
+    values = _values(collect(first, second), name)
+    assert queue["drops"] > 20
+    assert values["net_drops"] * (second.monotonic_s - first.monotonic_s) == pytest.approx(queue["drops"])
+    assert values["net_backlog_bytes"] == queue["backlog"] > 2000
+
+
+@pytest.fixture
+def counted_delays() -> Iterator[None]:
+    """The kernel counts how long tasks wait that begin from now on."""
+    switch = Path("/proc/sys/kernel/task_delayacct")
+    if not switch.exists():
+        pytest.skip("this kernel counts no delays of tasks (CONFIG_TASK_DELAY_ACCT, Linux 5.14)")
+    before = switch.read_text()
+    switch.write_text("1")
+    yield
+    switch.write_text(before)
+
+
+@pytest.mark.measured
+def test_who_only_reads_its_disk_waits_for_it_when_it_does_not_run(
+    containers: RealContainers, backend: LxcBackend, counted_delays: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(4096) * 4096)
+    os.sync()
+    program = tmp_path / "reader"  # so that it has a name that its parent does not have
+    program.symlink_to(Path(sys.executable).resolve())
+    name = containers.add("disk", [str(program), *READS, str(file)])
+    _settled(containers.pids[0], "reader")
+    backend.read_counters()
+    time.sleep(1.0)
+    values = _values(collect(*_two(backend, 3.0)), name)
+    assert values["disk_wait"] > 10
+    assert values["disk_wait"] + values["cpu"] + values["waiting"] == pytest.approx(100, abs=15)

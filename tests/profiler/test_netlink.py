@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.backends.lxc import netlink
+from profiler.backends import netlink
 
 VETH = struct.pack("=HH4s", 8, 1, b"veth")  # IFLA_INFO_KIND
 
@@ -76,6 +76,22 @@ def test_a_silent_kernel_is_not_waited_for_for_ever(answers: list[bytes]) -> Non
     answers.append(_link("veth1", 4))
     with pytest.raises(TimeoutError):
         netlink.veths_by_namespace()
+
+
+def _queue(interface: int, parent: int, backlog: int, drops: int) -> bytes:
+    stats = _attribute(3, struct.pack("=IIIII", 2, backlog, drops, 0, 0))
+    return _message(
+        36, struct.pack("=BxxxiIII", 0, interface, 0, parent, 1) + _attribute(1, b"htb\0") + _attribute(7, stats)
+    )
+
+
+def test_whole_queues_and_filters_of_an_interface_count_and_their_parts_do_not(
+    answers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "if_indextoname", {7: "veth1"}.__getitem__)
+    root, ingress, part = 0xFFFFFFFF, 0xFFFFFFF1, 0x10001
+    answers += [_queue(7, root, 3000, 5) + _queue(7, part, 3000, 5), _queue(7, ingress, 0, 2), DONE]
+    assert netlink.queues_by_interface() == {"veth1": [3000, 7]}
 
 
 def test_our_own_namespace_has_no_number_or_one() -> None:

@@ -96,6 +96,7 @@ class XenHost(FakeHost):
         super().__init__()
         self.guests.setdefault(0, Guest("Domain-0", 100.0, 640, "r-----", hard="0"))
         self.files["/proc/xen/capabilities"] = "control_d\n"
+        self.values["queues by interface"] = {}
         self.refresh()
 
     def refresh(self) -> None:

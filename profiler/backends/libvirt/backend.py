@@ -19,8 +19,10 @@ from profiler.backends.libvirt.events import Events
 from profiler.backends.libvirt.isolation import read_settings, xml_key
 from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, QemuProcess
 from profiler.backends.libvirt.scheduling_groups import find_scheduling_groups
+from profiler.backends.libvirt.stalls import GuestStalls
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
 from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse import ParseError
 from profiler.parse.libvirt import (
@@ -74,6 +76,10 @@ class LibvirtBackend:
         self._starts: dict[str, tuple[str, int]] = {}  # name → uuid and id of the domain in the reading before
         self._descriptions: dict[str, tuple[int, DomainDescription | None, float]] = {}  # id, and when it was read
         self._disks = Disks(self._source)
+        self._queues = HostQueues(self._source)
+        self._stalls: dict[str, GuestStalls] = {}  # by uuid
+        self._now_s: float | None = None  # when this reading was, on the monotonic clock
+        self._seldom = True  # whether this reading takes what is read seldom
         self._vcpus: dict[str, tuple[int, ...]] = {}  # threads of each instance in the reading before
         self._by_threads: dict[str, bool] = {}  # whether the reading before had an instance's CPU time from its threads
 
@@ -90,14 +96,21 @@ class LibvirtBackend:
     def read_counters(self) -> Counters:
         drives = self._disks.ask_libvirt
         try:
-            records = self._records("libvirt domstats", lambda: self._connection.stats(drives=drives))
+            records = self._records(
+                "libvirt domstats",
+                self._connection.all_stats if self._seldom else lambda: self._connection.stats(drives=drives),
+            )
         except OSError as error:
             raise BackendError(self._said(error)) from None
         time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
+        before_s, self._now_s = self._now_s, monotonic_s
+        self._queues.begin()
         reading = _Reading(vanished={instance_id(record.name) for record in records if record.state not in ALIVE})
         counts = self._read_domains(reading, _alive(records))
         self._ask_for_hidden(reading)
         self._drop_changed(reading)
+        next_s = 2 * monotonic_s - (monotonic_s if before_s is None else before_s)
+        self._seldom = any(stalls.slow.is_due(next_s) for stalls in self._stalls.values())
         driver, whole = self._read_host(reading, counts)
         self._source.sweep(ended=bool(reading.vanished))
         absent, vanished = reading.absent, tuple(sorted(reading.vanished))
@@ -108,6 +121,13 @@ class LibvirtBackend:
         if record is None:
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         return read_settings(self._source, self._connection, record)
+
+    def threads(self) -> Mapping[str, tuple[int, ...]]:
+        return self._vcpus
+
+    def counted_groups(self) -> Mapping[str, str]:
+        """None: a guest's own work is that of its vCPUs, and they are fewer than CPUs."""
+        return {}
 
     def scheduling_groups(self) -> Mapping[int, str]:
         return find_scheduling_groups(self._source, self._vcpus)
@@ -157,6 +177,7 @@ class LibvirtBackend:
         before, self._starts = self._starts, {record.name: (record.uuid, record.id) for record in alive}
         uuids = {record.uuid for record in alive}
         self._descriptions = {uuid: known for uuid, known in self._descriptions.items() if uuid in uuids}
+        self._stalls = {uuid: stalls for uuid, stalls in self._stalls.items() if uuid in uuids}
         self._disks.keep(uuids)
         self._processes.begin(uuids)
         found: list[tuple[DomainRecord, str, QemuProcess]] = []
@@ -223,6 +244,7 @@ class LibvirtBackend:
         absent = {name: why for name, why in stats.absent.items() if name != "disk_bytes"}
         disk_bytes = self._disks.bytes(record, stats, described, process, absent)
         rss_mb = self._processes.rss_mb(process, absent) if process else None
+        slow = self._slow(record, process)
         # one thread may run all vCPUs of a guest, where TCG is not multi-threaded
         vcpus = max(len(tasks), described.vcpus if described and len(tasks) <= 1 else 1)
         return DomainCounters(
@@ -231,9 +253,22 @@ class LibvirtBackend:
             cpu_ns,
             net_bytes=stats.net_bytes,
             disk_bytes=disk_bytes,
-            gauges={} if rss_mb is None else {"rss_mb": rss_mb},
-            absent=absent,
+            further=slow.counters,
+            further_since=slow.since,
+            gauges={**slow.gauges, **({} if rss_mb is None else {"rss_mb": rss_mb})},
+            absent={**absent, **slow.absent},
         )
+
+    def _slow(self, record: DomainRecord, process: QemuProcess | None) -> SlowCounters:
+        """What is read seldom of a domain, as it was read last; only some answers of libvirt hold what it needs."""
+        stalls = self._stalls.get(record.uuid)
+        if stalls is None or stalls.domain != record.id:
+            stalls = self._stalls[record.uuid] = GuestStalls(self._source, record.id, self._queues)
+        now_s = self._now_s or 0.0
+        if self._seldom and stalls.slow.is_due(now_s):
+            described = self._described(record)
+            stalls.read(record, process, described.vcpus if described else 0, now_s)
+        return stalls.slow
 
     def _ask_for_hidden(self, reading: _Reading) -> None:
         """CPU time of domains whose threads are not seen, from libvirt; it knows no executions and no waiting."""

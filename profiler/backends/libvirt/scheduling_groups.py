@@ -1,7 +1,8 @@
-"""Control groups in which the CPU scheduler has the vCPUs of libvirt's guests."""
+"""Control groups of libvirt's guests: those in which the CPU scheduler has their vCPUs, and those of whole guests."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping
 
 from profiler.backends.linux import attempt
@@ -27,6 +28,21 @@ def find_scheduling_groups(source: HostSource, threads: Mapping[str, Iterable[in
             if number is not None:
                 owners.setdefault(number, set()).add(name)
     return {number: next(iter(names)) for number, names in owners.items() if len(names) == 1}
+
+
+def find_guest_group(source: HostSource, pid: int) -> str:
+    """The folder of the group of version 2 that holds all of a guest's QEMU, whose threads are in groups below it.
+
+    libvirt names it `machine-qemu...scope`, or without systemd `qemu-1-shop.libvirt-qemu` (virCgroup). Raises OSError
+    where there is none: then its pressure is not told apart from that of others.
+    """
+    mounts, where = find_mounts(source), f"/proc/{pid}/cgroup"
+    path = parse_group_of_task(source.read(where), "")
+    steps = path.strip("/").split("/") if path is not None and "unified" in mounts else []
+    own = next((at for at, step in enumerate(steps, start=1) if "qemu" in step), None)
+    if own is None:
+        raise OSError(errno.ENODATA, "it has no control group of version 2 of its own")
+    return "/".join((mounts["unified"], *steps[:own]))
 
 
 def _controlled(source: HostSource, mounts: Mapping[str, str], path: str) -> str | None:

@@ -13,6 +13,7 @@ from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, fin
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
 from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.stalls import TaskDelays
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse import ParseError
 
@@ -44,6 +45,7 @@ class LxcBackend:
         self._host_interfaces = HostInterfaces(self._source)
         self._readers: dict[str, ContainerReader] = {}
         self._host_reader = HostReader(self._source)
+        self._delays = TaskDelays(self._source)
 
     def list_instances(self) -> list[Instance]:
         return [container.instance for container in self._containers(self._source.clock()[1])]
@@ -95,6 +97,18 @@ class LxcBackend:
             disk_limit_mb_s=limit / 1e6 if limit else None,
         )
 
+    def threads(self) -> Mapping[str, tuple[int, ...]]:
+        names = {container.path: container.instance.id for container in self._containers(self._source.clock()[1])}
+        return {names[path]: reader.threads for path, reader in self._readers.items() if path in names}
+
+    def counted_groups(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for container in self._containers(self._source.clock()[1]):
+            folder = self._groups.counted_folder(container.path)
+            if folder and attempt({}, folder, self._source.names, folder) is not None:
+                found[container.instance.id] = folder
+        return found
+
     def scheduling_groups(self) -> Mapping[int, str]:
         """Each container's group and those below it. In version 2 a group without the cpu controller is its parent."""
         numbers: dict[int, str] = {}
@@ -113,7 +127,7 @@ class LxcBackend:
         if reader is None:
             interface = self._interfaces.get(container.instance.id)
             traffic = ContainerTraffic(self._source, self._host_interfaces, interface)
-            reader = ContainerReader(self._source, self._groups, traffic)
+            reader = ContainerReader(self._source, self._groups, traffic, self._delays)
         return reader
 
     def _containers(self, now_s: float) -> list[ListedContainer]:

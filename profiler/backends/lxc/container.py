@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from profiler.backends.base import DomainCounters, TaskCounters
 from profiler.backends.linux import GONE, TaskReader, attempt
@@ -11,37 +10,44 @@ from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
 from profiler.backends.source import HostSource
-from profiler.parse import ParseError, parse_statm
+from profiler.backends.stalls import SlowCounters, TaskDelays, TaskWaits
+from profiler.parse import ParseError, parse_blkio_ticks, parse_statm
 
-_FURTHER_S = 9.5  # with a reading per second, the counters beyond the eight metrics are read in every tenth …
-_SLOWLY_S = 29.5  # … and resident memory in every thirtieth
+_SLOWLY_S = 29.5  # with a reading per second, resident memory is read in every thirtieth
 _LIST_AGAIN = 5  # readings after which the tasks of a group are listed anew though nothing hints at a change …
 _UNEXPLAINED_NS = 20_000  # … or at once when the group used more CPU time than its known tasks did
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+_TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class ContainerReader:
     """Counters of one container.
 
     Every reading reads what the eight metrics are made of: run time, tasks, block I/O and traffic. Kernel time,
-    throttled time and pressure are read in the first two readings and then every ten seconds, over which their rates
-    are taken; resident memory, and whether the group counts block I/O, every thirty seconds.
+    throttled time, pressure, delays and drops are read in the first two readings and then every ten seconds, over which
+    their rates are taken; resident memory, and whether the group counts block I/O, every thirty seconds.
     """
 
-    def __init__(self, source: HostSource, groups: Groups, traffic: ContainerTraffic) -> None:
+    def __init__(self, source: HostSource, groups: Groups, traffic: ContainerTraffic, delays: TaskDelays) -> None:
         self._source = source
         self._groups = groups
         self._traffic = traffic
+        self._delays = delays
         self._tasks = TaskReader(source)
         self._tids: tuple[int, ...] = ()
         self._list_in = 0  # readings
         self._known: dict[str, TaskCounters] = {}  # of the last reading, where all of it could be read
         self._run_ns = 0  # of the known tasks
         self._cpu_ns = 0
-        self._further = _Further()
+        self._slow, self._disk_waits = SlowCounters(), TaskWaits()
         self._looked_s: float | None = None
         self._rss_mb: float | None = None
         self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Its tasks as of the last reading."""
+        return self._tids
 
     def read(self, container: ListedContainer, now_s: float) -> DomainCounters:
         """Counters now, at `now_s` on the monotonic clock.
@@ -55,9 +61,8 @@ class ContainerReader:
         cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
         used_ns = None if cpu_ns is None else cpu_ns - self._cpu_ns
         if used_ns is not None and used_ns < 0:  # another group of this name: the old one's counts say nothing of it
-            self._further, self._list_in = _Further(), 0
+            self._slow, self._disk_waits, self._list_in = SlowCounters(), TaskWaits(), 0
         self._cpu_ns = cpu_ns or self._cpu_ns
-        self._further.read(self._groups, path, now_s)
         disk_bytes = self._disk_bytes(path, absent)
         tasks = self._read_tasks(container, used_ns, absent, with_io=disk_bytes is None)
         tids = self._tids
@@ -68,13 +73,42 @@ class ContainerReader:
                 absent.pop("disk_bytes", None)
             else:
                 absent["disk_bytes"] = "neither its group nor its tasks show block I/O (run as root)"
+        net_bytes = self._traffic.read(tids, now_s, absent)
+        if self._slow.is_due(now_s):
+            self._read_slowly(path, now_s)
+        rss = {} if self._rss_mb is None else {"rss_mb": self._rss_mb}
         return DomainCounters(
-            container.instance.vcpus, tasks, cpu_ns,
-            net_bytes=self._traffic.read(tids, now_s, absent), disk_bytes=disk_bytes,
-            further=self._further.counters, further_since=self._further.since,
-            gauges={} if self._rss_mb is None else {"rss_mb": self._rss_mb},
-            absent=absent | self._further.absent,
+            container.instance.vcpus, tasks, cpu_ns, net_bytes=net_bytes, disk_bytes=disk_bytes,
+            further=self._slow.counters, further_since=self._slow.since,
+            gauges={**self._slow.gauges, **rss}, absent={**absent, **self._slow.absent},
         )  # fmt: skip
+
+    def _read_slowly(self, path: str, now_s: float) -> None:
+        """Read the counters beyond the eight metrics."""
+        absent: dict[str, str] = {}
+        gauges: dict[str, float] = {}
+        counters = self._groups.further(path, absent)
+        for name in ("cpu", "io"):
+            pressure = attempt(absent, f"psi_{name}_us", self._groups.pressure, path, name)
+            if pressure is not None:
+                counters[f"psi_{name}_us"] = pressure.some_us
+        if why := self._delays.off(now_s):
+            absent["disk_wait_us"] = why
+        else:
+            counters["disk_wait_us"] = _TICK_US * self._disk_waits.add(self._waited_ticks(), now_s)
+        self._traffic.read_stalls(counters, gauges, absent)
+        self._slow.take(counters, gauges, absent, now_s)
+
+    def _waited_ticks(self) -> dict[str, int]:
+        """For how long each of its tasks has waited for block I/O."""
+        found: dict[str, int] = {}
+        for tid in self._tids:
+            path = f"/proc/{tid}/task/{tid}/stat"
+            text = attempt({}, path, self._source.read, path)
+            ticks = None if text is None else attempt({}, path, parse_blkio_ticks, text, path)
+            if ticks is not None:
+                found[path] = ticks
+        return found
 
     def _read_tasks(
         self, container: ListedContainer, used_ns: int | None, absent: dict[str, str], *, with_io: bool
@@ -127,27 +161,3 @@ class ContainerReader:
         disk_bytes = attempt(absent, "disk_bytes", self._groups.disk_bytes, path)
         self._counts_disk = disk_bytes is not None
         return disk_bytes
-
-
-class _Further:
-    """Counters beyond the eight metrics, with those of the time before."""
-
-    def __init__(self) -> None:
-        self.counters: Mapping[str, int] = {}
-        self.since: tuple[Mapping[str, int], float] | None = None
-        self.absent: dict[str, str] = {}
-        self._read_s: float | None = None
-
-    def read(self, groups: Groups, path: str, now_s: float) -> None:
-        """Read them when it is time to."""
-        before, before_s = self.counters, self._read_s
-        if before_s is not None and self.since is not None and 0 <= now_s - before_s < _FURTHER_S:
-            return
-        self.absent = {}
-        counters = groups.further(path, self.absent)
-        for name in ("cpu", "io"):
-            pressure = attempt(self.absent, f"psi_{name}_us", groups.pressure, path, name)
-            if pressure is not None:
-                counters[f"psi_{name}_us"] = pressure.some_us
-        self.counters, self._read_s = counters, now_s
-        self.since = None if before_s is None or now_s <= before_s else (before, now_s - before_s)

@@ -49,6 +49,9 @@ class Groups(Protocol):
     def scheduler_folder(self, path: str) -> str:
         """Where the cpu controller has this group."""
 
+    def counted_folder(self, path: str) -> str | None:
+        """Where perf events would know this group; None where no tree is theirs."""
+
     def children(self, path: str) -> list[str]: ...
     def tasks(self, path: str) -> tuple[int, ...]:
         """Thread ids in this very group."""
@@ -105,6 +108,10 @@ class GroupsV1:
 
     def scheduler_folder(self, path: str) -> str:
         return f"{self.mounts['cpu']}/{path}"
+
+    def counted_folder(self, path: str) -> str | None:
+        mount = self.mounts.get("perf_event") or self.mounts.get("unified")
+        return f"{mount}/{path}" if mount else None
 
     def children(self, path: str) -> list[str]:
         return self._source.names(f"{self.mounts['cpuacct']}/{path}".rstrip("/"))
@@ -177,6 +184,9 @@ class GroupsV2:
         return self._source.read(where), where
 
     def scheduler_folder(self, path: str) -> str:
+        return f"{self.mount}/{path}"
+
+    def counted_folder(self, path: str) -> str | None:
         return f"{self.mount}/{path}"
 
     def children(self, path: str) -> list[str]:
@@ -260,7 +270,7 @@ def find_mounts(source: HostSource) -> dict[str, str]:
             found.setdefault("unified", mount.target)
         elif mount.kind == "cgroup":
             for option in mount.options:
-                if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory"):
+                if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory", "perf_event"):
                     found.setdefault(option, mount.target)
     return found
 

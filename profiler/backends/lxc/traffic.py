@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from profiler.backends.linux import attempt, read_interfaces
-from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
+from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import HostSource
+from profiler.backends.stalls import HostQueues, InterfaceStalls
 from profiler.parse import InterfaceBytes
 
 _KEEP_S = 60.0  # how long it is believed whose an interface is, as long as it is there
@@ -19,27 +20,29 @@ class HostInterfaces:
     def __init__(self, source: HostSource) -> None:
         self._source = source
         self.network: str | None = None  # the host's network namespace
+        self.queues = HostQueues(source)
         self._bytes: dict[str, InterfaceBytes] | None = None
         self._veths: dict[str, list[str]] | None = None
 
     def begin(self) -> None:
         """A new reading."""
         self._bytes = self._veths = None
+        self.queues.begin()
         # Where even root may not see the first process's namespace, it is our own.
         links = (attempt({}, "", self._source.link, f"/proc/{process}/ns/net") for process in ("1", "self"))
         self.network = next((link for link in links if link is not None), None)
 
     def total(self, names: tuple[str, ...]) -> int | None:
         """Bytes in both directions over these interfaces; None when one of them is not there."""
+        found = self.find(names)
+        return None if found is None else sum([link.received + link.sent for link in found.values()])
+
+    def find(self, names: tuple[str, ...]) -> dict[str, InterfaceBytes] | None:
+        """What these interfaces counted; None when one of them is not there."""
         if self._bytes is None:
             self._bytes = attempt({}, "", read_interfaces, self._source) or {}
-        total = 0
-        for name in names:
-            link = self._bytes.get(name)
-            if link is None:
-                return None
-            total += link.received + link.sent
-        return total if names else None
+        found = {name: self._bytes[name] for name in names if name in self._bytes}
+        return found if names and len(found) == len(names) else None
 
     def ends_of(self, tid: int) -> tuple[str, ...]:
         """This side of the veth pairs whose other side is in the network namespace of a task."""
@@ -67,6 +70,8 @@ class ContainerTraffic:
         self._task: int | None = None  # one in the container's network namespace
         self._looked_s = 0.0
         self._way: object = None  # where the last count came from: counts of two places have no difference
+        self._stalls = InterfaceStalls(host.queues)
+        self._stalls_inside = InterfaceStalls(None)
 
     def read(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> int | None:
         """Bytes since some begin; None with a reason in `absent` when they are not known, or not comparable."""
@@ -89,6 +94,15 @@ class ContainerTraffic:
         if moved:
             absent["net_bytes"] = _MOVED
         return None if moved else total
+
+    def read_stalls(self, counters: dict[str, int], gauges: dict[str, float], absent: dict[str, str]) -> None:
+        """Add what was dropped and what waits where its bytes were counted in the same reading, if anywhere."""
+        found = self._host.find(self._fixed) or self._host.find(self._ends)
+        if found is not None:
+            self._stalls.read(found, counters, gauges, absent)
+        elif self._task is not None and (inside := self._interfaces(self._task, {})) is not None:
+            absent["net_backlog_bytes"] = "its interfaces have no end on the host that carries everything"
+            self._stalls_inside.read(inside, counters, gauges, absent)
 
     def _look(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> None:
         """Find a task that shows the container's namespace, and the host's ends of its pairs."""
@@ -118,5 +132,9 @@ class ContainerTraffic:
 
     def _inside(self, tid: int, absent: dict[str, str]) -> dict[str, int] | None:
         """Bytes by interface in a task's network namespace, without the loopback."""
+        found = self._interfaces(tid, absent)
+        return None if found is None else {name: link.received + link.sent for name, link in found.items()}
+
+    def _interfaces(self, tid: int, absent: dict[str, str]) -> dict[str, InterfaceBytes] | None:
         found = attempt(absent, "net_bytes", read_interfaces, self._source, str(tid))
-        return None if found is None else {n: link.received + link.sent for n, link in found.items() if n != "lo"}
+        return None if found is None else {name: link for name, link in found.items() if name != "lo"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
@@ -11,11 +12,13 @@ from profiler.backends.commands import TIMEOUT_S, run_tool
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.backends.xen import DEFAULT_MODE, Mode
 from profiler.backends.xen.cpu_clock import CpuClock
 from profiler.backends.xen.devices import Attached, attached_devices, renamed_vifs
 from profiler.backends.xen.io import OTHERS, IoCounters, IoReader
 from profiler.backends.xen.isolation import or_none, read_isolation
+from profiler.backends.xen.stalls import XenGuestStalls, physical_device
 from profiler.backends.xen.trace import SchedulerTrace
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse import ParseError
@@ -66,6 +69,8 @@ class XenBackend:
         self._stale = True  # devices have changed since xenstore was read
         self._looked: frozenset[int] = frozenset()  # domains that were there when devices were looked for
         self._attached: dict[int, Attached] = {}
+        self._queues = HostQueues(self._source)
+        self._stalls: dict[int, XenGuestStalls] = {}
 
     def list_instances(self) -> list[Instance]:
         self._begin()
@@ -90,8 +95,9 @@ class XenBackend:
             devices = self._io.read()
         self._cpu.count(self._domains, self._trace)
         tasks = self._tasks()
+        slow = self._read_slowly(devices, monotonic_s)
         instances = {
-            identifier: self._instance(row, tasks, devices.get(row.domid, devices[OTHERS]))
+            identifier: self._instance(row, tasks, devices.get(row.domid, devices[OTHERS]), slow[row.domid])
             for identifier, row in self._guests.items()
         }
         still = self._domains.keys()
@@ -173,6 +179,22 @@ class XenBackend:
             self._io.renamed = renamed_vifs(nodes)
         return self._io.renamed != renamed
 
+    def _read_slowly(self, devices: Mapping[int, IoCounters], now_s: float) -> dict[int, SlowCounters]:
+        """What is read seldom of every guest, as it was read last."""
+        guests = [row.domid for row in self._guests.values()]
+        self._stalls = {
+            domain: self._stalls.get(domain) or XenGuestStalls(self._source, self._queues) for domain in guests
+        }
+        due = [domain for domain in guests if self._stalls[domain].slow.is_due(now_s)]
+        if due:
+            self._queues.begin()
+            every = [name for io in devices.values() for name in io.devices]
+            shared = Counter(attempt({}, name, physical_device, self._source, name) or "" for name in every)
+            for domain in due:
+                io = self._complete(domain, devices.get(domain, devices[OTHERS]))
+                self._stalls[domain].read(io, shared, now_s)
+        return {domain: stalls.slow for domain, stalls in self._stalls.items()}
+
     def _tasks(self) -> dict[int, dict[str, TaskCounters]]:
         if self._trace.problem:
             return {}
@@ -185,7 +207,11 @@ class XenBackend:
         }
 
     def _domain(
-        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters
+        self,
+        row: ListedDomain,
+        tasks: Mapping[int, Mapping[str, TaskCounters]],
+        io: IoCounters,
+        slow: SlowCounters | None = None,
     ) -> DomainCounters:
         absent = dict(io.absent)
         mine = tasks.get(row.domid, {})
@@ -200,14 +226,16 @@ class XenBackend:
             net_bytes=io.net_bytes,
             disk_bytes=io.disk_bytes,
             pages=io.pages,
-            gauges={"rss_mb": float(row.memory_mb)},
-            absent=absent,
+            further=slow.counters if slow else {},
+            further_since=slow.since if slow else None,
+            gauges={**(slow.gauges if slow else {}), "rss_mb": float(row.memory_mb)},
+            absent={**absent, **(slow.absent if slow else {})},
         )
 
     def _instance(
-        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters
+        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters, slow: SlowCounters
     ) -> DomainCounters:
-        return self._domain(row, tasks, self._complete(row.domid, io))
+        return self._domain(row, tasks, self._complete(row.domid, io), slow)
 
     def _complete(self, domain: int, io: IoCounters) -> IoCounters:
         """Without the counts that do not hold all of its devices."""
@@ -223,6 +251,8 @@ class XenBackend:
             None if "disk_bytes" in missing else io.disk_bytes,
             None,
             {**missing, **io.absent, "pages": next(iter(missing.values()))},
+            interfaces=io.interfaces,
+            devices=io.devices,
         )
 
     def _driver(self, tasks: Mapping[int, Mapping[str, TaskCounters]]) -> DomainCounters:

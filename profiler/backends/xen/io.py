@@ -26,7 +26,7 @@ OTHERS = -1  # stands for every domain without a backend in Dom0
 class IoCounters:
     """Cumulative I/O of one domain, as seen from its backends in Dom0; None has its reason in `absent`.
 
-    `vifs` and `disks` are the numbers of the devices that were found.
+    `vifs` and `disks` are the numbers of the devices that were found, `interfaces` and `devices` what Dom0 calls them.
     """
 
     net_bytes: int | None = 0
@@ -35,6 +35,8 @@ class IoCounters:
     absent: Mapping[str, str] = field(default_factory=dict)
     vifs: frozenset[int] = frozenset()
     disks: frozenset[int] = frozenset()
+    interfaces: Mapping[str, InterfaceBytes] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
 
 
 class Index32:
@@ -105,7 +107,10 @@ class IoReader:
         if "pages" in absent:
             absent["pages"] += f"; {RINGS} counts ring slots (mount -t debugfs debugfs /sys/kernel/debug, as root)"
         pages = None if slots is None or disk is None else slots + disk // PAGE_BYTES
-        return IoCounters(net, disk, pages, absent, frozenset(vifs.values()), frozenset(disks.values()))
+        named = {name: interfaces[name] for name in vifs}
+        return IoCounters(
+            net, disk, pages, absent, frozenset(vifs.values()), frozenset(disks.values()), named, tuple(disks)
+        )
 
     def _disks(self) -> dict[int, dict[str, int]]:
         found: dict[int, dict[str, int]] = {}

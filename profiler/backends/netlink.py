@@ -1,4 +1,4 @@
-"""Asks the kernel over netlink which host interfaces are the peers of a container's veth devices."""
+"""Asks the kernel over netlink whose peers host interfaces are, and what waits and was dropped in their queues."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
-# linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/net_namespace.h
+# linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/net_namespace.h, linux/pkt_sched.h, linux/gen_stats.h
 _REQUEST, _DUMP = 0x1, 0x300
 _ERROR, _DONE = 2, 3
 _GETLINK, _GETNSID = 18, 90
@@ -16,7 +17,11 @@ _NAME, _LINKINFO, _EXT_MASK, _LINK_NETNSID = 3, 18, 29, 37
 _INFO_KIND = 1
 _NETNSA_NSID, _NETNSA_PID = 1, 2
 _SKIP_STATS = 1 << 3
+_GETQDISC = 38
+_STATS2, _STATS_QUEUE = 7, 3
+_WHOLE = (0xFFFFFFFF, 0xFFFFFFF1)  # TC_H_ROOT, TC_H_INGRESS: they count what all queues and filters below them do
 _HEADER, _ATTRIBUTE, _LINK = struct.Struct("=IHHII"), struct.Struct("=HH"), struct.Struct("=BxHiII")
+_QUEUE, _QUEUE_STATS = struct.Struct("=BxxxiIII"), struct.Struct("=IIIII")  # tcmsg, gnet_stats_queue
 _NESTED_BITS = 0x3FFF  # the upper two bits of an attribute's type say how it is nested, linux/netlink.h
 _RECEIVE = 1 << 17
 _TIMEOUT_S = 1.0
@@ -36,6 +41,29 @@ def veths_by_namespace() -> dict[str, list[str]]:
             name = attributes[_NAME].rstrip(b"\0").decode("utf-8", "replace")
             found.setdefault(str(_number(attributes[_LINK_NETNSID])), []).append(name)
     return found
+
+
+def queues_by_interface() -> dict[str, list[int]]:
+    """Bytes that wait in the queue of each interface of this namespace, and packets that its queues and filters dropped
+    since they were made, modulo 2^32: of those that send, and of those that police what comes in.
+
+    Raises OSError.
+    """
+    found: dict[int, list[int]] = {}
+    for body in _ask(_GETQDISC, _DUMP, _QUEUE.pack(0, 0, 0, 0, 0)):
+        if len(body) < _QUEUE.size:
+            raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
+        _, interface, _, parent, _ = _QUEUE.unpack_from(body)
+        stats = dict(_attributes(dict(_attributes(body[_QUEUE.size :])).get(_STATS2, b""))).get(_STATS_QUEUE, b"")
+        if parent in _WHOLE and len(stats) >= _QUEUE_STATS.size:
+            _, waiting, dropped, _, _ = _QUEUE_STATS.unpack_from(stats)
+            before = found.get(interface, [0, 0])
+            found[interface] = [before[0] + waiting, before[1] + dropped]
+    names: dict[str, list[int]] = {}
+    for interface, counts in found.items():
+        with suppress(OSError):  # it is gone
+            names[socket.if_indextoname(interface)] = counts
+    return names
 
 
 def namespace_id(process: int) -> int:

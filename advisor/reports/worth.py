@@ -1,0 +1,142 @@
+"""The report on what the advice was worth: told against observed, who followed beside others, what else was there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from advisor.domain import AdviceWorth, Band, PlacementWorth, ToldAndObserved
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
+from profiler.look import AFTER, inline
+from profiler.pictures import SOFT, diagonal, label, new_figure
+
+_SIDE = 3.4  # inches
+
+
+def worth_report(found: AdviceWorth) -> ReportDocument:
+    """The report; the same findings give the same report."""
+    return ReportDocument(
+        what="worth",
+        title="What the advice was worth",
+        headline=found.sentences[0],
+        sentences=found.sentences[1:],
+        facts={
+            "Instances that came": f"from {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC",
+            "Share": "run / (run + wait): what one got of the CPU time that it wanted, in windows of five minutes of "
+            "its first week there. What its own cap took is no part of it.",
+            "Alternatives": "predicted now by the model that answers, with the demand that is known by now and with "
+            "who is there now. Whether there is room is not asked.",
+        },
+        sections=[_told(found), _beside(found), _placements(found), _alternatives(found)],
+        made_at=found.until,
+    )
+
+
+def _told(found: AdviceWorth) -> Section:
+    points = [
+        (one.band.expected, one.newcomer.observed)
+        for one in found.placements
+        if one.band is not None and one.newcomer is not None
+    ]
+    drawn = []
+    if points:
+        caption = "One point for each placement"
+        drawn = [
+            Picture(caption, told_and_observed(points), "on the line both are the same; every figure stands in a table")
+        ]
+    return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(found)])
+
+
+def _sums(found: AdviceWorth) -> Table:
+    columns = (
+        Column("who", "Who", "name"), Column("windows", "Windows", "count"),
+        Column("told", "predicted", "ratio", "Share"),
+        Column("observed", "measured", "ratio", "Share"), Column("inside", "In range", "share"),
+        Column("contended", "Windows", "count", "Contended"),
+        Column("contended_told", "predicted", "ratio", "Contended"),
+        Column("contended_observed", "measured", "ratio", "Contended"),
+    )  # fmt: skip
+    rows = [(who, *_figures(one)) for who, one in found.told.items()]
+    return Table("told", "Placements that followed the advice", columns, rows)
+
+
+def _figures(one: ToldAndObserved) -> tuple[float | None, ...]:
+    return (
+        one.windows, one.told, one.observed, one.inside, one.contended, one.contended_told, one.contended_observed,
+    )  # fmt: skip
+
+
+def _beside(found: AdviceWorth) -> Section:
+    columns = (
+        Column("who", "Who", "name"), Column("followed", "followed", "ratio", "Share of those who"),
+        Column("not_followed", "did not", "ratio", "Share of those who"),
+        Column("difference", "Difference", "figure_between"),
+        Column("group", "all", "count", "Followed"), Column("matched", "with a like", "count", "Followed"),
+        Column("others", "Others like them", "count"), Column("hosts", "Hosts", "count"),
+    )  # fmt: skip
+    rows = [
+        (
+            one.who, one.followed, one.not_followed,
+            None if one.lower is None or one.upper is None else (one.difference, (one.lower, one.upper)),
+            one.group, one.matched, one.others, one.hosts,
+        )
+        for one in found.beside
+    ]  # fmt: skip
+    note = "No difference is told where fewer than 20 on each side, on 8 hosts, from 5 days are compared."
+    return Section("beside", "Beside others like them", note, tables=[Table("beside", "Matched groups", columns, rows)])
+
+
+def _placements(found: AdviceWorth) -> Section:
+    columns = (
+        Column("asked", "Asked (UTC)", "when"), Column("instance", "Instance", "name"), Column("host", "Went to"),
+        Column("advised", "Advised"), Column("heeded", "What became of it"), Column("band", "Predicted", "band"),
+        Column("observed", "Measured", "ratio"), Column("windows", "Windows", "count"),
+        Column("residents_told", "predicted", "ratio", "Those before it"),
+        Column("residents_observed", "measured", "ratio", "Those before it"),
+    )  # fmt: skip
+    return Section(
+        "placements",
+        "Every placement",
+        tables=[Table("placements", "The newest", columns, [_row(one) for one in found.placements])],
+    )
+
+
+def _row(one: PlacementWorth) -> tuple[object, ...]:
+    mine, theirs = one.newcomer, one.residents
+    band = None if one.band is None else Band(one.band.expected, one.band.lower, one.band.upper)
+    return (
+        one.asked_at, one.instance, one.host, one.advised, one.heeded, band, mine and mine.observed,
+        mine.windows if mine else 0, theirs and theirs.told, theirs and theirs.observed,
+    )  # fmt: skip
+
+
+def _alternatives(found: AdviceWorth) -> Section:
+    columns = (
+        Column("instance", "Instance", "name"), Column("host", "Host"), Column("why", "Why this one"),
+        Column("share", "Its share", "ratio"), Column("others", "it there", "ratio", "Others, with"),
+        Column("others_here", "it where it is", "ratio", "Others, with"),
+    )  # fmt: skip
+    why = {"here": "it is here", "answer": "in the answer", "most_free": "most was free"}
+    rows = [
+        (one.instance, two.host, why[two.why], two.share, two.others, two.others_here)
+        for one in found.placements
+        for two in one.alternatives
+    ]
+    note = "Predicted now. Others are all on this host and on the one where the instance is."
+    return Section(
+        "alternatives", "What would it have been?", note, tables=[Table("alternatives", "Hosts", columns, rows)]
+    )
+
+
+def told_and_observed(points: Sequence[tuple[float, float]]) -> Markup:
+    """One point for each placement: the share that was predicted, and that which was measured."""
+    figure, (axes,) = new_figure(width=_SIDE, height=_SIDE)
+    low = max(min(min(point) for point in points) - 0.05, 0.0)
+    diagonal(axes, low, 1.02)
+    axes.plot(*zip(*points, strict=True), "o", color=AFTER, markersize=4, alpha=0.7)
+    axes.set_xlim(low, 1.02)
+    axes.set_ylim(low, 1.02)
+    axes.tick_params(colors=SOFT)
+    label(axes, x="predicted share", y="measured share")
+    return inline(figure, "told and observed", "Measured share against predicted share, one point for each placement")

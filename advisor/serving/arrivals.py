@@ -1,0 +1,149 @@
+"""In the background: who came to which host, whether somebody had asked, and how they and their hosts fare since."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+from advisor.errors import AdvisorError
+from advisor.lifecycle import arrivals, window_checks
+from advisor.lifecycle.arrivals import Fared, ToldOnArrival
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache
+from advisor.settings import Settings
+from advisor.store import recommendations, stays
+from advisor.store.held import Watch
+from advisor.store.rollups import BUCKET_S
+from advisor.store.stays import Stay
+from advisor.store.transactions import Transactions
+
+EVERY_S = 60.0
+HOSTS_AT_ONCE = 20  # of which a window is looked at in one pass
+MOST_AT_ONCE = 2_000  # arrivals: more at once are another inventory, not placements
+
+log = logging.getLogger(__name__)
+
+
+class ArrivalWatch:
+    """One per process; of several on one database whoever is first keeps an arrival or a window."""
+
+    def __init__(
+        self, settings: Settings, cache: SnapshotCache, transactions: Transactions, clock: Callable[[], datetime]
+    ) -> None:
+        self._fresh_s = settings.fresh_s
+        self._cache = cache
+        self._read, self._write = transactions.read, transactions.write
+        self._clock = clock
+        self._seen_at: int | None = None  # generation of the inventory at the last look
+        self._due_s = time.monotonic() + EVERY_S
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def nudge(self) -> None:
+        """Begin in the background when it is time; whoever stored samples or answers calls it."""
+        if time.monotonic() < self._due_s:
+            return
+        with self._starting:
+            running = self._thread is not None and self._thread.is_alive()
+            if time.monotonic() < self._due_s or running or self._stopping.is_set():
+                return
+            self._due_s = time.monotonic() + EVERY_S
+            self._thread = threading.Thread(target=self._in_background, name="arrivals", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the host under way."""
+        with self._starting:
+            self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run(self, *, pausing: bool = False) -> int:
+        """Note who came and went since the last look, then look at a window of hosts to which somebody came; returns of
+        how many hosts."""
+        now = self._clock()
+        view, _ = self._cache.at(now)
+        if self._seen_at != view.counts.inventory:
+            self._note(view, now)
+            self._seen_at = view.counts.inventory
+        return self._look(view, now, pausing=pausing)
+
+    def _note(self, view: CloudView, now: datetime) -> None:
+        placed = {one.id: one.host or "" for one in view.inventory.instances if one.host}
+        with self._read() as connection:
+            seats = stays.seats(connection)
+            known = stays.hosts_known(connection)
+        came = [name for name, host in placed.items() if seats.get(name) != host]
+        if not came and seats.keys() <= placed.keys():
+            return
+        begun = self._begun(view, came, known, now)
+        with self._write() as connection:
+            seats = stays.change(connection)
+            stays.end(connection, [name for name, host in seats.items() if placed.get(name) != host], now.timestamp())
+            new = [one for one in begun if seats.get(one.instance) != one.host]
+            since_s = now.timestamp() - arrivals.BACK_S
+            stays.begin(connection, [one for one in new if not stays.reopen(connection, one, since_s)])
+
+    def _begun(self, view: CloudView, came: Sequence[str], known: Collection[str], now: datetime) -> list[Stay]:
+        """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
+        that it is there."""
+        snapshot, now_s = view.snapshot, now.timestamp()
+        there = [snapshot.names.placed[name] for name in came]
+        if not known or len(came) > MOST_AT_ONCE:
+            return [Stay(one.id, stays.BEFORE, one.host or "") for one in there]
+        with self._read() as connection:
+            heads = stays.asked_about(connection, came, now - timedelta(seconds=arrivals.ASKED_S))
+            answers = {name: recommendations.get(connection, head.id) for name, head in heads.items()}
+        begun = []
+        for one in there:
+            answer = answers.get(one.id)
+            if answer is None and one.host not in known:
+                begun.append(Stay(one.id, stays.BEFORE, one.host or ""))
+                continue
+            told = arrivals.on_arrival(snapshot, one, answer, self._fresh_s)
+            named = None if answer is None else answer.id
+            begun.append(Stay(one.id, now_s, one.host or "", None, now_s, named, told))
+        return begun
+
+    def _look(self, view: CloudView, now: datetime, *, pausing: bool) -> int:
+        now_s = now.timestamp()
+        ends_s = (now_s - window_checks.SETTLED_S) // BUCKET_S * BUCKET_S
+        with self._read() as connection:
+            there = stays.hosts_to_look_at(connection, now_s - arrivals.WATCHED_S, ends_s, HOSTS_AT_ONCE)
+        for host in there:
+            started = time.monotonic()
+            self._look_at(view, host, now_s - arrivals.WATCHED_S, ends_s)
+            if self._stopping.wait(time.monotonic() - started if pausing else 0.0):
+                break
+        return len(there)
+
+    def _look_at(self, view: CloudView, host: str, since_s: float, ends_s: float) -> None:
+        """Let everybody who came to this host fare one window more."""
+        at = view.snapshot.index(host)
+        with self._read() as connection:
+            due = stays.to_look_at(connection, host, since_s, ends_s)
+            window = None
+            if at is not None:
+                scene = window_checks.scene_at(view.snapshot, at)
+                window = window_checks.measured(connection, Watch(host, ends_s, "", {}), scene)
+        fared = []
+        for one in due:
+            so_far = Fared.of(one.fared)
+            if window is not None and one.told is not None:
+                so_far.add(one.instance, ToldOnArrival.of(one.told), window)
+            fared.append((one, asdict(so_far)))
+        with self._write() as connection:
+            for one, now in fared:
+                stays.looked(connection, one, ends_s, now)
+
+    def _in_background(self) -> None:
+        try:
+            self.run(pausing=True)
+        except AdvisorError as error:  # the next one may find the database in better health
+            log.warning("who came to which host was not looked at: %s", error)
+        except Exception:
+            log.exception("who came to which host was not looked at")

@@ -1,0 +1,166 @@
+"""Stays: since when each instance is on its host, what was told before it came, how it fared; the only SQL on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from advisor.store import locks
+from advisor.store.recommendations import recommendations
+from advisor.store.rollups import BUCKET_S
+from advisor.store.schema import ID, VALUE, metadata
+from advisor.store.statements import chunks, upsert
+
+MOST_ENDED = 20_000  # rows of instances that have left; a cloud of short jobs forgets sooner
+BEFORE = 0.0  # `since_s` of who was there before anybody looked
+
+stays = sa.Table(
+    "stays",
+    metadata,
+    sa.Column("instance", ID, primary_key=True),
+    sa.Column("since_s", sa.Double, primary_key=True),  # when the inventory first showed it there
+    sa.Column("host", ID, nullable=False),
+    sa.Column("ended_s", sa.Double),  # NULL = it is there
+    sa.Column("looked_s", sa.Double, nullable=False),  # end of the last window that was looked at
+    sa.Column("recommendation", ID),  # what was answered about it before it came, NULL = nobody asked
+    sa.Column("told", VALUE),  # NULL = it was there before anybody looked, or that was long ago
+    sa.Column("fared", VALUE),
+    sa.Index("ix_stays_since_s", "since_s"),
+)
+_OPEN = stays.c.ended_s.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One instance on one host; `told` and `fared` are plain JSON, None = nothing is known of how it came."""
+
+    instance: str
+    since_s: float
+    host: str
+    ended_s: float | None = None
+    looked_s: float = 0.0
+    recommendation: str | None = None
+    told: Mapping[str, Any] | None = None
+    fared: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBefore:
+    """The head of a stored answer: about whom, and its first host, None = nothing fitted."""
+
+    id: str
+    created_at: datetime
+    instance: str
+    host: str | None
+    dry_run: bool
+
+
+def seats(connection: sa.Connection) -> dict[str, str]:
+    """The host of every instance that was there at the last look."""
+    query = sa.select(stays.c.instance, stays.c.host).where(_OPEN)
+    return {row.instance: row.host for row in connection.execute(query)}
+
+
+def change(connection: sa.Connection) -> dict[str, str]:
+    """The same, which nobody else changes before this transaction ends; do this first in it."""
+    locks.alone(connection, "stays")
+    return seats(connection)
+
+
+def hosts_known(connection: sa.Connection) -> set[str]:
+    """Hosts on which anybody was seen."""
+    return set(connection.scalars(sa.select(stays.c.host).distinct()))
+
+
+def begin(connection: sa.Connection, begun: Sequence[Stay]) -> None:
+    """Keep these."""
+    upsert(connection, stays, [asdict(one) for one in begun])
+
+
+def end(connection: sa.Connection, instances: Iterable[str], now_s: float) -> None:
+    """They are not there any more; of who was there before anybody looked nothing is kept."""
+    for some in chunks(sorted(set(instances))):
+        here = (stays.c.instance.in_(some), _OPEN)
+        connection.execute(sa.delete(stays).where(*here, stays.c.since_s == BEFORE))
+        connection.execute(sa.update(stays).where(*here).values(ended_s=now_s))
+
+
+def reopen(connection: sa.Connection, one: Stay, since_s: float) -> bool:
+    """Go on with the last stay of an instance on its host that ended since a time; False when there is none."""
+    here = (stays.c.instance == one.instance, stays.c.host == one.host)
+    last = sa.select(sa.func.max(stays.c.since_s)).where(*here, stays.c.ended_s >= since_s).scalar_subquery()
+    return connection.execute(sa.update(stays).where(*here, stays.c.since_s == last).values(ended_s=None)).rowcount > 0
+
+
+def hosts_to_look_at(connection: sa.Connection, since_s: float, ends_s: float, most: int) -> list[str]:
+    """Hosts with anybody `to_look_at`, those that wait longest first."""
+    waited = sa.func.min(stays.c.looked_s)
+    query = sa.select(stays.c.host).where(*_due(since_s, ends_s)).group_by(stays.c.host)
+    return list(connection.scalars(query.order_by(waited, stays.c.host).limit(most)))
+
+
+def to_look_at(connection: sa.Connection, host: str, since_s: float, ends_s: float) -> tuple[Stay, ...]:
+    """Those on a host that came since a time, before the window that ends at `ends_s`, which was not looked at yet."""
+    query = sa.select(stays).where(stays.c.host == host, *_due(since_s, ends_s)).order_by(stays.c.instance)
+    return tuple(Stay(**row) for row in connection.execute(query).mappings())
+
+
+def _due(since_s: float, ends_s: float) -> tuple[sa.ColumnElement[bool], ...]:
+    begins_s = ends_s - BUCKET_S
+    came = (stays.c.since_s >= since_s, stays.c.since_s <= begins_s, stays.c.looked_s < ends_s)
+    return _OPEN, *came, stays.c.told.is_not(None)
+
+
+def looked(connection: sa.Connection, one: Stay, ends_s: float, fared: Mapping[str, Any]) -> bool:
+    """Keep how it has fared up to a window; False where another process was faster."""
+    here = (stays.c.instance == one.instance, stays.c.since_s == one.since_s, stays.c.looked_s == one.looked_s)
+    statement = sa.update(stays).where(*here).values(looked_s=ends_s, fared=dict(fared))
+    return connection.execute(statement).rowcount == 1
+
+
+def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:
+    """Those that began since a time and of which it is known how, the newest first."""
+    query = sa.select(stays).where(stays.c.since_s >= since_s, stays.c.told.is_not(None))
+    query = query.order_by(stays.c.since_s.desc(), stays.c.instance)
+    return tuple(Stay(**row) for row in connection.execute(query).mappings())
+
+
+def asked_about(connection: sa.Connection, instances: Iterable[str], since: datetime) -> dict[str, AskedBefore]:
+    """The newest answer about each of these since a time; one that was no dry run goes before one that was."""
+    found: dict[str, AskedBefore] = {}
+    for some in chunks(sorted(set(instances))):
+        for one in _heads(connection, recommendations.c.instance.in_(some), recommendations.c.created_at >= since):
+            former = found.get(one.instance)
+            if former is None or (one.dry_run, -one.created_at.timestamp()) <= (
+                former.dry_run,
+                -former.created_at.timestamp(),
+            ):
+                found[one.instance] = one
+    return found
+
+
+def asked(connection: sa.Connection, since: datetime) -> tuple[AskedBefore, ...]:
+    """Every answer since a time that was no dry run, the oldest first."""
+    return tuple(_heads(connection, recommendations.c.created_at >= since, sa.not_(recommendations.c.dry_run)))
+
+
+def expire(connection: sa.Connection, before_s: float) -> None:
+    """Forget who left before a time, or long before others; of who came before it and is still there only that it
+    is."""
+    connection.execute(sa.delete(stays).where(stays.c.ended_s < before_s))
+    old = (_OPEN, stays.c.since_s < before_s, stays.c.told.is_not(None))
+    connection.execute(sa.update(stays).where(*old).values(told=None, fared=None))
+    newest = sa.select(stays.c.ended_s).where(stays.c.ended_s.is_not(None)).order_by(stays.c.ended_s.desc())
+    border = connection.scalar(newest.offset(MOST_ENDED).limit(1))
+    if border is not None:
+        connection.execute(sa.delete(stays).where(stays.c.ended_s <= border))
+
+
+def _heads(connection: sa.Connection, *here: sa.ColumnElement[bool]) -> list[AskedBefore]:
+    table = recommendations.c
+    query = sa.select(table.id, table.created_at, table.instance, table.host, table.dry_run).where(*here)
+    return [AskedBefore(**row) for row in connection.execute(query.order_by(table.id)).mappings()]

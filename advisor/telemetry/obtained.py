@@ -1,0 +1,89 @@
+"""What an instance obtained as it was measured: its share of CPU time, and its stalls at disks and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.domain import Obtained, ObtainedHere
+from advisor.errors import NotFound, SeriesUnavailable
+from advisor.settings import Settings
+from advisor.store import histories, instances
+from advisor.store.rollups import BUCKET_S
+from advisor.telemetry import promql
+from advisor.telemetry.demands import held_back
+from advisor.telemetry.histories import step_means
+from advisor.telemetry.profiles import parse_since
+from profiler.metrics import ADDITIONAL, OUTCOMES
+
+SHARE = "cpu_share"
+_SHARE_HELP = "got of the CPU time that it wanted, without what its own cap took"
+_TOLD = {metric.name: metric for metric in ADDITIONAL}
+_METRICS = tuple(dict.fromkeys(("cpu", "waiting", *OUTCOMES)))
+_TAIL = 0.95  # of the windows were no worse
+Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s → mean
+
+
+def stored(connection: Connection, instance: str, *, since: str, now: datetime) -> ObtainedHere:
+    """In windows of five minutes, wherever it was; NotFound when there is no such instance."""
+    if instances.get(connection, instance) is None:
+        raise NotFound(f"there is no instance {instance}")
+    begin_s, end_s = _span(since, now)
+    keys = histories.of_instance(connection, instance, (), [("instance", metric) for metric in _METRICS])
+    means = histories.means(connection, keys, begin_s, end_s, BUCKET_S)
+    windows: dict[str, dict[float, float]] = {}
+    for (_, _, metric), (times, values) in means.items():  # of a window in which it moved, the last host's counts
+        windows.setdefault(metric, {}).update(zip(times, values, strict=True))
+    return ObtainedHere(instance, begin_s, end_s, obtained(windows))
+
+
+def scraped(settings: Settings, instance: str, *, since: str, now: datetime) -> ObtainedHere:
+    """The same from the store that `prometheus_url` names; empty where it has nothing or does not answer."""
+    begin_s, end_s = _span(since, now)
+    try:
+        readings = promql.read(settings, instance, since=since, now=now).readings
+    except (NotFound, SeriesUnavailable):
+        return ObtainedHere(instance, begin_s, end_s, (), elsewhere=True)
+    windows: dict[str, dict[float, float]] = {}
+    for (_, owner, scope, metric), (times, values) in readings.items():
+        if (owner, scope) == (instance, "instance") and metric in _METRICS:
+            ends, means = step_means(times, values, begin_s, BUCKET_S)
+            windows.setdefault(metric, {}).update(zip(ends, means, strict=True))
+    return ObtainedHere(instance, begin_s, end_s, obtained(windows), elsewhere=True)
+
+
+def obtained(windows: Windows) -> tuple[Obtained, ...]:
+    """What windows say, the share of CPU time first; of that less is worse, and of everything else more."""
+    found = [_summary(SHARE, "", _SHARE_HELP, shares(windows), worse=-1)]
+    for name in OUTCOMES:
+        metric = _TOLD[name]
+        found.append(_summary(name, metric.unit, metric.help, list(windows.get(name, {}).values()), worse=1))
+    return tuple(one for one in found if one is not None)
+
+
+def shares(windows: Windows) -> list[float]:
+    """Run / (run + wait) of each window in which it wanted any, without what its own cap took."""
+    found = []
+    for at, run in windows.get("cpu", {}).items():
+        metrics = {name: windows[name][at] for name in ("waiting", "throttled") if at in windows.get(name, {})}
+        asked = run + held_back(metrics)
+        if "waiting" in metrics and asked > 0:
+            found.append(run / asked)
+    return found
+
+
+def _summary(metric: str, unit: str, text: str, values: Sequence[float], *, worse: int) -> Obtained | None:
+    if not values:
+        return None
+    ordered = worse * np.sort(worse * np.asarray(values))  # the worst comes last
+    tail = float(np.quantile(worse * ordered, _TAIL)) * worse
+    return Obtained(metric, unit, text, float(ordered.mean()), tail, float(ordered[-1]), len(values))
+
+
+def _span(since: str, now: datetime) -> tuple[float, float]:
+    """Begin and end, borders of windows."""
+    end_s = -(-now.timestamp() // BUCKET_S) * BUCKET_S
+    return end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S, end_s

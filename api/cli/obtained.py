@@ -1,0 +1,47 @@
+"""`cotenant obtained`: what an instance got of the CPU time that it wanted, and its stalls at disks and networks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.obtained import InstanceObtained
+
+
+def obtained(
+    instance: Annotated[str, typer.Argument(help="The instance.")],
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.
+
+    By windows of five minutes; 95 % of them were no worse than the second figure. What its host does not measure is
+    left out (cotenant-profiler check says why).
+    """
+    with Advisor(settings(database=database)) as advisor:
+        found = InstanceObtained.of(advisor.telemetry.obtained(instance, since=since))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    if not found.outcomes:
+        say(f"Nothing was measured of {instance} in the last {since}.")
+        return
+    print_table(
+        ("outcome", "unit", "mean", "95 % no worse", "worst", "windows", "is"),
+        [
+            (
+                one.metric,
+                one.unit,
+                *(f"{value:.3g}" for value in (one.mean, one.tail, one.worst)),
+                str(one.windows),
+                one.help,
+            )
+            for one in found.outcomes
+        ],
+        right=(2, 3, 4, 5),
+    )

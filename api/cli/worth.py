@@ -1,0 +1,82 @@
+"""`cotenant worth`: what the advice of a week was worth, as sentences, JSON or a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import offline
+from advisor.domain import PlacementWorth, ToldAndObserved
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.worth import AdviceWorthOut
+
+COLUMNS = (
+    "asked",
+    "instance",
+    "went to",
+    "advised",
+    "predicted",
+    "measured",
+    "windows",
+    "neighbours",
+    "where most is free",
+)
+
+
+def worth(
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 7d, 30d.")] = "7d",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT",
+            help="Write a report: OUT.html, or a folder with its tables as CSV.",
+            show_default="no report",
+        ),
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the advice was worth: followed or not, predicted against measured, beside others alike.
+
+    Of instances that came to their hosts in this time, in windows that agents measured. Where too few are alike it says
+    so in place of a figure.
+    """
+    if report is not None:
+        offline.check_report(report)
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.outcomes.worth(since=since)
+    if report is not None:
+        offline.write_worth_report(found, report)
+    if as_json:
+        print_json(AdviceWorthOut.of(found).model_dump(mode="json"))
+        return
+    for sentence in found.sentences:
+        say(sentence)
+    if found.placements:
+        say()
+        print_table(COLUMNS, [_cells(one) for one in found.placements], right=(4, 5, 6, 7, 8))
+    if report is not None:
+        say(f"Report written to {report}.")
+
+
+def _cells(one: PlacementWorth) -> list[str]:
+    free = next((two for two in one.alternatives if two.why == "most_free"), None)
+    return [
+        f"{one.asked_at:%Y-%m-%d %H:%M}",
+        one.instance,
+        one.host,
+        one.advised or "nowhere",
+        "" if one.band is None else f"{one.band.expected:.2f} ({one.band.lower:.2f}-{one.band.upper:.2f})",
+        _observed(one.newcomer),
+        "0" if one.newcomer is None else str(one.newcomer.windows),
+        _observed(one.residents),
+        "" if free is None else f"{free.share:.2f} on {free.host}",
+    ]
+
+
+def _observed(one: ToldAndObserved | None) -> str:
+    return "" if one is None else f"{one.observed:.2f}"

@@ -1,0 +1,15 @@
+"""What the advice was worth."""
+
+from __future__ import annotations
+
+from api.routes.common import OutcomeDep
+from api.routes.instances import Since
+from api.schemas.worth import AdviceWorthOut
+
+
+def get(outcomes: OutcomeDep, since: Since = "7d") -> AdviceWorthOut:
+    """How placements that were asked for fared: followed or not, predicted against measured, and beside others alike.
+
+    From windows that agents measured. Differences are between those who are compared, and no proof of a cause.
+    """
+    return AdviceWorthOut.of(outcomes.worth(since=since))

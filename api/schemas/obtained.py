@@ -1,0 +1,54 @@
+"""Schemas of what an instance obtained as it was measured."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pydantic import Field
+
+from advisor.domain import ObtainedHere
+from api.schemas.base import AnswerBody, Time
+
+
+class ObtainedOut(AnswerBody):
+    """One thing that says what it obtained, by windows of five minutes."""
+
+    metric: str = Field(description="`cpu_share`, of which less is worse, or a metric of which more is worse")
+    unit: str = Field(description="unit of the values; empty = a share from 0 to 1")
+    help: str = Field(description="what it is")
+    mean: float = Field(description="mean over the windows")
+    tail: float = Field(description="95 % of the windows were no worse")
+    worst: float = Field(description="the worst window")
+    windows: int = Field(description="windows in which it was measured")
+
+
+class InstanceObtained(AnswerBody):
+    """What an instance obtained, the share of CPU time first; what its host does not measure is left out."""
+
+    instance: str = Field(description="the instance")
+    begin: Time = Field(description="since when it was measured")
+    end: Time = Field(description="until when")
+    elsewhere: bool = Field(description="true = the store of `COTENANT_PROMETHEUS_URL` was asked")
+    outcomes: list[ObtainedOut] = Field(description="what was measured")
+
+    @classmethod
+    def of(cls, found: ObtainedHere) -> InstanceObtained:
+        """From the domain."""
+        return cls(
+            instance=found.instance,
+            begin=datetime.fromtimestamp(found.begin_s, UTC),
+            end=datetime.fromtimestamp(found.end_s, UTC),
+            elsewhere=found.elsewhere,
+            outcomes=[
+                ObtainedOut(
+                    metric=one.metric,
+                    unit=one.unit,
+                    help=one.help,
+                    mean=one.mean,
+                    tail=one.tail,
+                    worst=one.worst,
+                    windows=one.windows,
+                )
+                for one in found.found
+            ],
+        )

@@ -1,0 +1,67 @@
+"""Stalls of one guest, read every ten seconds: its disk requests, drops of its taps, pressure, hardware counters."""
+
+from __future__ import annotations
+
+from profiler.backends.libvirt.processes import QemuProcess
+from profiler.backends.libvirt.scheduling_groups import find_guest_group
+from profiler.backends.linux import attempt
+from profiler.backends.source import HostSource
+from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
+from profiler.parse import parse_pressure
+from profiler.parse.libvirt import (
+    DomainRecord,
+    HardwareStats,
+    parse_disk_times,
+    parse_hardware,
+    parse_interfaces,
+)
+
+
+class GuestStalls:
+    """Reads one start of one domain, reading after reading."""
+
+    def __init__(self, source: HostSource, domain: int, queues: HostQueues) -> None:
+        self.domain = domain
+        self.slow = SlowCounters()
+        self._source = source
+        self._waits, self._requests = CounterGrowth(), CounterGrowth()
+        self._cycles, self._instructions, self._memory = CounterGrowth(), CounterGrowth(), CounterGrowth()
+        self._interfaces = InterfaceStalls(queues)
+
+    def read(self, record: DomainRecord, process: QemuProcess | None, vcpus: int, now_s: float) -> None:
+        """Take what libvirt said of its drives, interfaces and hardware counters, and read its group."""
+        counters: dict[str, int] = {}
+        gauges: dict[str, float] = {}
+        absent: dict[str, str] = {}
+        drives = attempt(absent, "disk_wait_us", parse_disk_times, record.stats)
+        if drives is not None:
+            waited_ns = self._waits.add({name: times.waited_ns for name, times in drives.items()})
+            counters["disk_wait_us"] = waited_ns // 1000
+            counters["disk_requests"] = self._requests.add({name: times.requests for name, times in drives.items()})
+        interfaces = attempt(absent, "net_drops", parse_interfaces, record.stats)
+        if interfaces is not None:
+            self._interfaces.read(interfaces, counters, gauges, absent)
+        if process is not None:
+            self._read_pressure(process, counters, absent)
+        hardware = attempt(absent, "cpi", parse_hardware, record.stats, vcpus)
+        if hardware is not None:
+            self._take_hardware(hardware, counters, gauges)
+        self.slow.take(counters, gauges, absent, now_s)
+
+    def _take_hardware(self, found: HardwareStats, counters: dict[str, int], gauges: dict[str, float]) -> None:
+        if found.cycles is not None and found.instructions is not None:
+            counters["cycles"] = self._cycles.add({"": found.cycles})
+            counters["instructions"] = self._instructions.add({"": found.instructions})
+        if found.memory_bytes is not None:
+            counters["memory_bytes"] = self._memory.add({"": found.memory_bytes})
+        if found.cache_bytes is not None:
+            gauges["llc_mb"] = found.cache_bytes / (1 << 20)
+
+    def _read_pressure(self, process: QemuProcess, counters: dict[str, int], absent: dict[str, str]) -> None:
+        folder = attempt(absent, "psi_io_us", find_guest_group, self._source, process.pid)
+        for name in ("cpu", "io") if folder is not None else ():
+            where = f"{folder}/{name}.pressure"
+            text = attempt(absent, f"psi_{name}_us", self._source.read, where)
+            pressure = attempt(absent, f"psi_{name}_us", parse_pressure, text, where) if text is not None else None
+            if pressure is not None:
+                counters[f"psi_{name}_us"] = pressure.some_us

@@ -1,0 +1,120 @@
+"""Last-level cache and memory bandwidth of instances, by the monitoring groups that others made in resctrl; read-only.
+
+libvirt makes a group for each `<monitor>` of a guest's `<cachetune>`, container runtimes one for a container whose
+`intelRdt` asks for monitoring. What they call them does not matter here: whose a group is is told by its threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from profiler.backends.linux import attempt
+from profiler.backends.source import HostSource
+from profiler.backends.stalls import CounterGrowth
+from profiler.parse.resctrl import parse_monitor, parse_tasks
+
+RESCTRL = "/sys/fs/resctrl"
+_NOT_GROUPS = frozenset({"info", "mon_groups", "mon_data"})
+_ENOUGH = 0.9  # of an instance's threads that must be in its groups: threads come between one file and the next
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounters:
+    """What resctrl counts of one instance: bytes in the last-level caches now, bytes moved to and from memory so far.
+
+    None where the processor does not count it.
+    """
+
+    cache_bytes: int | None
+    memory_bytes: int | None
+
+
+class ResctrlReader:
+    """Reads the groups of instances, reading after reading."""
+
+    def __init__(self, source: HostSource) -> None:
+        self._source = source
+        self._growths: dict[str, CounterGrowth] = {}
+
+    def is_there(self) -> bool:
+        """Whether resctrl is mounted and monitors."""
+        return attempt({}, "", self._source.names, f"{RESCTRL}/info/L3_MON") is not None
+
+    def read(self, threads: Mapping[str, Collection[int]], absent: dict[str, str]) -> dict[str, CacheCounters]:
+        """Counters by instance, from the threads that each of them has; why one has none is in `absent`."""
+        groups = self._groups()
+        found: dict[str, CacheCounters] = {}
+        whose = {thread: name for name, mine in threads.items() for thread in mine}
+        for name, mine in threads.items():
+            folders = _own(groups, frozenset(mine), whose)
+            if not folders:
+                absent[name] = "no monitoring group of resctrl holds its threads, and nobody else's"
+                continue
+            cache = [self._sum(folder, "llc_occupancy") for folder in folders]
+            memory = [self._memory(folder) for folder in folders]
+            found[name] = CacheCounters(
+                sum(one or 0 for one in cache) if None not in cache else None,
+                sum(one or 0 for one in memory) if None not in memory else None,
+            )
+        self._growths = {folder: growth for folder, growth in self._growths.items() if folder in groups}
+        return found
+
+    def _groups(self) -> dict[str, frozenset[int]]:
+        """Threads by folder of a group; a control group holds those of its monitoring groups as well."""
+        found: dict[str, frozenset[int]] = {}
+        for folder in self._folders():
+            text = attempt({}, folder, self._source.read, f"{folder}/tasks")
+            threads = None if text is None else attempt({}, folder, parse_tasks, text, folder)
+            if threads:
+                found[folder] = threads
+        return found
+
+    def _folders(self) -> Iterator[str]:
+        """Monitoring groups, and control groups but the first one, in which everybody is who is in no other."""
+        controls = [name for name in self._names(RESCTRL) if name not in _NOT_GROUPS]
+        for above in (RESCTRL, *(f"{RESCTRL}/{name}" for name in controls)):
+            if above != RESCTRL:
+                yield above
+            yield from (f"{above}/mon_groups/{name}" for name in self._names(f"{above}/mon_groups"))
+
+    def _names(self, folder: str) -> list[str]:
+        return attempt({}, folder, self._source.names, folder) or []
+
+    def _sum(self, folder: str, event: str) -> int | None:
+        """Of all domains (caches) of the host; None where one has no value."""
+        values = self._values(folder, event)
+        return None if values is None else sum(values.values())
+
+    def _memory(self, folder: str) -> int | None:
+        values = self._values(folder, "mbm_total_bytes")
+        if values is None:
+            return None
+        return self._growths.setdefault(folder, CounterGrowth()).add(values)
+
+    def _values(self, folder: str, event: str) -> dict[str, int] | None:
+        domains = [name for name in self._names(f"{folder}/mon_data") if name.startswith("mon_L3_")]
+        found: dict[str, int] = {}
+        for domain in domains:
+            where = f"{folder}/mon_data/{domain}/{event}"
+            text = attempt({}, where, self._source.read, where)
+            value = None if text is None else attempt({}, where, parse_monitor, text, where)
+            if value is None:
+                return None
+            found[domain] = value
+        return found or None
+
+
+def _own(groups: Mapping[str, frozenset[int]], mine: frozenset[int], whose: Mapping[int, str]) -> list[str]:
+    """The groups that hold an instance's threads and nobody else's, if together they hold nearly all of them.
+
+    A control group that is all its own stands for its monitoring groups. Threads that are nobody's may be new.
+    """
+    own = [
+        folder
+        for folder, threads in groups.items()
+        if len(threads & mine) >= _ENOUGH * len(threads) and all(one in mine for one in threads if one in whose)
+    ]
+    tops = [folder for folder in own if not any(folder.startswith(f"{other}/") for other in own if other != folder)]
+    held = {thread for folder in tops for thread in groups[folder] if thread in mine}
+    return tops if mine and len(held) >= _ENOUGH * len(mine) else []

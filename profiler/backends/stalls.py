@@ -1,0 +1,150 @@
+"""What all backends share for counters of stalls, which are read seldom: when, from where, and what they grew by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from profiler.backends.linux import attempt
+from profiler.backends.netlink import queues_by_interface
+from profiler.backends.source import HostSource
+from profiler.parse import InterfaceBytes, parse_blkio_ticks, parse_counter
+
+_AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
+_LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+DELAYS_SWITCH = "/proc/sys/kernel/task_delayacct"
+DELAYS_OFF = "delays are not counted (sysctl kernel.task_delayacct=1, before 5.14 without nodelayacct)"
+
+
+class SlowCounters:
+    """Counters beyond the eight metrics, with those of the time before; they are due in the first two readings and then
+    every ten seconds, over which their rates are taken."""
+
+    def __init__(self) -> None:
+        self.counters: Mapping[str, int] = {}
+        self.gauges: Mapping[str, float] = {}
+        self.absent: Mapping[str, str] = {}
+        self.since: tuple[Mapping[str, int], float] | None = None
+        self._read_s: float | None = None
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether they are to be read now."""
+        return self._read_s is None or self.since is None or not 0 <= now_s - self._read_s < _AGAIN_S
+
+    def take(
+        self, counters: Mapping[str, int], gauges: Mapping[str, float], absent: Mapping[str, str], now_s: float
+    ) -> None:
+        """Keep what was read now."""
+        before, before_s = self.counters, self._read_s
+        self.counters, self.gauges, self.absent, self._read_s = counters, gauges, absent, now_s
+        self.since = None if before_s is None or now_s <= before_s else (before, now_s - before_s)
+
+
+class CounterGrowth:
+    """What counters grew by, all together, though each of them may begin anew; what one had at first sight is none."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._last: Mapping[str, int] = {}
+
+    def add(self, counts: Mapping[str, int]) -> int:
+        """The sum with what came since the last call, by key."""
+        for key, now in counts.items():
+            before = self._last.get(key, now)
+            self._total += now - before if now >= before else now
+        self._last = dict(counts)
+        return self._total
+
+
+class TaskWaits:
+    """For how long tasks waited, all together, in ticks.
+
+    A step beyond the time that passed is none: a task that was moved here brings its past, and Linux 6.18 was seen to
+    add the time since boot once. A task that ends takes its last wait with it.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._last: Mapping[str, int] | None = None
+        self._last_s = 0.0
+
+    def add(self, ticks: Mapping[str, int], now_s: float) -> int:
+        """The sum with what came since the last call, by task."""
+        most = (now_s - self._last_s) * _TICKS_PER_S + 1
+        if self._last is not None:
+            steps = [now - self._last.get(task, 0) for task, now in ticks.items()]
+            self._total += sum(step for step in steps if 0 <= step <= most)
+        self._last, self._last_s = dict(ticks), now_s
+        return self._total
+
+
+class HostQueues:
+    """The queues of this host's interfaces, asked for at most once in a reading, and only when needed."""
+
+    def __init__(self, source: HostSource) -> None:
+        self._source = source
+        self._found: Mapping[str, Sequence[int]] | None = None
+        self._absent: dict[str, str] = {}
+        self._asked = False
+
+    def begin(self) -> None:
+        """A new reading."""
+        self._asked = False
+
+    def find(self, absent: dict[str, str]) -> Mapping[str, Sequence[int]] | None:
+        """Bytes that wait and packets dropped by interface; None with the reason in `absent`."""
+        if not self._asked:
+            self._asked, self._absent = True, {}
+            self._found = attempt(
+                self._absent, "net_backlog_bytes", self._source.value, "queues by interface", queues_by_interface
+            )
+        absent.update(self._absent)
+        return self._found
+
+
+class InterfaceStalls:
+    """Packets that one instance's interfaces and their queues dropped, and bytes that wait in these now."""
+
+    def __init__(self, queues: HostQueues | None) -> None:
+        """Without `queues` the interfaces are not those of this host, and what waits is not known."""
+        self._queues = queues
+        self._drops = CounterGrowth()
+
+    def read(
+        self,
+        found: Mapping[str, InterfaceBytes],
+        counters: dict[str, int],
+        gauges: dict[str, float],
+        absent: dict[str, str],
+    ) -> None:
+        """Add what these interfaces show: net_drops and net_backlog_bytes."""
+        drops = {name: interface.dropped for name, interface in found.items()}
+        queues = self._queues.find(absent) if self._queues else None
+        if queues is not None:
+            there = {name: queues[name] for name in found if name in queues}
+            drops |= {f"queue of {name}": queue[1] for name, queue in there.items()}
+            gauges["net_backlog_bytes"] = float(sum(queue[0] for queue in there.values()))
+        counters["net_drops"] = self._drops.add(drops)
+
+
+class TaskDelays:
+    """Whether this kernel counts for how long tasks wait for block I/O: it is off by default since 5.14."""
+
+    def __init__(self, source: HostSource) -> None:
+        self._source = source
+        self._looked_s: float | None = None
+        self._off = ""
+
+    def off(self, now_s: float) -> str:
+        """Why it does not; empty = it does."""
+        if self._looked_s is None or not 0 <= now_s - self._looked_s < _LOOK_AGAIN_S:
+            self._looked_s, self._off = now_s, "" if self._counts() else DELAYS_OFF
+        return self._off
+
+    def _counts(self) -> bool:
+        text = attempt({}, "", self._source.read, DELAYS_SWITCH)
+        if text is not None:
+            return attempt({}, "", parse_counter, text, DELAYS_SWITCH) == 1
+        text = attempt({}, "", self._source.read, "/proc/1/stat")  # who started everything has waited for a disk
+        return text is not None and bool(attempt({}, "", parse_blkio_ticks, text, "/proc/1/stat"))

@@ -1,0 +1,48 @@
+"""Stays: who is where since when, looked at in turn, and forgotten when they are old or many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.store import stays
+from advisor.store.engine import Database
+from advisor.store.stays import Stay
+
+TOLD = {"like": "web"}
+
+
+def test_who_waits_longest_is_looked_at_first_and_a_window_counts_once(database: Database) -> None:
+    some = [Stay(f"i{at}", 1000.0 + at, f"h{at % 3}", None, 1000.0 + at, None, TOLD) for at in range(6)]
+    with database.write() as connection:
+        stays.begin(
+            connection, [*some, Stay("old", stays.BEFORE, "h9"), Stay("late", 5000.0, "h0", None, 0.0, None, TOLD)]
+        )
+        assert stays.change(connection)["i4"] == "h1"
+        assert stays.hosts_to_look_at(connection, 0.0, 1500.0, 2) == ["h0", "h1"]
+        assert stays.looked(connection, some[0], 1500.0, {"n": 1})
+        assert not stays.looked(connection, some[0], 1500.0, {"n": 2}), "another process was faster"
+        (left,) = stays.to_look_at(connection, "h0", 0.0, 1500.0)
+        assert left == some[3]
+        assert stays.hosts_to_look_at(connection, 0.0, 1500.0, 9) == ["h1", "h2", "h0"]
+        (first,) = (one for one in stays.since(connection, 0.0) if one.instance == "i0")
+        assert first == replace(some[0], looked_s=1500.0, fared={"n": 1})
+
+
+def test_who_left_long_ago_or_long_before_others_is_forgotten(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stays, "MOST_ENDED", 2)
+    some = [Stay(f"i{at}", 1000.0, "h0", None, 0.0, None, TOLD) for at in range(5)]
+    with database.write() as connection:
+        stays.begin(connection, [*some, Stay("old", stays.BEFORE, "h0")])
+        for at in range(4):
+            stays.end(connection, [f"i{at}"], 2000.0 + at)
+        stays.end(connection, ["old"], 2000.0)
+        assert stays.reopen(connection, replace(some[3], since_s=9.0), 2003.0)
+        assert not stays.reopen(connection, some[2], 2003.0)
+        stays.end(connection, ["i3"], 2003.0)
+        stays.expire(connection, 2001.0)
+        assert {one.instance for one in stays.since(connection, 0.0)} == {"i2", "i3"}
+        assert stays.seats(connection) == {"i4": "h0"}, "it is there still, but nothing else is known of it any more"
