@@ -17,6 +17,7 @@ from advisor.domain import (
     SceneEffects,
 )
 from models.evaluation.prediction_checks import WIDEST, widen
+from models.physics.prior import CEILING
 
 # By host, at least 1; who is not there keeps the model's own intervals, which no outcome has calibrated.
 Factors = Mapping[str, float]
@@ -94,7 +95,7 @@ def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> 
 
 def _band(band: Band, factor: float) -> Band:
     lower, upper = (widen(band.expected, edge, factor) for edge in (band.lower, band.upper))
-    return Band(band.expected, lower, upper)
+    return Band(band.expected, lower, min(upper, max(band.upper, CEILING)))
 
 
 def _listed(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from advisor.domain import Host, Instance, PlanRequest, Scene, WhatIf
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
+from models.physics.prior import CEILING
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
@@ -95,7 +96,9 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     with advisor._database.read() as connection:
         own = outcomes._monitor.factors(connection, "prior", HOSTS)["h1"]
     bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
-    assert math.log(bands[1].upper) == pytest.approx(own * math.log(bands[0].upper))
+    down = [math.log(one.expected / one.lower) for one in bands]
+    assert down[1] == pytest.approx(own * down[0])
+    assert bands[1].upper == bands[0].upper == CEILING, "nobody gains by neighbours, however wide the interval is"
     assert own > 1.5 * factor, "each model is widened by what was observed of it"
 
 
