@@ -197,10 +197,11 @@ def jobs(one: DayContainer, stay: ContainerStay, cycles: int, again: int = 0) ->
         count = max(64, math.ceil(2 * seconds / burst_s))
         return np.column_stack([rng.exponential(burst_s * (1 / busy - 1), count), _sizes(rng, one, burst_s, count)])
     if one.kind == "batch":
-        times = np.repeat(np.arange(float(rng.uniform(0, one.period_s)), seconds, one.period_s), one.vcpus)
-        return np.column_stack([times, np.full(len(times), burst_s)]) if len(times) else np.array([[seconds, 1e-6]])
+        begins = np.arange(float(rng.uniform(0, one.period_s)), seconds, one.period_s)
+        found: list[tuple[float, float]] = [(at, burst_s) for at in begins.tolist() for _ in range(one.vcpus)]
+        return np.array(found or [(seconds, 1e-6)])
     rates = demand(one, cycles)[stay.first : stay.end] / burst_s
-    counts = rng.poisson(rates * TURN_S)
+    counts = np.asarray(rng.poisson(rates * TURN_S))
     times = np.repeat(np.arange(len(counts)) * TURN_S, counts) + TURN_S * rng.random(int(counts.sum()))
     if not len(times):
         return np.array([[seconds, 1e-6]])
