@@ -268,7 +268,7 @@ def _gained(told: ToldShares, hosts: int) -> None:
 
 def _bounded(some: ToldShares, values: Floats | Bools) -> str:
     """A mean with a 95 % interval over windows."""
-    means = means_of(np.asarray(values, dtype=np.float64)[:, None], [str(one) for one in some.scene], 0)
+    means = means_of(np.asarray(values, dtype=float)[:, None], [str(one) for one in some.scene], 0)
     low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
     return f"{means.mean[0]:.3f} ({low:.3f} to {high:.3f})"
 
