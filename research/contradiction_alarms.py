@@ -44,7 +44,7 @@ BEGINS = datetime(2026, 11, 2, 9, tzinfo=UTC)
 
 
 @dataclass
-class SimulatedCloud:
+class CloudWithHogs:
     """Hosts whose agents send windows; `hogs` want so many CPUs from now on, and the CPUs of `slow` hosts are worth
     half."""
 
@@ -170,7 +170,7 @@ def hogs(trials: int, seed: int, *, history: int, steady: int = 6, at_most: int 
     return TrialsResult(tuple(found), false, seen)
 
 
-def _trial(cloud: SimulatedCloud, at_most: int) -> list[TrialResult]:
+def _trial(cloud: CloudWithHogs, at_most: int) -> list[TrialResult]:
     quiet = [host.id for host in cloud.hosts if all(one.host != host.id for one in cloud.advisor.cloud.alarms())]
     chosen = {host: f"{host}-{cloud.rng.integers(THERE)}" for host in quiet}
     cloud.hogs = dict.fromkeys(chosen.values(), float(VCPUS))
@@ -185,11 +185,11 @@ def _trial(cloud: SimulatedCloud, at_most: int) -> list[TrialResult]:
     return [first.get(host, TrialResult(None, named=False)) for host in chosen]
 
 
-def _cloud(folder: Path, hosts: int, seed: int, *, begins: datetime = BEGINS, spread: float = 0.3) -> SimulatedCloud:
+def _cloud(folder: Path, hosts: int, seed: int, *, begins: datetime = BEGINS, spread: float = 0.3) -> CloudWithHogs:
     clock = [begins]
     advisor = Advisor(_settings(folder), clock=lambda: clock[0])
     there = [Host(f"h{at:02}", "kvm", pcpus=PCPUS, memory_mb=65_536, cpu_overcommit=16.0) for at in range(hosts)]
-    return SimulatedCloud(advisor, clock, there, np.random.default_rng(seed), spread=spread)
+    return CloudWithHogs(advisor, clock, there, np.random.default_rng(seed), spread=spread)
 
 
 def _settings(folder: Path) -> Settings:
@@ -254,7 +254,7 @@ def _learned(advisor: Advisor, artifact: Path) -> str:
     return artifact.name
 
 
-def _until_alarms(cloud: SimulatedCloud, slow: Sequence[str], windows: int) -> str:
+def _until_alarms(cloud: CloudWithHogs, slow: Sequence[str], windows: int) -> str:
     """Slow these hosts down for so many windows, and say when each had its first alarm and what it named."""
     stood = {one.host for one in cloud.advisor.cloud.alarms()}
     cloud.slow = set(slow)
@@ -270,7 +270,7 @@ def _until_alarms(cloud: SimulatedCloud, slow: Sequence[str], windows: int) -> s
     return f"alarms on {len(first)}, after windows {times}; {sum(named)} of {len(named)} name the host as the cause"
 
 
-def _newcomer(cloud: SimulatedCloud, host: str) -> NewcomerSaid:
+def _newcomer(cloud: CloudWithHogs, host: str) -> NewcomerSaid:
     newcomer = Instance("new", VCPUS, 1024.0, demand={"cpu": Demand(LOAD, common=0.0)})
     answer = cloud.advisor.placements.place(PlacementRequest(newcomer, dry_run=True, hosts=(host,))).recommendation
     band = answer.candidates[0].newcomer.throughput_ratio

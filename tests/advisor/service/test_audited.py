@@ -17,8 +17,10 @@ from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
 # Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
-# agent, histories from a Prometheus.
+# agent, histories from a Prometheus, contradictions.
 ELSEWHERE = {
+    "alarm.raise",
+    "alarm.end",
     "token.create",
     "token.revoke",
     "history.take",
