@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 
 from advisor.access.audit import Audit
 from advisor.domain import AdviceWorth, AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
@@ -89,7 +89,7 @@ class DatabaseOutcomes:
 
     def worth(self, *, since: str = "7d") -> AdviceWorth:
         now = self._clock()
-        begin = now - timedelta(seconds=parse_since(since))
+        begin = datetime.fromtimestamp(max(now.timestamp() - parse_since(since), 0.0), UTC)
         with self._read() as connection:
             came, seats = stays.since(connection, begin.timestamp()), stays.seats(connection)
             asked = stays.asked(connection, begin)
