@@ -21,18 +21,18 @@ from models.evaluation.prediction_checks import CheckedPrediction
 from models.evaluation.window_figures import QUESTIONS, WindowFigures, WindowKey
 from profiler.demand import Demand
 from profiler.observed import MetricSample
-from research.contradiction_alarms import LOAD, PCPUS, VCPUS, SimulatedCloud
+from research.contradiction_alarms import LOAD, PCPUS, VCPUS, CloudWithHogs
 
 KNOWN = 288  # windows, a day: after an hour ranges are so wide that a hog does not lead out of them
 
 
 @pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[SimulatedCloud]:
+def cloud(tmp_path: Path) -> Iterator[CloudWithHogs]:
     clock = [datetime(2026, 11, 2, 9, tzinfo=UTC)]
     settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
     hosts = [Host(f"h{at}", "kvm", pcpus=PCPUS, memory_mb=65_536, cpu_overcommit=16.0) for at in range(2)]
     with Advisor(settings, clock=lambda: clock[0]) as advisor:
-        made = SimulatedCloud(advisor, clock, hosts, np.random.default_rng(1))
+        made = CloudWithHogs(advisor, clock, hosts, np.random.default_rng(1))
         made.learn(KNOWN)
         for _ in range(3):
             made.window()
@@ -40,12 +40,12 @@ def cloud(tmp_path: Path) -> Iterator[SimulatedCloud]:
         yield made
 
 
-def answer_about(cloud: SimulatedCloud) -> Recommendation:
+def answer_about(cloud: CloudWithHogs) -> Recommendation:
     asked = Instance("new", VCPUS, 1024.0, demand={"cpu": Demand(LOAD, common=0.0)})
     return cloud.advisor.placements.place(PlacementRequest(asked, dry_run=True)).recommendation
 
 
-def newcomer_on(cloud: SimulatedCloud, host: str) -> tuple[float, tuple[str, ...]]:
+def newcomer_on(cloud: CloudWithHogs, host: str) -> tuple[float, tuple[str, ...]]:
     """What a newcomer would get on a host, and the notes of the answer."""
     answer = answer_about(cloud)
     there = next(one for one in answer.candidates if one.host == host)
@@ -53,7 +53,7 @@ def newcomer_on(cloud: SimulatedCloud, host: str) -> tuple[float, tuple[str, ...
     return there.newcomer.cpu.share, answer.notes
 
 
-def watch_run_queue(cloud: SimulatedCloud, victim: str, ran: Mapping[str, float]) -> None:
+def watch_run_queue(cloud: CloudWithHogs, victim: str, ran: Mapping[str, float]) -> None:
     """What a run-queue collector pushes of the last window: % of the time for which it waited while who ran."""
     time_s = cloud.clock[0].timestamp() - 60
     values = {"waited_for_host": 0.5, **{f"waited_for:{name}": value for name, value in ran.items()}}
@@ -61,7 +61,7 @@ def watch_run_queue(cloud: SimulatedCloud, victim: str, ran: Mapping[str, float]
     assert cloud.advisor.telemetry.ingest(batch)["dropped"] == ()
 
 
-def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_with_it(cloud: SimulatedCloud) -> None:
+def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_with_it(cloud: CloudWithHogs) -> None:
     said, notes = newcomer_on(cloud, "h0")
     assert not any("contradicts" in note for note in notes)
     cloud.hogs = {"h0-2": float(VCPUS)}
@@ -89,7 +89,7 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
 
 
 def test_where_cpus_slow_by_half_the_host_is_named_what_was_measured_counts_and_ranges_widen(
-    cloud: SimulatedCloud,
+    cloud: CloudWithHogs,
 ) -> None:
     said, _ = newcomer_on(cloud, "h1")
     cloud.slow = {"h1"}
@@ -136,7 +136,7 @@ def test_a_new_model_is_believed_at_once_where_the_host_is_behind_an_alarm(cause
     assert update.state["wide"] == 1
 
 
-def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_against(cloud: SimulatedCloud) -> None:
+def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_against(cloud: CloudWithHogs) -> None:
     """So that ranges that turn out to be too narrow do not raise alarms on the first day."""
     database = cloud.advisor._database
     off = WindowFigures(rows=80, scenes=20, last_s=3600, bins={8: 80})  # each between 2 and 2.2 half widths off
