@@ -107,10 +107,7 @@ class CloudWithHogs:
         scenes = []
         for at, host in enumerate(self.hosts):
             there = zip(self.vms[at * THERE :][:THERE], wanted[at * THERE :][:THERE], strict=True)
-            now = [
-                Instance(vm.id, VCPUS, 1024, demand={"cpu": Demand(float(want), common=0.0, windows=1.0)})
-                for vm, want in there
-            ]
+            now = [Instance(vm.id, VCPUS, 1024, demand={"cpu": Demand(float(want), common=0.0)}) for vm, want in there]
             pcpus = PCPUS // 2 if host.id in self.slow else PCPUS
             scenes.append((Host(host.id, "kvm", pcpus, host.memory_mb), now))
         said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected
@@ -276,9 +273,7 @@ def _newcomer(cloud: CloudWithHogs, host: str) -> NewcomerSaid:
     band = answer.candidates[0].newcomer.throughput_ratio
     at = next(at for at, one in enumerate(cloud.hosts) if one.id == host)
     there = zip(cloud.vms[at * THERE :][:THERE], cloud.usual[at * THERE :][:THERE], strict=True)
-    now = [
-        Instance(vm.id, VCPUS, 1024, demand={"cpu": Demand(float(want), common=0.0, windows=1.0)}) for vm, want in there
-    ]
+    now = [Instance(vm.id, VCPUS, 1024, demand={"cpu": Demand(float(want), common=0.0)}) for vm, want in there]
     pcpus = PCPUS // 2 if host in cloud.slow else PCPUS
     scenes = [(Host(host, "kvm", pcpus, 65_536), [newcomer, *now])]
     said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected
