@@ -80,7 +80,7 @@ class MonthOfSamples:
 @dataclass(frozen=True, slots=True)
 class MonthTrained:
     """Seconds of training here and on Dask's workers; the mean error of the share on left-out hosts and on the newest
-    windows, prior and learned; how far the shares of the two models are apart (mean, most)."""
+    windows, prior and learned; how far the boosted trees of both are apart, and what they add (means)."""
 
     windows: int
     rows: int
@@ -196,8 +196,8 @@ def training(number: int, instances: int, *, dask: bool) -> MonthTrained:
         if dask:
             with scheduler() as address, workers(address):
                 there, there_s = _trained(folder, "there", address)
-            off = np.abs(_shares(here, folder) - _shares(there, folder))
-            apart = float(off.mean()), float(off.max())
+            mine, other = _boosted(here, folder), _boosted(there, folder)
+            apart = float(np.abs(mine - other).mean()), float(np.abs(mine).mean())
         rows = sum(len(one.outcomes) for one in load_dataset(folder / "windows").colocations)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return MonthTrained(number, rows, seconds, there_s, peak_mb, told, apart)
@@ -208,12 +208,12 @@ def _trained(folder: Path, name: str, address: str | None) -> tuple[Path, float]
     return model_training.train([folder / "windows"], folder / name, scheduler=address), time.monotonic() - began
 
 
-def _shares(model: Path, folder: Path) -> NDArray[np.float64]:
-    """What a model says of the windows, the first ten thousand rows of them."""
+def _boosted(model: Path, folder: Path) -> NDArray[np.float64]:
+    """What the boosted trees of a model add to log(share / prior) in windows, the first ten thousand rows of them."""
     share = artifact.load(model).share
-    assert share is not None
+    assert share is not None and share.model.base_learners is not None
     examples = build_examples([load_dataset(folder / "windows")], (WANTED,), target="share")
-    return share.ask(examples.take(np.arange(min(len(examples), 10_000)))).expected
+    return share.model.base_learners.predict(examples.x[:10_000])[:, 0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
