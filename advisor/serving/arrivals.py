@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from advisor.errors import AdvisorError
+from advisor.background_pass import BackgroundPass
 from advisor.lifecycle import arrivals, window_checks
 from advisor.lifecycle.arrivals import Fared, ToldOnArrival
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
@@ -24,43 +22,19 @@ EVERY_S = 60.0
 HOSTS_AT_ONCE = 20  # of which a window is looked at in one pass
 MOST_AT_ONCE = 2_000  # arrivals: more at once are another inventory, not placements
 
-log = logging.getLogger(__name__)
 
-
-class ArrivalWatch:
+class ArrivalWatch(BackgroundPass):
     """One per process; of several on one database whoever is first keeps an arrival or a window."""
 
     def __init__(
         self, settings: Settings, cache: SnapshotCache, transactions: Transactions, clock: Callable[[], datetime]
     ) -> None:
+        super().__init__("arrivals", "who came to which host was not looked at", first_s=EVERY_S, every_s=EVERY_S)
         self._fresh_s = settings.fresh_s
         self._cache = cache
         self._read, self._write = transactions.read, transactions.write
         self._clock = clock
         self._seen_at: int | None = None  # generation of the inventory at the last look
-        self._due_s = time.monotonic() + EVERY_S
-        self._starting = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def nudge(self) -> None:
-        """Begin in the background when it is time; whoever stored samples or answers calls it."""
-        if time.monotonic() < self._due_s:
-            return
-        with self._starting:
-            running = self._thread is not None and self._thread.is_alive()
-            if time.monotonic() < self._due_s or running or self._stopping.is_set():
-                return
-            self._due_s = time.monotonic() + EVERY_S
-            self._thread = threading.Thread(target=self._in_background, name="arrivals", daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the host under way."""
-        with self._starting:
-            self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def run(self, *, pausing: bool = False) -> int:
         """Note who came and went since the last look, then look at a window of hosts to which somebody came; returns of
@@ -117,7 +91,7 @@ class ArrivalWatch:
         for host in there:
             started = time.monotonic()
             self._look_at(view, host, now_s - arrivals.WATCHED_S, ends_s)
-            if self._stopping.wait(time.monotonic() - started if pausing else 0.0):
+            if self._rest(started, pausing=pausing):
                 break
         return len(there)
 
@@ -140,10 +114,5 @@ class ArrivalWatch:
             for one, now in fared:
                 stays.looked(connection, one, ends_s, now)
 
-    def _in_background(self) -> None:
-        try:
-            self.run(pausing=True)
-        except AdvisorError as error:  # the next one may find the database in better health
-            log.warning("who came to which host was not looked at: %s", error)
-        except Exception:
-            log.exception("who came to which host was not looked at")
+    def _pass(self) -> None:
+        self.run(pausing=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,8 +11,8 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, acting
+from advisor.background_pass import BackgroundPass
 from advisor.domain import Contradiction, Scene
-from advisor.errors import AdvisorError
 from advisor.lifecycle import contradictions, window_checks
 from advisor.lifecycle.contradictions import AlarmUpdate
 from advisor.lifecycle.monitoring import Monitor, shadows
@@ -32,10 +30,8 @@ from models.data.window_dataset import SharedWindow
 EVERY_S = 60.0
 MOST_WAITING = 5 * window_checks.HOSTS_AT_ONCE  # looked at in one pass, whose samples may be on their way
 
-log = logging.getLogger(__name__)
 
-
-class WindowChecks:
+class WindowChecks(BackgroundPass):
     """One per process; of several on one database whoever is first counts a window. In a minute at most HOSTS_AT_ONCE
     windows are held and as many told, and after each the thread rests as long as it took."""
 
@@ -48,35 +44,14 @@ class WindowChecks:
         clock: Callable[[], datetime],
         audit: Audit,
     ) -> None:
+        failed = "windows were not held against predictions"
+        super().__init__("window-checks", failed, first_s=EVERY_S, every_s=EVERY_S)
         self._fresh_s = settings.fresh_s
         self._cache = cache
         self._monitor = monitor
         self._read, self._write = transactions.read, transactions.write
         self._clock = clock
         self._audit = audit
-        self._due_s = time.monotonic() + EVERY_S
-        self._starting = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def nudge(self) -> None:
-        """Begin in the background when it is time; whoever stored samples calls it."""
-        if time.monotonic() < self._due_s:
-            return
-        with self._starting:
-            running = self._thread is not None and self._thread.is_alive()
-            if time.monotonic() < self._due_s or running or self._stopping.is_set():
-                return
-            self._due_s = time.monotonic() + EVERY_S
-            self._thread = threading.Thread(target=self._in_background, name="window-checks", daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the scene under way."""
-        with self._starting:
-            self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def run(self, *, pausing: bool = False) -> int:
         """Hold what is due, then tell what is expected of the next window; returns how many windows were held."""
@@ -206,17 +181,8 @@ class WindowChecks:
             with self._write() as connection:
                 held.watch(connection, told)
 
-    def _rest(self, started: float, *, pausing: bool) -> bool:
-        """Leave as much time to others; whether to stop."""
-        return self._stopping.wait(time.monotonic() - started if pausing else 0.0)
-
-    def _in_background(self) -> None:
-        try:
-            self.run(pausing=True)
-        except AdvisorError as error:  # the next one may find the database in better health
-            log.warning("windows were not held against predictions: %s", error)
-        except Exception:
-            log.exception("windows were not held against predictions")
+    def _pass(self) -> None:
+        self.run(pausing=True)
 
 
 def _scene(view: CloudView, at: int) -> Scene:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from advisor.errors import AdvisorError, Conflict
+from advisor.background_pass import BackgroundPass
+from advisor.errors import Conflict
 from advisor.settings import Settings
 from advisor.store import demands, plans, probes, recommendations, rollups, stays
 from advisor.store.engine import Database
@@ -30,10 +30,12 @@ _FIRST_S = 60.0  # after the start
 log = logging.getLogger(__name__)
 
 
-class Retention:
+class Retention(BackgroundPass):
     """One per process; of all passes on a database, in whatever process, one works at a time."""
 
     def __init__(self, database: Database, settings: Settings, clock: Callable[[], datetime]) -> None:
+        failed = "what is old was not gone over to the end"
+        super().__init__("retention", failed, first_s=_FIRST_S, every_s=EVERY.total_seconds())
         self._database = database
         self._keep = timedelta(days=settings.keep_samples_days)
         self._keep_rollups = timedelta(days=settings.keep_rollups_days)
@@ -42,28 +44,6 @@ class Retention:
             (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
         )
         self._clock = clock
-        self._due_s = time.monotonic() + _FIRST_S
-        self._starting = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def nudge(self) -> None:
-        """Begin in the background when it is time; whoever stored samples, answers or plans calls it."""
-        with self._starting:
-            if time.monotonic() < self._due_s or self._stopping.is_set():
-                return
-            if self._thread is not None and self._thread.is_alive():
-                return
-            self._due_s = time.monotonic() + EVERY.total_seconds()
-            self._thread = threading.Thread(target=self._in_background, name="retention", daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the step under way."""
-        with self._starting:
-            self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def run(self) -> Removed:
         """Go over everything once, without pauses; Conflict while another pass does, in this process or another."""
@@ -72,16 +52,10 @@ class Retention:
             raise Conflict("samples are being rolled up now; let that finish, or try again in ten minutes")
         return removed
 
-    def _in_background(self) -> None:
-        try:
-            removed = self._go_over(early=False, pausing=True)
-        except AdvisorError as error:  # the next one may find the database in better health
-            log.warning("what is old was not gone over to the end: %s", error)
-        except Exception:
-            log.exception("what is old was not gone over to the end")
-        else:
-            if removed is not None:
-                log.info("retention: %s", removed)
+    def _pass(self) -> None:
+        removed = self._go_over(early=False, pausing=True)
+        if removed is not None:
+            log.info("retention: %s", removed)
 
     def _go_over(self, *, early: bool, pausing: bool) -> Removed | None:
         """Once over everything, None = another pass does; what was done where another one took over on the way."""
@@ -166,8 +140,7 @@ class Retention:
         """After a step as long a pause: half of the time is for others that wait to write."""
         started = time.monotonic()
         yield
-        if pausing:
-            self._stopping.wait(time.monotonic() - started)
+        self._rest(started, pausing=pausing)
 
     def _hold(self, holder: str, cut_s: float, *, early: bool) -> bool:
         now = self._clock()
