@@ -69,7 +69,7 @@ def train(
         Advisor(chosen).close()  # a database that cannot be used is better known before a long training than after it
 
     def once() -> None:
-        folders = list(dataset or _shipped(chosen.datasets_dir))
+        folders = list(dataset or _shipped(chosen.datasets_dir, needed=span_s is None))
         if span_s is not None:
             with Advisor(chosen) as advisor:
                 if auto:
@@ -156,8 +156,8 @@ def _finding(row: Mapping[str, Any]) -> list[str]:
     return [*(figure(cell) for cell in cells), figure(row["agrees"])]
 
 
-def _shipped(folder: Path) -> Sequence[Path]:
+def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:
     found = sorted(card.parent for card in folder.glob("*/dataset.yaml"))
-    if not found:
+    if not found and needed:
         raise InvalidInput(f"no --dataset was given, and there is none in {folder}/", field="dataset")
     return found

@@ -158,6 +158,21 @@ def test_train_says_what_learning_from_telemetry_lacks(options: tuple[str, ...],
     assert why in result.stderr
 
 
+def test_train_from_telemetry_needs_no_other_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever installed the program has windows, and no folder of datasets."""
+    asked: list[Any] = []
+
+    def train(datasets: Any, **_: Any) -> Path:
+        asked.append(datasets)
+        return Path("m-1")
+
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
+    monkeypatch.setattr(Advisor, "window_dataset", lambda *_: Path("windows"))
+    assert run("train", "--from-telemetry", "14d", "--no-register").exit_code == 0
+    assert asked == [[Path("windows")]]
+    assert "there is none in datasets/" in run("train", "--no-register").stderr
+
+
 def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
 
