@@ -46,6 +46,9 @@ SURE = {
 ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
+# Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
+# newcomer is always one more. Shares learned from windows hold beyond: they go by what is wanted, not by who wants it.
+MORE_INSTANCES = {"share": 1.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class FittedTarget:
         parts = self.model.parts(x)
         learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
-        outside |= size > self.most_instances
+        outside |= size > MORE_INSTANCES.get(self.target, 1.0) * self.most_instances
         hints = hints_of(base, learned, parts, known)
         down, up = self.calibration.half_widths(x, hints, known, outside, platform)
         least = np.where(outside, _prior_width(self.target, base), 0.0)

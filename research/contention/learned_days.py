@@ -37,13 +37,14 @@ from models.evaluation.prediction_checks import widen
 from models.evaluation.window_figures import CONTENDED, WindowFigures, WindowKey
 from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
-from models.learning.fitted_target import fit_share
+from models.learning.fitted_target import MORE_INSTANCES, fit_share
 from models.learning.held_out import HeldOutPredictions
 from models.physics import cpu_contention
 from profiler.observed import MetricSample
 from research.contention.learned_shares import line
 
 WINDOW_S, DAY_S = 300.0, 86_400.0
+LEAST_LARGER = 60  # shares to learn from, and as many to be held
 Readings = Mapping[str, Sequence[Sequence[int]]]  # of each container: what each part of a window added to its counts
 _BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
 
@@ -293,6 +294,25 @@ def judge(examples: Examples) -> None:
         plain = {table.protocol: table for table in found}
 
 
+def larger(examples: Examples) -> None:
+    """Learn from hosts with up to k instances, and print how that holds on those with up to half as many again."""
+    for most in np.unique(examples.size).tolist()[1:-1]:
+        fewer = np.flatnonzero(examples.size <= most)
+        more = np.flatnonzero((examples.size > most) & (examples.size <= MORE_INSTANCES["share"] * most))
+        if len(fewer) < LEAST_LARGER or len(more) < LEAST_LARGER:
+            continue
+        there = examples.take(more)
+        told = fit_share(examples.take(fewer)).ask(there)
+        prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
+        held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
+        means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run, 0)
+        low, high = means.bounds(2, 0.025) or (math.nan, math.nan)
+        _say(
+            f"learned up to {most} instances: {len(more)} shares beside more, prior {means.mean[0]:.4f}, learned "
+            f"{means.mean[1]:.4f}, less {means.mean[2]:+.4f} ({low:+.4f} to {high:+.4f}), interval held {held.mean():.2f}"
+        )
+
+
 def noise(days: RecordedDays, other: RecordedDays) -> None:
     """Print by how much the share of an instance differs where the same plan was lived through once more."""
     shares = [[one.shares(at) for at in range(min(len(days.windows), len(other.windows)))] for one in (days, other)]
@@ -316,7 +336,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _coverage(told, days.windows_a_day)
             _gained(told, len(days.plan["cpus"]))
             dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
-    judge(build_examples([dataset], (WANTED,), target="share"))
+    examples = build_examples([dataset], (WANTED,), target="share")
+    judge(examples)
+    larger(examples)
     if options.again is not None:
         noise(days, RecordedDays.read(options.again, options.together))
     return 0

@@ -190,3 +190,19 @@ def test_a_model_of_before_bursts_were_learned_still_answers(examples: Examples)
     told = LearnedPredictor("before", "measured", (), nothing, None, None, {}, {}, share).predict(asked)
     assert not told.outside.any()
     assert np.isfinite(told.throughput.expected).all()
+
+
+def test_a_newcomer_on_the_fullest_host_is_answered_by_what_windows_taught_and_twice_as_many_are_not(
+    examples: Examples, windows: list[SharedWindow], tmp_path: Path
+) -> None:
+    """A newcomer is always one more than were there; the prior alone would know nothing of what windows showed."""
+    model = fit_predictor([load_dataset(dataset_of(windows, tmp_path / "windows"))])
+    assert set(examples.size.tolist()) == {VMS}
+    host = Host("h0", "kvm", pcpus=2, memory_mb=1e4)
+    for count, outside in ((VMS, False), (VMS + 1, False), (2 * VMS, True)):
+        there = tuple(wanting(f"vm{at}", 2.4 / count) for at in range(count))
+        batch = build_batch([(host, there)], ProfileTable.build(()))
+        told, prior = model.predict(batch), PriorPredictor().predict(batch).throughput.expected
+        assert told.outside[batch.present].tolist() == [outside] * count
+        learned = prior if outside else prior**GAINED
+        assert told.throughput.expected == pytest.approx(learned, abs=0.06)
