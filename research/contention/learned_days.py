@@ -309,7 +309,8 @@ def larger(examples: Examples) -> None:
         low, high = means.bounds(2, 0.025) or (math.nan, math.nan)
         _say(
             f"learned up to {most} instances: {len(more)} shares beside more, prior {means.mean[0]:.4f}, learned "
-            f"{means.mean[1]:.4f}, less {means.mean[2]:+.4f} ({low:+.4f} to {high:+.4f}), interval held {held.mean():.2f}"
+            f"{means.mean[1]:.4f}, less {means.mean[2]:+.4f} ({low:+.4f} to {high:+.4f}), "
+            f"interval held {held.mean():.2f}"
         )
 
 
