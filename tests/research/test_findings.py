@@ -32,19 +32,19 @@ def test_every_finding_has_a_row_with_a_paper_figure(rows: list[dict[str, Any]])
 def test_best_and_worst_pairs_of_n3_are_ordered_as_printed(rows: list[dict[str, Any]]) -> None:
     order = _of(rows, "N3", "order of pairs")
     assert order["predicted"].startswith("1k+100k")
-    assert order["agrees"] is True
+    assert order["predicted_verdict"] == "agrees"
 
 
 @pytest.mark.parametrize(
     "situation", ["1k-best-and-worst", "guest-cpus-order-dom0-1", "guest-cpus-order-dom0-2", "CPUs of Dom0"]
 )
-def test_pinning_directions_of_n11_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
-    assert _of(rows, "N11", situation)["agrees"] is True
+def test_fitted_pinning_directions_of_n11_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N11", situation)["predicted_verdict"] == "agrees"
 
 
 @pytest.mark.parametrize("situation", ["which pair contends least", "dom0-cpus", "net-cpu-assignment"])
-def test_key_findings_of_n15_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
-    assert _of(rows, "N15", situation)["agrees"] is True
+def test_fitted_key_findings_of_n15_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N15", situation)["predicted_verdict"] == "agrees"
 
 
 def test_caps_act_linearly_as_in_l5(rows: list[dict[str, Any]]) -> None:
@@ -59,7 +59,7 @@ def test_what_this_host_can_show_was_measured_with_an_interval_and_every_finding
 ) -> None:
     shown = {f"N{n}" for n in (3, 4, 5, 6, 9, 10, 11, 15)} | {f"E{n}" for n in range(1, 6)}
     shown |= {f"L{n}" for n in (1, 2, *range(4, 11))} | {"C1", "C2", "C3"}
-    repeats = {finding: [row["repeats"] for row in rows if row["finding"] == finding] for finding in shown}
+    repeats = {finding: [row["rounds"] for row in rows if row["finding"] == finding] for finding in shown}
     assert [finding for finding, counts in repeats.items() if max(counts) < 2] == []
     assert [row["finding"] for row in rows if not row["remark"]] == []
 

@@ -54,7 +54,7 @@ def _web(one: str, other: str) -> BaseLearners:
 
 
 def _measured(finding: str, situation: str, *datasets: Path) -> Values | None:
-    return NUMBERS[finding, situation][0](LabRuns.of(datasets))
+    return NUMBERS[finding, situation].measure(LabRuns.of(datasets))
 
 
 def _filled(finding: str, situation: str, *datasets: Path) -> Row:
@@ -79,13 +79,13 @@ def test_rates_are_kept_only_where_every_limit_is_kept(tmp_path: Path) -> None:
         f"same:{rate}": (
             "group",
             [("bulk", {"net_mode": "dedicated", "net_rate_mbit": str(rate)})] * 2,
-            [[payload * rate * kept, payload * rate]] * 2,
+            [[payload * rate * kept, payload * rate]] * 4,
         )
         for rate, kept in ((1, 1.0), (10, 1.0), (100, 0.6), (500, 1.0))
     }
     filled = _filled("L7", "sustained-rate", _dataset(tmp_path / "a", runs))
     assert filled["measured_value"] == pytest.approx(40)
-    assert filled["measured_agrees"] is False
+    assert filled["measured_verdict"] == "disagrees"
 
 
 def test_a_capped_program_is_set_against_itself_whatever_was_run_last(tmp_path: Path) -> None:
@@ -149,12 +149,12 @@ def test_rounds_of_two_campaigns_are_never_set_against_each_other(tmp_path: Path
 def test_an_order_is_taken_from_the_one_dataset_that_has_most_of_it(tmp_path: Path) -> None:
     some: Runs = {"same:x": ("group", _web("1k", "1k"), [[99.0, 99.0]] * 2)}
     every: Runs = {
-        f"same:{pair}": ("group", _web(*pair.split("+")), [[90.0 - n, 90.0]] * 2)
+        f"same:{pair}": ("group", _web(*pair.split("+")), [[90.0 - n, 90.0]] * 4)
         for n, pair in enumerate(PAIRS_IN_ORDER)
     }
     filled = _filled("N3", "pair-order", _dataset(tmp_path / "a", some), _dataset(tmp_path / "b", every))
     assert filled["source"] == "b"
-    assert filled["measured_agrees"] is True
+    assert filled["measured_verdict"] == "agrees"
 
 
 def test_kinds_of_virtualisation_are_compared_across_their_campaigns(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_kinds_of_virtualisation_are_compared_across_their_campaigns(tmp_path: P
     assert factor.values == (2.5,)
 
 
-def test_one_round_is_shown_and_not_judged(tmp_path: Path) -> None:
+def test_one_round_is_shown_and_undetermined(tmp_path: Path) -> None:
     runs: Runs = {"same:x": ("group", _web("1k", "1k"), [[42.0, 42.0]])}
     filled = _filled("N5", "1k-loss", _dataset(tmp_path / "a", runs))
     assert filled["measured"] == "58 % (once)"
-    assert filled["measured_agrees"] is None
+    assert filled["measured_verdict"] == "undetermined"

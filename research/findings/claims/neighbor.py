@@ -2,12 +2,12 @@
 
 Platform I is a host whose guests share one CPU and one link. Here: servers on CPU 0 (form `same`), load generators on
 CPU 1, a 1 Gbit/s uplink that HTB shares fairly. The driver domain is the kernel's own work for the instances. Runs are
-at full load: what the paper says of other loads is not measured.
+at full load but for the sweeps (lab-neighbor-loads), where a load is a share of what a server reaches alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from statistics import fmean
 
@@ -58,6 +58,11 @@ def ratio(run: LabRun, at: int = 0) -> float | None:
     return run.members[at].ratio()
 
 
+def response(run: LabRun, at: int) -> float | None:
+    """Mean response time of a member in ms."""
+    return run.members[at].reached.get("latency_mean_ms")
+
+
 def loss(run: LabRun) -> float | None:
     """Throughput that the first member lost, in percent."""
     found = ratio(run)
@@ -93,6 +98,103 @@ def compare(
         return against(pair(lab, *of), pair(lab, *base), how)
 
 
+# N2: one server alone. Two sizes are bound by the CPU, four by the network; 10 KB lies between (section 3.4).
+CPU_SIZES, NET_SIZES = ("1k", "4k"), ("30k", "50k", "70k", "100k")
+OTHER_SIZES = ("1k", "4k", "30k", "50k", "70k", "100k")
+Rounds = dict[tuple[str, str], LabRun]
+
+
+def alone(lab: LabRuns, size: str) -> Rounds:
+    """Runs of one server alone on CPU 0 with its generator on CPU 1, by round."""
+    runs = lab.runs(f"web-{size}", kind="solo", where=lambda run: run.run == f"solo:web-{size}:0:1")
+    return {(run.dataset, run.repeat): run for run in runs}
+
+
+def of_sizes(
+    lab: LabRuns, sizes: Sequence[str], how: Callable[[Mapping[str, LabRun]], float | None]
+) -> Values | None:
+    """A value of every round in which servers of all these sizes ran alone; None where there is no such round."""
+    found = {size: alone(lab, size) for size in sizes}
+    rounds = [key for key in found[sizes[0]] if all(key in runs for runs in found.values())]
+    there = {key: {size: runs[key] for size, runs in found.items()} for key in rounds}
+    return over([there[key][sizes[0]] for key in rounds], lambda run: how(there[run.dataset, run.repeat]))
+
+
+def _less(metric: str) -> Callable[[Mapping[str, LabRun]], float | None]:
+    """By how much less of a host's metric the CPU-bound have than the network-bound, at least, in percent."""
+
+    def read(runs: Mapping[str, LabRun]) -> float | None:
+        most = of_known(max, [runs[size].metric("host", metric) for size in CPU_SIZES])
+        least = of_known(min, [runs[size].metric("host", metric) for size in NET_SIZES])
+        moved = change(most, least)
+        return None if moved is None else -100 * moved
+
+    return read
+
+
+def _alone_rows(metric: str) -> None:
+    @number("N2", f"{metric}-cpu-bound-lower")
+    def lower(lab: LabRuns) -> Values | None:
+        return of_sizes(lab, (*CPU_SIZES, *NET_SIZES), _less(metric))
+
+
+for _metric in SWITCH_AND_EVENT:
+    _alone_rows(_metric)
+
+
+def _waiting_rows(statement: str, value: Callable[[LabRun], float | None]) -> None:
+    """1 KB over 30 KB, which is what the printed factors are of."""
+
+    @number("N2", statement)
+    def longer(lab: LabRuns) -> Values | None:
+        return of_sizes(lab, ("1k", "30k"), lambda runs: gain(value(runs["1k"]), value(runs["30k"])))
+
+
+_waiting_rows("dom0-waiting-cpu-bound", lambda run: run.metric("driver_domain", "waiting"))
+_waiting_rows("guest-waiting-cpu-bound", lambda run: of_guests(run, "waiting"))
+
+
+@number("N2", "guest-block-cpu-bound")
+def blocked_alone(lab: LabRuns) -> Values | None:
+    return of_sizes(lab, CPU_SIZES, lambda runs: of_known(max, [of_guests(run, "block") for run in runs.values()]))
+
+
+@number("N2", "events-10k-over-cpu-bound")
+def events_of_10k(lab: LabRuns) -> Values | None:
+    """Over 4 KB, which is what the printed figure is of."""
+    return of_sizes(
+        lab, ("10k", "4k"),
+        lambda runs: percent(change(runs["10k"].metric("host", "event"), runs["4k"].metric("host", "event"))),
+    )  # fmt: skip
+
+
+def pages_alone(lab: LabRuns, size: str) -> Values | None:
+    return of_sizes(lab, (size,), lambda runs: of_guests(runs[size], "pages_per_execution"))
+
+
+@number("N2", "pages-per-execution-best")
+def pages_of_10k(lab: LabRuns) -> Values | None:
+    return pages_alone(lab, "10k")
+
+
+@number("N2", "pages-per-execution-large-files")
+def pages_of_100k(lab: LabRuns) -> Values | None:
+    return pages_alone(lab, "100k")
+
+
+@number("N2", "pages-per-execution-falls", unit="relative change")
+def pages_from_10k(lab: LabRuns) -> Values | None:
+    def fall(runs: Mapping[str, LabRun]) -> float | None:
+        return change(*(of_guests(runs[size], "pages_per_execution") for size in ("100k", "10k")))
+
+    return of_sizes(lab, ("10k", "100k"), fall)
+
+
+@order("N2", "pages-per-execution-highest")
+def pages_by_size(lab: LabRuns) -> dict[str, Values | None]:
+    return {size: pages_alone(lab, size) for size in ("10k", *OTHER_SIZES)}
+
+
 def _by_pair(lab: LabRuns, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
     return {name: over(pair(lab, name), value) for name in names}
 
@@ -122,7 +224,10 @@ compare(
 
 
 def _cpu_points(run: LabRun, base: LabRun) -> float | None:
-    beside, alike = run.metric("instance", "cpu", run.members[0].instance), of_guests(base, "cpu")
+    """What the driver domain and the first guest together got more than beside one like it, as the paper says it."""
+    first = run.metric("instance", "cpu", run.members[0].instance)
+    beside = of_known(fsum, [run.metric("driver_domain", "cpu"), first])
+    alike = of_known(fsum, [base.metric("driver_domain", "cpu"), of_guests(base, "cpu")])
     return None if beside is None or alike is None else beside - alike
 
 
@@ -238,6 +343,9 @@ compare(
     "N15", "cpu-cpu", of=("1k+1k", ONE_CPU), base=("1k+100k", ONE_CPU),
     how=lambda run, base: change(of_guests(run, "waiting"), of_guests(base, "waiting")),
 )  # fmt: skip
+
+show("N12", "1m-1m-response", of="1m+1m", value=lambda run: response(run, 0))
+show("N12", "1k-1m-1m-response", of="1k+1m", value=lambda run: response(run, 1))
 
 
 @order("N15", "cpu-net", "which pair contends least")
