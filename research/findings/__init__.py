@@ -22,9 +22,9 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
     """One row per figure or ordering: finding, situation, paper, measured, predicted, and a verdict on either.
 
     Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
-    paper, so that no row was learned from itself; `basis` says where the prior's constants came from the finding itself,
-    `left_out` what the prior says when they did not. What a dataset's `learn: false` keeps out of training is measured,
-    too. InvalidInput where the datasets are missing or broken.
+    paper, so that no row was learned from itself; `basis` says where the prior's constants came from the finding
+    itself, `left_out` what the prior says when they did not. What a dataset's `learn: false` keeps out of training is
+    measured, too. InvalidInput where the datasets are missing or broken.
     """
     try:
         datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]

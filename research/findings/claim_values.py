@@ -1,4 +1,4 @@
-"""Measured values of a claim, one per round, with the range that they span and how often such a range holds the median."""
+"""Measured values of a claim, one per round, with their range and how often such a range holds the median."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Values:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range of all rounds; from nine rounds on without the outermost, as far as it holds the median with 95 %."""
+        """The range of all rounds; from nine on without the outermost, as far as it holds the median with 95 %."""
         return order_interval(self.values)
 
     @property

@@ -25,7 +25,7 @@ from models.physics.demands import Demands, demands
 from models.physics.prior import solve
 from profiler.host_kinds import TRAITS
 
-# What each finding fixed. N2's and N10's figures went in as they are printed, so that they predict nothing of their own.
+# What each finding fixed. N2's and N10's figures went in as they are printed: they predict nothing of their own.
 FIXED_BY: Mapping[str, str] = {
     "N2": "what who never blocks keeps asking for",
     "N3": "what who never blocks keeps asking for",

@@ -60,9 +60,7 @@ def _one(claim: Number, lab: LabRuns) -> Values | None:
 
 
 def _several(claim: Several, lab: LabRuns) -> Mapping[str, Values]:
-    known = [
-        {name: values for name, values in claim(part).items() if values is not None} for part in (*lab.parts, lab)
-    ]
+    known = [{name: values for name, values in claim(part).items() if values is not None} for part in (*lab.parts, lab)]
     return max(known, key=lambda one: (len(one), min((len(values.values) for values in one.values()), default=0)))
 
 

@@ -202,5 +202,8 @@ def _key_findings(papers: Dataset, predict: Predict, statements: Statements) -> 
     changes = (("dom0-cpus", bound), ("net-cpu-assignment", net))
     return [
         order,
-        *(_direction("N15", f"{name}: Dom0 with 1 and 3 CPUs", statements["N15", name], pair) for name, pair in changes),
+        *(
+            _direction("N15", f"{name}: Dom0 with 1 and 3 CPUs", statements["N15", name], pair)
+            for name, pair in changes
+        ),
     ]

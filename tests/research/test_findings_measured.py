@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+
 from models.data.tables import DatasetError
 from research.findings.claim_registry import NUMBERS, ORDERS
 from research.findings.claim_values import against, over

@@ -32,6 +32,16 @@ def pair(lab: LabRuns, name: str, form: str = ONE_CPU) -> list[LabRun]:
     return lab.runs(*(f"web-{size}" for size in name.split("+")), where=fits)
 
 
+def pair_at(lab: LabRuns, name: str, load: float) -> list[LabRun]:
+    """The same with both members at a part of what they reach alone; 1 = both saturated."""
+
+    def fits(run: LabRun) -> bool:
+        at_load = all(member.load == load and member.net_mode == "shared" for member in run.members)
+        return run.form == ONE_CPU and at_load
+
+    return pair(lab, name) if load >= 1 else lab.runs(*(f"web-{size}" for size in name.split("+")), where=fits)
+
+
 def of_known(how: Callable[[Sequence[float]], float], values: Sequence[float | None]) -> float | None:
     """how(values), None where one of them is unknown."""
     known = [value for value in values if value is not None]
@@ -110,9 +120,7 @@ def alone(lab: LabRuns, size: str) -> Rounds:
     return {(run.dataset, run.repeat): run for run in runs}
 
 
-def of_sizes(
-    lab: LabRuns, sizes: Sequence[str], how: Callable[[Mapping[str, LabRun]], float | None]
-) -> Values | None:
+def of_sizes(lab: LabRuns, sizes: Sequence[str], how: Callable[[Mapping[str, LabRun]], float | None]) -> Values | None:
     """A value of every round in which servers of all these sizes ran alone; None where there is no such round."""
     found = {size: alone(lab, size) for size in sizes}
     rounds = [key for key in found[sizes[0]] if all(key in runs for runs in found.values())]
@@ -237,6 +245,7 @@ show("N5", "neighbor-1-1k-1k: web-1k", of="1k+1k", value=ratio, unit="ratio")
 show("N5", "1k-loss", of="1k+1k", value=loss)
 show("N5", "dom0-waiting", of="1k+1k", value=lambda run: run.metric("driver_domain", "waiting"))
 show("N5", "guest-waiting", of="1k+1k", value=lambda run: of_guests(run, "waiting"))
+show("N5", "dom0-cpu-highest", of="1k+1k", value=lambda run: run.metric("driver_domain", "cpu"))
 show("N5", "cpu-share", of="1k+1k", value=lambda run: of_guests(run, "cpu"))
 
 
@@ -257,6 +266,83 @@ show("N6", "saturation-load", of="100k+100k", value=lambda run: percent(ratio(ru
 show("N6", "pages-per-execution", of="100k+100k", value=lambda run: of_guests(run, "pages_per_execution"))
 show("N6", "dom0-block", of="100k+100k", value=lambda run: run.metric("driver_domain", "block"))
 show("N6", "guest-block", of="100k+100k", value=lambda run: of_guests(run, "block"))
+
+
+# Sweeps: both servers at the same load. Range II of the paper's Fig. 24 is 30 to 70 % load.
+LOADS = (0.3, 0.5, 0.7, 1.0)
+RANGE_II = (0.3, 0.5, 0.7)
+Sweep = Mapping[float, LabRun]
+
+
+def over_loads(lab: LabRuns, name: str, loads: Sequence[float], how: Callable[[Sweep], float | None]) -> Values | None:
+    """A value of every round in which a pair ran at all these loads."""
+    found = {load: {(run.dataset, run.repeat): run for run in pair_at(lab, name, load)} for load in loads}
+    rounds = [key for key in found[loads[0]] if all(key in runs for runs in found.values())]
+    sweeps = {key: {load: runs[key] for load, runs in found.items()} for key in rounds}
+    return over([sweeps[key][loads[0]] for key in rounds], lambda run: how(sweeps[run.dataset, run.repeat]))
+
+
+@number("N6", "peak-load")
+def load_of_most_switches(lab: LabRuns) -> Values | None:
+    def most(sweep: Sweep) -> float | None:
+        switches = {load: run.metric("host", "switch") for load, run in sweep.items()}
+        known = {load: value for load, value in switches.items() if value is not None}
+        return 100 * max(known, key=lambda load: known[load]) if len(known) == len(sweep) else None
+
+    return over_loads(lab, "100k+100k", LOADS, most)
+
+
+@number("N7", "100k-range-ii-flat", unit="relative change from 30 to 70 % load")
+def net_io_in_range_ii(lab: LabRuns) -> Values | None:
+    return over_loads(lab, "1k+100k", RANGE_II, lambda sweep: change(reached(sweep[0.7], 1), reached(sweep[0.3], 1)))
+
+
+def _of_100k(run: LabRun, metric: str) -> float | None:
+    """A metric of the 100 KB server beside the 1 KB one; of two alike their mean."""
+    if len({member.workload for member in run.members}) == 1:
+        return of_guests(run, metric)
+    return run.metric("instance", metric, run.members[1].instance)
+
+
+def _range_ii_rows(statement: str, pair_name: str, metric: str) -> None:
+    """Means over range II."""
+
+    @number("N7", statement)
+    def mean_of_loads(lab: LabRuns) -> Values | None:
+        return over_loads(
+            lab, pair_name, RANGE_II,
+            lambda sweep: of_known(fmean, [_of_100k(run, metric) for run in sweep.values()]),
+        )  # fmt: skip
+
+
+_range_ii_rows("100k-range-ii-waiting", "1k+100k", "waiting")
+_range_ii_rows("100k-range-ii-cpu", "1k+100k", "cpu")
+_range_ii_rows("100k-100k-range-ii-waiting", "100k+100k", "waiting")
+
+
+@number("N7", "100k-100k-range-ii-waiting-gain")
+def waiting_over_range_ii(lab: LabRuns) -> Values | None:
+    return over_loads(
+        lab, "100k+100k", RANGE_II,
+        lambda sweep: gain(of_guests(sweep[0.7], "waiting"), of_guests(sweep[0.3], "waiting")),
+    )  # fmt: skip
+
+
+@number("N7", "100k-range-ii-block-gain")
+def block_in_range_ii(lab: LabRuns) -> Values | None:
+    """Points more than beside one like it, as a mean over range II."""
+
+    def more(run: LabRun, base: LabRun) -> float | None:
+        beside, alike = _of_100k(run, "block"), _of_100k(base, "block")
+        return None if beside is None or alike is None else beside - alike
+
+    bases = {(run.dataset, run.repeat, load): run for load in RANGE_II for run in pair_at(lab, "100k+100k", load)}
+
+    def mean_more(sweep: Sweep) -> float | None:
+        found = [(run, bases.get((run.dataset, run.repeat, load))) for load, run in sweep.items()]
+        return of_known(fmean, [None if base is None else more(run, base) for run, base in found])
+
+    return over_loads(lab, "1k+100k", RANGE_II, mean_more)
 
 
 def _peak(lab: LabRuns, *metrics: str) -> Values | None:
