@@ -10,6 +10,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
 from research.findings import findings
+from research.findings.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,6 +67,20 @@ def test_what_this_host_can_show_was_measured_with_an_interval_and_every_finding
 
 def test_measured_pairs_say_where_they_were_measured(rows: list[dict[str, Any]]) -> None:
     assert "lab-" in _of(rows, "N3", "1k+100k")["source"]
+
+
+def test_every_prediction_says_what_it_rests_on_and_has_a_verdict_where_a_figure_is_printed(
+    rows: list[dict[str, Any]],
+) -> None:
+    predictions = [row for row in rows if row["kind"] == "prediction"]
+    for row in predictions:
+        assert row["basis"] == "predicted" or row["basis"].startswith("fitted: ")
+        assert (row["predicted_verdict"] is None) == (row["paper"] is None), row["situation"]
+        assert (row["left_out_verdict"] is None) == (row["paper"] is None), row["situation"]
+    weights = next(row for row in predictions if row["situation"] == "latency-cpu-weight-ratio-10: cpu")
+    assert (weights["predicted_verdict"], weights["left_out_verdict"]) == ("agrees", "disagrees")
+    assert weights["left_out"] == pytest.approx(10 / 11, abs=1e-3)
+    assert [line for line in tally(rows) if line.startswith("Fitted") and "mean error" in line]
 
 
 def test_a_folder_without_the_papers_is_refused_in_one_sentence(tmp_path: Path) -> None:
