@@ -34,7 +34,10 @@ _NOT_THE_PAPERS = """\
 
 A figure of these is no figure of the paper's, and the two are not compared but in order or direction:
 
-- **`event` off Xen** is something else. In the lab's containers it counted MEASURED.
+- **`event` off Xen** is something else. A web server alone in a container of the lab (`datasets/lab-neighbor-loads`)
+  had 3 to 5 times fewer a second than the paper's Table 3 prints for files up to 10 KB, and 13 to 29 times fewer from
+  30 KB on, while it answered 9 to 17 times as many requests: 44 to 303 times fewer per request. Small files have most
+  events here and fewest in the paper.
 - **`event` on Xen** by interrupts misses what Dom0 sends, and joins what comes together. The paper does not say how it
   counted.
 - **`pages_exchanged` on Xen** counts slots of both rings. The paper says of sending that no explicit memory page

@@ -29,8 +29,10 @@ from profiler.host_kinds import TRAITS
 FIXED_BY: Mapping[str, str] = {
     "N2": "what who never blocks keeps asking for",
     "N3": "what who never blocks keeps asking for",
+    "N4": "is one of N3's pairs",
     "N5": "what who never blocks keeps asking for; fewer events where CPUs are crowded",
     "N6": "what who never blocks keeps asking for",
+    "N7": "is one of N3's pairs",
     "N9": "CPUs that one bridge keeps busy",
     "N10": "events grow with CPUs",
     "N11": "events' share of a page's cost; CPUs that one bridge keeps busy",

@@ -99,6 +99,7 @@ def rows_of_paper(papers: Dataset, paper: str, predict: Predict, statements: Sta
             rows += _colocation_rows(papers, colocation, predict)
     if paper.startswith("who-is-your-neighbor"):
         rows += _pairs(papers, predict, statements)
+        rows.append(_range_ii(papers, predict, statements))
         rows += _pinning(papers, predict, statements)
         rows += _key_findings(papers, predict, statements)
     return rows
@@ -124,13 +125,16 @@ def _figure(finding: str, situation: str, quantity: str, paper: float | None, pr
     return {**row(finding, situation, quantity, paper, predicted), "predicted_verdict": verdict}
 
 
-def _pair_on(host: Host, workloads: tuple[str, str], pins: tuple[str, str] = ("", "")) -> tuple[Host, list[Instance]]:
+def _pair_on(
+    host: Host, workloads: tuple[str, str], pins: tuple[str, str] = ("", ""), load: float = 1.0
+) -> tuple[Host, list[Instance]]:
     pinnings = [Pinning.parse(pin) for pin in pins]
     return host, [
         Instance(
             f"vm{number + 1}",
             vcpus=len(pinning.cpus) if pinning else 1,
             workload=workload,
+            load=load,
             settings=IsolationSettings(pinning=pinning),
         )
         for number, (workload, pinning) in enumerate(zip(workloads, pinnings, strict=True))
@@ -154,6 +158,13 @@ def _workloads(pair: str) -> tuple[str, str]:
     """`1k+100k` as (`web-1k`, `web-100k`)."""
     one, _, other = pair.partition("+")
     return f"web-{one}", f"web-{other}"
+
+
+def _range_ii(papers: Dataset, predict: Predict, statements: Statements) -> Row:
+    """N7: what the 100 KB server sends beside the 1 KB one at 30, 50 and 70 % load, as shares of what it sends alone."""
+    host = papers.platforms[PLATFORM_1]
+    sent = [load * predict(*_pair_on(host, (CPU_BOUND, NET_BOUND), load=load))[1] for load in (0.3, 0.5, 0.7)]
+    return _direction("N7", "100k beside 1k at 30, 50, 70 % load", statements["N7", "100k-range-ii-flat"], sent)
 
 
 def _order(finding: str, situation: str, order: Sequence[Sequence[str]], value: Mapping[str, float]) -> Row:
