@@ -161,7 +161,7 @@ def _workloads(pair: str) -> tuple[str, str]:
 
 
 def _range_ii(papers: Dataset, predict: Predict, statements: Statements) -> Row:
-    """N7: what the 100 KB server sends beside the 1 KB one at 30, 50 and 70 % load, as shares of what it sends alone."""
+    """N7: what 100 KB sends beside 1 KB at 30, 50 and 70 % load, as shares of what it sends alone."""
     host = papers.platforms[PLATFORM_1]
     sent = [load * predict(*_pair_on(host, (CPU_BOUND, NET_BOUND), load=load))[1] for load in (0.3, 0.5, 0.7)]
     return _direction("N7", "100k beside 1k at 30, 50, 70 % load", statements["N7", "100k-range-ii-flat"], sent)
