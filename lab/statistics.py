@@ -67,7 +67,7 @@ def order_coverage(count: int, level: float = _LEVEL) -> float:
 
     At least `level` from six values on; of fewer it is their whole range, which holds it with 1 - 2 / 2**count.
     """
-    return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count, level) + 1)) / 2**count
+    return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count, level) + 1)) / 2.0**count
 
 
 def _narrowest_rank(count: int, level: float) -> int:
