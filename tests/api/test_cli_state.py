@@ -235,7 +235,7 @@ def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypa
 
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x"}
+    row: dict[str, Any] = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x"}
     row |= {"rounds": 0, "measured_verdict": "disagrees", "source": "lab", "remark": "It differs.", "basis": None}
     row |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees"}
     rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345, "basis": "fitted: a constant"}]
