@@ -58,15 +58,27 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float | None, floa
 def order_interval(values: Sequence[float], level: float = _LEVEL) -> tuple[float, float]:
     """The narrowest symmetric pair of order statistics that brackets the median with at least `level`."""
     ordered = sorted(values)
-    n = len(ordered)
+    lowest = _narrowest_rank(len(ordered), level)
+    return ordered[lowest], ordered[len(ordered) - 1 - lowest]
+
+
+def order_coverage(count: int, level: float = _LEVEL) -> float:
+    """How often `order_interval` of so many independent values holds the median of what they are drawn from.
+
+    At least `level` from six values on; of fewer it is their whole range, which holds it with 1 - 2 / 2**count.
+    """
+    return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count, level) + 1)) / 2.0**count
+
+
+def _narrowest_rank(count: int, level: float) -> int:
     lowest = 0
     tail = 0.0
-    for rank in range(n // 2):
-        tail += math.comb(n, rank) / 2**n
+    for rank in range(count // 2):
+        tail += math.comb(count, rank) / 2**count
         if 1 - 2 * tail < level:
             break
         lowest = rank
-    return ordered[lowest], ordered[n - 1 - lowest]
+    return lowest
 
 
 def bootstrap_interval(

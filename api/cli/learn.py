@@ -19,7 +19,10 @@ from api.cli.cards import print_verdict
 from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, figure, print_json, print_table, progress, say
 
-FINDING_COLUMNS = ("situation", "paper", "measured (95 % interval)", "agrees", "measured in", "predicted", "agrees")
+FINDING_COLUMNS = (
+    "situation", "paper", "measured (range, how often it holds)", "verdict", "measured in", "predicted", "verdict",
+    "left out", "verdict",
+)  # fmt: skip
 MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
 
 
@@ -124,9 +127,13 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
 def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
     """The papers' findings: paper, measured, predicted.
 
-    Without --model each paper is predicted by a model that was trained without that paper's own rows.
+    Without --model each paper is predicted by a model that was trained without that paper's own rows. A prediction
+    is "fitted" where its finding fixed a constant of the queueing prior; "left out" is what the prior says when it did
+    not. Verdicts are agrees, disagrees and undetermined.
     """
-    from research.findings import findings as rows_of_findings  # reads all datasets and trains: only who asks waits
+    # reads all datasets and trains: only who asks waits
+    from research.findings import findings as rows_of_findings
+    from research.findings.tally import tally
 
     rows = rows_of_findings(settings(), model)
     if as_json:
@@ -134,7 +141,7 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
         return
     for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
         found = list(group)
-        shown = [row for row in found if row["kind"] == "prediction" or row["repeats"]]
+        shown = [row for row in found if row["kind"] == "prediction" or row["rounds"]]
         say(f"{finding}  {clean(found[0]['title'])}")
         if shown:
             print_table(FINDING_COLUMNS, [_finding(row) for row in shown])
@@ -147,13 +154,20 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
         if found[0]["remark"]:
             say(f"   {clean(found[0]['remark'])}")
         say()
+    for line in tally(rows):
+        say(line)
 
 
 def _finding(row: Mapping[str, Any]) -> list[str]:
-    """Cells of FINDING_COLUMNS; a prediction's row has no verdict but for orders and directions."""
-    where = row["source"] or ""
-    cells = [row["situation"], row["paper"], row["measured"], row["measured_agrees"], where, row["predicted"]]
-    return [*(figure(cell) for cell in cells), figure(row["agrees"])]
+    """Cells of FINDING_COLUMNS."""
+    fitted = str(row["basis"] or "").startswith("fitted")
+    predicted = f"{figure(row['predicted'])} (fitted)" if fitted else row["predicted"]
+    left_out = (row["left_out"], row["left_out_verdict"]) if fitted else ("", "")
+    cells = [
+        row["situation"], row["paper"], row["measured"], row["measured_verdict"], row["source"], predicted,
+        row["predicted_verdict"], *left_out,
+    ]  # fmt: skip
+    return [figure(cell) for cell in cells]
 
 
 def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:

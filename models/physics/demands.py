@@ -13,7 +13,8 @@ from models.physics.kinds import holds, trait
 from profiler.demand import Resource
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
-# shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events.
+# shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events,
+# which orders the pinnings of finding N11 as printed: fitted to it (decision 100).
 EVENT_SHARE = 0.2
 EVENT_GROWTH_PER_CPU = (2.4 - 1.0) / 3
 MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost is held, not extrapolated

@@ -36,7 +36,8 @@ XEN: tuple[Definition, ...] = (
         "/sys/devices/vbd-D-N/statistics; driver domain: the sum of its guests, with trace=full the pages that Dom0 "
         "mapped or copied by grant_table_op (0x20100d, operation 20)",
         "(Δ (tx cons + rx cons) + Δ sectors · 512 / 4096) / Δt",
-        "As in the paper for the network: a slot is a page granted, whatever part of it a packet fills. Requests of "
+        "A slot is a page granted, whatever part of it a packet fills, in both directions; the paper says that sending "
+        "involves no explicit exchange of pages, so that this counts more than its words. Requests of "
         "blkback may use part of a page, so disks count a little less. Disks served by QEMU (qdisk), devices of driver "
         "domains and emulated cards have no rings in Dom0: absent, or made of bytes.",
         f"{_LAB}test_pages_are_the_slots_of_the_rings, test_pages_carry_the_packets_and_bytes_of_the_interface; disks "

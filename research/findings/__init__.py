@@ -11,7 +11,7 @@ from models.data.dataset import DatasetError, load_dataset
 from research.findings.lab_runs import LabRuns
 from research.findings.measured_column import fill, read_remarks
 from research.findings.paper_statements import Row, read_statements, read_titles, statement_rows
-from research.findings.predicted_column import predict_with, rows_of_paper, without
+from research.findings.predicted_column import LeftOut, predict_with, profiles, rows_of_paper, without
 
 PAPERS = "papers"
 
@@ -19,11 +19,12 @@ __all__ = ["findings"]
 
 
 def findings(settings: Settings, model: Path | None) -> list[Row]:
-    """One row per figure or ordering: finding, situation, paper, measured, predicted, and whether they agree.
+    """One row per figure or ordering: finding, situation, paper, measured, predicted, and a verdict on either.
 
     Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
-    paper, so that no row was learned from itself; what a dataset's `learn: false` keeps out of training is measured,
-    too. InvalidInput where the datasets are missing or broken.
+    paper, so that no row was learned from itself; `basis` says where the prior's constants came from the finding
+    itself, `left_out` what the prior says when they did not. What a dataset's `learn: false` keeps out of training is
+    measured, too. InvalidInput where the datasets are missing or broken.
     """
     try:
         datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]
@@ -35,9 +36,12 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
         statements, titles = read_statements(papers.path), read_titles(papers.path)
         chosen = active.load(model) if model is not None else None
         rows: list[Row] = []
+        table, left_out = profiles(papers), LeftOut(papers, statements)
         for paper in sorted({colocation.paper for colocation in papers.colocations if colocation.finding}):
-            predict = predict_with(papers, chosen or without(lessons, papers, paper))
-            rows += rows_of_paper(papers, paper, predict, statements)
+            predict = predict_with(table, chosen or without(lessons, papers, paper))
+            found = rows_of_paper(papers, paper, predict, statements)
+            left_out.add_to(found, paper)
+            rows += found
         rows += statement_rows(statements)
         fill(rows, LabRuns.of(dataset.path for dataset in measured), statements)
         remarks = read_remarks(dataset.path for dataset in measured)

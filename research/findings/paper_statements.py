@@ -9,7 +9,6 @@ from typing import Any
 from models.data.tables import read_rows
 
 NOT_MEASURED = "not measured here"
-FLAT = 0.05  # a change up to this share counts as none
 
 Row = dict[str, Any]
 Printed = Mapping[str, str]
@@ -65,11 +64,15 @@ def row(finding: str, situation: str, quantity: str, paper: float | str | None, 
         "measured_lower": None,
         "measured_upper": None,
         "measured_unit": None,
-        "repeats": 0,
+        "measured_coverage": None,
+        "rounds": 0,
         "source": None,
-        "measured_agrees": None,
+        "measured_verdict": None,
         "predicted": predicted,
-        "agrees": None,
+        "predicted_verdict": None,
+        "basis": None,
+        "left_out": None,
+        "left_out_verdict": None,
     }
 
 

@@ -14,7 +14,9 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from models.training import fit_predictor
 from profiler.observed import Colocation, IsolationSettings, Pinning
-from research.findings.paper_statements import FLAT, Row, Statements, groups, is_ordered, row, said
+from research.findings.fitted_constants import ConstantFits, PriorConstants, basis_of
+from research.findings.paper_statements import Printed, Row, Statements, groups, is_ordered, row, said
+from research.findings.verdicts import DIRECTIONS, Verdict, figure_region
 
 PLATFORM_1, PLATFORM_2, PLATFORM_3 = "neighbor-1", "neighbor-2", "neighbor-3"
 # Table 4 of NEIGHBOR: driver domain and guests by number of CPUs; ids as in the dataset's notes.
@@ -31,7 +33,9 @@ CPU_BOUND, NET_BOUND = "web-1k", "web-100k"  # on Platform I, finding N1; on II 
 # link they fill together as one does alone: Dom0 around 60 % CPU, guests blocked over 80 % and waiting about 10 %; and
 # 110 requests/s of 1 MB alone (section 4.1.1).
 BULK = "web-1m"
-BULK_METRICS = {"throughput_kb_s": 110_000.0, "driver_domain.cpu": 60.0, "cpu": 10.0, "waiting": 10.0, "block": 80.0}
+BULK_ALONE = {"throughput_kb_s": 110_000.0}
+BULK_METRICS = {**BULK_ALONE, "driver_domain.cpu": 60.0, "cpu": 10.0, "waiting": 10.0, "block": 80.0}
+BULK_FINDING = "N8"  # the co-located run that the profile is from
 
 Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
@@ -47,16 +51,44 @@ def without(datasets: Sequence[Dataset], papers: Dataset, paper: str) -> Predict
         return PriorPredictor()  # too little is left to learn from
 
 
-def predict_with(papers: Dataset, predictor: Predictor) -> Predict:
+def profiles(papers: Dataset, *, bulk: Mapping[str, float] = BULK_METRICS) -> ProfileTable:
+    """The papers' profiles alone, and one of the 1 MB server."""
+    added = [WorkloadProfile(BULK, dict(bulk), platform, "paper") for platform in (PLATFORM_2, PLATFORM_3)]
+    return ProfileTable.build((*papers.profiles, *added))
+
+
+def predict_with(table: ProfileTable, predictor: Predictor) -> Predict:
     """Expected T/B of every instance of a scene."""
-    bulk = [WorkloadProfile(BULK, BULK_METRICS, platform, "paper") for platform in (PLATFORM_2, PLATFORM_3)]
-    table = ProfileTable.build((*papers.profiles, *bulk))
 
     def predict(host: Host, instances: Sequence[Instance]) -> list[float]:
-        prediction = predictor.predict(build_batch([(host, instances)], table))
+        prediction = predictor.predict(build_batch([(host, instances)], table), ("throughput",))
         return [float(value) for value in prediction.throughput.expected[0]]
 
     return predict
+
+
+class LeftOut:
+    """What the prior says of each finding when that finding fixed none of its constants."""
+
+    def __init__(self, papers: Dataset, statements: Statements) -> None:
+        self._papers, self._statements = papers, statements
+        whole, bare = profiles(papers), profiles(papers, bulk=BULK_ALONE)
+        self._fits = {False: (whole, ConstantFits.of(papers, whole)), True: (bare, ConstantFits.of(papers, bare))}
+        self._rows: dict[tuple[str, bool, PriorConstants], dict[tuple[str, str], Row]] = {}
+
+    def add_to(self, rows: Sequence[Row], paper: str) -> None:
+        """Write what is left of every prediction of a paper's rows into them, and what they rest on."""
+        for one in rows:
+            without_bulk = one["finding"] == BULK_FINDING
+            table, fits = self._fits[without_bulk]
+            key = paper, without_bulk, fits.without(one["finding"])
+            if key not in self._rows:
+                with key[2].applied():
+                    found = rows_of_paper(self._papers, paper, predict_with(table, PriorPredictor()), self._statements)
+                self._rows[key] = {(row["finding"], row["situation"]): row for row in found}
+            again = self._rows[key][one["finding"], one["situation"]]
+            one["basis"] = basis_of(one["finding"], one["situation"])
+            one["left_out"], one["left_out_verdict"] = again["predicted"], again["predicted_verdict"]
 
 
 def rows_of_paper(papers: Dataset, paper: str, predict: Predict, statements: Statements) -> list[Row]:
@@ -67,6 +99,7 @@ def rows_of_paper(papers: Dataset, paper: str, predict: Predict, statements: Sta
             rows += _colocation_rows(papers, colocation, predict)
     if paper.startswith("who-is-your-neighbor"):
         rows += _pairs(papers, predict, statements)
+        rows.append(_range_ii(papers, predict, statements))
         rows += _pinning(papers, predict, statements)
         rows += _key_findings(papers, predict, statements)
     return rows
@@ -82,17 +115,26 @@ def _colocation_rows(papers: Dataset, colocation: Colocation, predict: Predict) 
         # a pair of one workload with itself has one printed figure, and one row
         if instance.id not in ratios or any(known["situation"] == situation for known in rows):
             continue
-        rows.append(row(colocation.finding, situation, "T/B", ratios[instance.id], predicted[at]))
+        rows.append(_figure(colocation.finding, situation, "T/B", ratios[instance.id], predicted[at]))
     return rows
 
 
-def _pair_on(host: Host, workloads: tuple[str, str], pins: tuple[str, str] = ("", "")) -> tuple[Host, list[Instance]]:
+def _figure(finding: str, situation: str, quantity: str, paper: float | None, predicted: float) -> Row:
+    """A row of a figure; a prediction has no interval of its own, so that it agrees or not."""
+    verdict = None if paper is None else figure_region(paper, "ratio").verdict(predicted, predicted)
+    return {**row(finding, situation, quantity, paper, predicted), "predicted_verdict": verdict}
+
+
+def _pair_on(
+    host: Host, workloads: tuple[str, str], pins: tuple[str, str] = ("", ""), load: float = 1.0
+) -> tuple[Host, list[Instance]]:
     pinnings = [Pinning.parse(pin) for pin in pins]
     return host, [
         Instance(
             f"vm{number + 1}",
             vcpus=len(pinning.cpus) if pinning else 1,
             workload=workload,
+            load=load,
             settings=IsolationSettings(pinning=pinning),
         )
         for number, (workload, pinning) in enumerate(zip(workloads, pinnings, strict=True))
@@ -108,7 +150,7 @@ def _pairs(papers: Dataset, predict: Predict, statements: Statements) -> list[Ro
     rows = []
     for name in pairs:
         printed = statements.get(("N3", f"pair-{name.replace('+', '-')}-combined"))
-        rows.append(row("N3", name, "combined score", float(printed["value"]) if printed else None, score[name]))
+        rows.append(_figure("N3", name, "combined score", float(printed["value"]) if printed else None, score[name]))
     return [*rows, _order("N3", "order of pairs", order, score)]
 
 
@@ -118,10 +160,18 @@ def _workloads(pair: str) -> tuple[str, str]:
     return f"web-{one}", f"web-{other}"
 
 
+def _range_ii(papers: Dataset, predict: Predict, statements: Statements) -> Row:
+    """N7: what 100 KB sends beside 1 KB at 30, 50 and 70 % load, as shares of what it sends alone."""
+    host = papers.platforms[PLATFORM_1]
+    sent = [load * predict(*_pair_on(host, (CPU_BOUND, NET_BOUND), load=load))[1] for load in (0.3, 0.5, 0.7)]
+    return _direction("N7", "100k beside 1k at 30, 50, 70 % load", statements["N7", "100k-range-ii-flat"], sent)
+
+
 def _order(finding: str, situation: str, order: Sequence[Sequence[str]], value: Mapping[str, float]) -> Row:
     """A row that says whether the predicted values stand in the printed order."""
     text = " > ".join(", ".join(group) for group in order)
-    return {**row(finding, situation, "order", text, said(order, value)), "agrees": is_ordered(order, value)}
+    verdict: Verdict = "agrees" if is_ordered(order, value) else "disagrees"
+    return {**row(finding, situation, "order", text, said(order, value)), "predicted_verdict": verdict}
 
 
 def _pinning(papers: Dataset, predict: Predict, statements: Statements) -> list[Row]:
@@ -131,10 +181,15 @@ def _pinning(papers: Dataset, predict: Predict, statements: Statements) -> list[
     rows = [row("N11", f"{name}: 1k beside 1k", "T/B of 1k", None, value[name]) for name in PINNINGS]
     orders = ("1k-best-and-worst", "guest-cpus-order-dom0-1", "guest-cpus-order-dom0-2")
     rows += [_order("N11", name, groups(statements["N11", name]), value) for name in orders]
-    printed = statements["N11", "dom0-cpus-direction"]
     dom0 = [value[name] for name in ("pin-1-1-1", "pin-2-1-1", "pin-3-1-1")]
-    line = row("N11", "CPUs of Dom0: 1, 2, 3", "direction", printed["value"], " -> ".join(f"{one:.2f}" for one in dom0))
-    return [*rows, {**line, "agrees": dom0 == sorted(dom0, reverse=True) and dom0[0] > dom0[-1]}]
+    return [*rows, _direction("N11", "CPUs of Dom0: 1, 2, 3", statements["N11", "dom0-cpus-direction"], dom0)]
+
+
+def _direction(finding: str, situation: str, printed: Printed, values: Sequence[float]) -> Row:
+    """A row that says where predicted values go, from the first to the last."""
+    moved = values[-1] / values[0] - 1
+    line = row(finding, situation, "direction", printed["value"], " -> ".join(f"{one:.2f}" for one in values))
+    return {**line, "predicted_verdict": DIRECTIONS[printed["value"]].verdict(moved, moved)}
 
 
 def _pinned(host: Host, pinning: str, pair: tuple[str, str], predict: Predict) -> float:
@@ -155,13 +210,11 @@ def _key_findings(papers: Dataset, predict: Predict, statements: Statements) -> 
         [_pinned(host, name, (kind, kind), predict) for name in ("pin-1-1-1", "pin-3-1-1")]
         for kind in (CPU_BOUND, BULK)
     )
-    loss = [1 - pair[1] / pair[0] for pair in (bound, net)]
-    rows = [order]
-    for name, pair, agrees in (
-        ("dom0-cpus", bound, loss[0] > FLAT),
-        ("net-cpu-assignment", net, abs(loss[1]) <= FLAT),
-    ):
-        text = f"{pair[0]:.2f} -> {pair[1]:.2f}"
-        line = row("N15", f"{name}: Dom0 with 1 and 3 CPUs", "direction", statements["N15", name]["value"], text)
-        rows.append({**line, "agrees": agrees})
-    return rows
+    changes = (("dom0-cpus", bound), ("net-cpu-assignment", net))
+    return [
+        order,
+        *(
+            _direction("N15", f"{name}: Dom0 with 1 and 3 CPUs", statements["N15", name], pair)
+            for name, pair in changes
+        ),
+    ]

@@ -235,15 +235,19 @@ def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypa
 
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x", "agrees": True}
-    row |= {"repeats": 0, "measured_agrees": False, "source": "lab", "remark": "It differs."}
-    rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345}]
+    row: dict[str, Any] = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x"}
+    row |= {"rounds": 0, "measured_verdict": "disagrees", "source": "lab", "remark": "It differs.", "basis": None}
+    row |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees"}
+    rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345, "basis": "fitted: a constant"}]
     rows += [{**row, "finding": "E1", "kind": "statement", "paper": "> 1 ms", "predicted": None} for _ in range(6)]
     monkeypatch.setattr("research.findings.findings", lambda *_, **__: rows)
     lines = run("findings").stdout.splitlines()
     assert lines[0].split() == ["N3", "t"]
     assert [word for word in lines[1].split() if word != "measured"][:2] == ["situation", "paper"]
-    assert lines[2].split() == ["s", "1.58", "x", "no", "lab", "1.512", "yes"]
-    assert lines[-3] == "   and 2 more printed figures: --json"
-    assert lines[-2] == "   It differs."
+    assert lines[2].split() == ["s", "1.58", "x", "disagrees", "lab", "1.512", "(fitted)", "agrees", "1.2", "disagrees"]
+    assert "   and 2 more printed figures: --json" in lines
+    assert "   It differs." in lines
+    assert "Measured, of 6 printed statements: none, 0 shown and not judged, 6 not measured." in lines
+    assert "Fitted, so that agreement proves nothing: 1 agree; mean error 0.068 of 1 figures." in lines
+    assert "The same without their finding: 1 disagree; mean error 0.380 of 1 figures." in lines
     assert json.loads(run("findings", "--json").stdout) == rows

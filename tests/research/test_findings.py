@@ -10,6 +10,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
 from research.findings import findings
+from research.findings.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,19 +33,19 @@ def test_every_finding_has_a_row_with_a_paper_figure(rows: list[dict[str, Any]])
 def test_best_and_worst_pairs_of_n3_are_ordered_as_printed(rows: list[dict[str, Any]]) -> None:
     order = _of(rows, "N3", "order of pairs")
     assert order["predicted"].startswith("1k+100k")
-    assert order["agrees"] is True
+    assert order["predicted_verdict"] == "agrees"
 
 
 @pytest.mark.parametrize(
     "situation", ["1k-best-and-worst", "guest-cpus-order-dom0-1", "guest-cpus-order-dom0-2", "CPUs of Dom0"]
 )
-def test_pinning_directions_of_n11_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
-    assert _of(rows, "N11", situation)["agrees"] is True
+def test_fitted_pinning_directions_of_n11_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N11", situation)["predicted_verdict"] == "agrees"
 
 
 @pytest.mark.parametrize("situation", ["which pair contends least", "dom0-cpus", "net-cpu-assignment"])
-def test_key_findings_of_n15_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
-    assert _of(rows, "N15", situation)["agrees"] is True
+def test_fitted_key_findings_of_n15_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N15", situation)["predicted_verdict"] == "agrees"
 
 
 def test_caps_act_linearly_as_in_l5(rows: list[dict[str, Any]]) -> None:
@@ -57,15 +58,31 @@ def test_caps_act_linearly_as_in_l5(rows: list[dict[str, Any]]) -> None:
 def test_what_this_host_can_show_was_measured_with_an_interval_and_every_finding_has_its_sentence(
     rows: list[dict[str, Any]],
 ) -> None:
-    shown = {f"N{n}" for n in (3, 4, 5, 6, 9, 10, 11, 15)} | {f"E{n}" for n in range(1, 6)}
+    shown = {f"N{n}" for n in (2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 15)} | {f"E{n}" for n in range(1, 6)}
     shown |= {f"L{n}" for n in (1, 2, *range(4, 11))} | {"C1", "C2", "C3"}
-    repeats = {finding: [row["repeats"] for row in rows if row["finding"] == finding] for finding in shown}
+    repeats = {finding: [row["rounds"] for row in rows if row["finding"] == finding] for finding in shown}
     assert [finding for finding, counts in repeats.items() if max(counts) < 2] == []
     assert [row["finding"] for row in rows if not row["remark"]] == []
+    # verdicts are the columns': a sentence that judges once more would stay when they change
+    assert [row["remark"] for row in rows if row["remark"].lower().startswith(("agrees", "disagrees"))] == []
 
 
 def test_measured_pairs_say_where_they_were_measured(rows: list[dict[str, Any]]) -> None:
     assert "lab-" in _of(rows, "N3", "1k+100k")["source"]
+
+
+def test_every_prediction_says_what_it_rests_on_and_has_a_verdict_where_a_figure_is_printed(
+    rows: list[dict[str, Any]],
+) -> None:
+    predictions = [row for row in rows if row["kind"] == "prediction"]
+    for row in predictions:
+        assert row["basis"] == "predicted" or row["basis"].startswith("fitted: ")
+        assert (row["predicted_verdict"] is None) == (row["paper"] is None), row["situation"]
+        assert (row["left_out_verdict"] is None) == (row["paper"] is None), row["situation"]
+    weights = next(row for row in predictions if row["situation"] == "latency-cpu-weight-ratio-10: cpu")
+    assert (weights["predicted_verdict"], weights["left_out_verdict"]) == ("agrees", "disagrees")
+    assert weights["left_out"] == pytest.approx(10 / 11, abs=1e-3)
+    assert [line for line in tally(rows) if line.startswith("Fitted") and "mean error" in line]
 
 
 def test_a_folder_without_the_papers_is_refused_in_one_sentence(tmp_path: Path) -> None:

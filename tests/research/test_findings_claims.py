@@ -54,7 +54,7 @@ def _web(one: str, other: str) -> BaseLearners:
 
 
 def _measured(finding: str, situation: str, *datasets: Path) -> Values | None:
-    return NUMBERS[finding, situation][0](LabRuns.of(datasets))
+    return NUMBERS[finding, situation].measure(LabRuns.of(datasets))
 
 
 def _filled(finding: str, situation: str, *datasets: Path) -> Row:
@@ -79,13 +79,13 @@ def test_rates_are_kept_only_where_every_limit_is_kept(tmp_path: Path) -> None:
         f"same:{rate}": (
             "group",
             [("bulk", {"net_mode": "dedicated", "net_rate_mbit": str(rate)})] * 2,
-            [[payload * rate * kept, payload * rate]] * 2,
+            [[payload * rate * kept, payload * rate]] * 4,
         )
         for rate, kept in ((1, 1.0), (10, 1.0), (100, 0.6), (500, 1.0))
     }
     filled = _filled("L7", "sustained-rate", _dataset(tmp_path / "a", runs))
     assert filled["measured_value"] == pytest.approx(40)
-    assert filled["measured_agrees"] is False
+    assert filled["measured_verdict"] == "disagrees"
 
 
 def test_a_capped_program_is_set_against_itself_whatever_was_run_last(tmp_path: Path) -> None:
@@ -146,15 +146,92 @@ def test_rounds_of_two_campaigns_are_never_set_against_each_other(tmp_path: Path
     assert together.values == (2.0, 2.0)
 
 
+def test_of_datasets_that_show_a_claim_the_one_with_most_rounds_is_taken(tmp_path: Path) -> None:
+    few = _dataset(tmp_path / "a", {"same:x": ("group", _web("1k", "1k"), [[10.0, 10.0]] * 4)})
+    many = _dataset(tmp_path / "b", {"same:x": ("group", _web("1k", "1k"), [[42.0, 42.0]] * 6)})
+    filled = _filled("N5", "1k-loss", few, many)
+    assert (filled["source"], filled["rounds"], filled["measured_value"]) == ("b", 6, pytest.approx(58))
+    assert filled["measured_verdict"] == "agrees"
+
+
+def test_a_small_instance_is_capped_and_alone_on_its_cpu(tmp_path: Path) -> None:
+    probe: BaseLearners = [("cpu-share", {"cap_percent": "50"}), ("cpu-hog", {})]
+    runs: Runs = {
+        "small:cpu-share.cap50:cpu-hog": ("group", probe, [[4.0, 1.0]] * 4),
+        "solo:cpu-share.cap50:0": ("solo", probe[:1], [[49.0]] * 4),
+        "solo:cpu-share:0": ("solo", probe[:1], [[0.0]] * 4),
+    }
+    lab = _dataset(tmp_path / "a", runs)
+    outcomes = lab / "outcomes.csv"
+    outcomes.write_text(outcomes.read_text().replace(",throughput,", ",median_gap,"))
+    filled = _filled("E1", "gap-size", lab)
+    assert filled["measured_value"] == 49
+    assert filled["measured_verdict"] == "agrees"
+
+
+def test_throughput_beside_a_reader_and_writer_is_of_reads_and_writes(tmp_path: Path) -> None:
+    def beside(workload: str, reached: float) -> tuple[str, BaseLearners, list[list[float]]]:
+        return "group", [(workload, {}), ("disk-pairs-1", {})], [[reached, 1.0]] * 4
+
+    reads: Runs = {"different:r": beside("disk-stream", 90.0)}
+    assert _measured("L6", "one-pair-throughput", _dataset(tmp_path / "a", reads)) is None
+    both = _dataset(tmp_path / "b", {**reads, "different:w": beside("disk-stream-write", 10.0)})
+    loss = _measured("L6", "one-pair-throughput", both)
+    assert loss is not None
+    assert loss.values == (pytest.approx(50),) * 4
+
+
+def test_what_driver_domain_and_first_guest_get_more_is_summed(tmp_path: Path) -> None:
+    pairs = {"same:a": ("1k", "1k"), "same:b": ("1k", "100k")}
+    runs: Runs = {name: ("group", _web(*sizes), [[50.0, 50.0]]) for name, sizes in pairs.items()}
+    seen = {"same:a": (30, 33, 33), "same:b": (38, 40, 10)}  # of the driver domain and both guests
+    metrics = "".join(
+        f"{name},1,,driver_domain,cpu,{driver}\n{name},1,web-1k.1,instance,cpu,{first}\n"
+        f"{name},1,web-{pairs[name][1]}.2,instance,cpu,{second}\n"
+        for name, (driver, first, second) in seen.items()
+    )
+    extra = _measured("N4", "extra-cpu", _dataset(tmp_path / "a", runs, metrics))
+    assert extra is not None
+    assert extra.values == (pytest.approx(15),)
+
+
+def test_sweeps_are_read_load_by_load_within_a_round(tmp_path: Path) -> None:
+    def at(load: float, sent: list[float]) -> tuple[str, BaseLearners, list[list[float]]]:
+        members = [(name, {**with_, "load": str(load)}) for name, with_ in _web("1k", "100k")]
+        return "group", members, [[1.0, value] for value in sent]
+
+    runs: Runs = {
+        "same:x.3": at(0.3, [30.0, 30.0]), "same:x.5": at(0.5, [31.0, 50.0]), "same:x.7": at(0.7, [30.3, 70.0]),
+        "same:x": at(1.0, [99.0, 99.0]),
+    }  # fmt: skip
+    moved = _measured("N7", "100k-range-ii-flat", _dataset(tmp_path / "a", runs))
+    assert moved is not None
+    assert moved.values == (pytest.approx(0.01), pytest.approx(4 / 3))
+    without = {name: run for name, run in runs.items() if name != "same:x.5"}
+    assert _measured("N7", "100k-range-ii-flat", _dataset(tmp_path / "b", without)) is None
+
+
+def test_the_example_of_three_megabits_is_told_alone_and_together(tmp_path: Path) -> None:
+    payload = 1448 / 1514
+    members: BaseLearners = [("bulk", {"solo": str(3 * payload)}), ("bulk", {"solo": str(3 * payload)})]
+    name = "same:bulk.shared1:bulk.shared2"
+    lab = _dataset(tmp_path / "lab-htb-3mbit", {name: ("group", members, [[payload, 2 * payload]] * 4)})
+    for statement, rate in (("first-of-two", 1), ("second-of-two", 2), ("other-silent", 3)):
+        filled = _filled("L7", f"example-{statement}", lab)
+        assert filled["measured_value"] == pytest.approx(rate)
+        assert filled["measured_verdict"] == "agrees"
+    assert _measured("L7", "example-capped-slack", lab) is None
+
+
 def test_an_order_is_taken_from_the_one_dataset_that_has_most_of_it(tmp_path: Path) -> None:
     some: Runs = {"same:x": ("group", _web("1k", "1k"), [[99.0, 99.0]] * 2)}
     every: Runs = {
-        f"same:{pair}": ("group", _web(*pair.split("+")), [[90.0 - n, 90.0]] * 2)
+        f"same:{pair}": ("group", _web(*pair.split("+")), [[90.0 - n, 90.0]] * 4)
         for n, pair in enumerate(PAIRS_IN_ORDER)
     }
     filled = _filled("N3", "pair-order", _dataset(tmp_path / "a", some), _dataset(tmp_path / "b", every))
     assert filled["source"] == "b"
-    assert filled["measured_agrees"] is True
+    assert filled["measured_verdict"] == "agrees"
 
 
 def test_kinds_of_virtualisation_are_compared_across_their_campaigns(tmp_path: Path) -> None:
@@ -169,8 +246,8 @@ def test_kinds_of_virtualisation_are_compared_across_their_campaigns(tmp_path: P
     assert factor.values == (2.5,)
 
 
-def test_one_round_is_shown_and_not_judged(tmp_path: Path) -> None:
+def test_one_round_is_shown_and_undetermined(tmp_path: Path) -> None:
     runs: Runs = {"same:x": ("group", _web("1k", "1k"), [[42.0, 42.0]])}
     filled = _filled("N5", "1k-loss", _dataset(tmp_path / "a", runs))
     assert filled["measured"] == "58 % (once)"
-    assert filled["measured_agrees"] is None
+    assert filled["measured_verdict"] == "undetermined"

@@ -1,16 +1,17 @@
 """cloudstack-network-2016: messages and requests to a process of the host, in a container, and in a whole VM.
 
-Each is a campaign of its own; a run is compared with the median of the other's runs.
+Each is a campaign of its own; a round of one is compared with the round of the same number of the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
+from dataclasses import replace
 
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, first, over
 from research.findings.lab_runs import LabRun, LabRuns
+from research.findings.verdicts import SHARE, around
 
 NATIVE, LXC, KVM = "native", "container", "qemu"
 COARSE, FINE = "throughput_1mb", "throughput_64b"
@@ -25,12 +26,23 @@ def values(lab: LabRuns, kind: str, workload: str, name: str) -> Values | None:
     return over(runs(lab, kind, workload), first(name))
 
 
-def compared(measured: Values | None, base: Values | None, how: Callable[[float, float], float]) -> Values | None:
-    """Every value against the median of the base."""
-    if measured is None or base is None or not median(base.values):
-        return None
-    middle = median(base.values)
-    return Values(tuple(how(value, middle) for value in measured.values), f"{measured.source}; {base.source}")
+def compared(
+    lab: LabRuns, kind: str, base: str, workload: str, outcome: str, how: Callable[[float, float], float]
+) -> Values | None:
+    """Every round of one kind against the round of the same number of the other.
+
+    The two were measured apart, so that any two rounds go together as well as any others; what the base varies by is
+    then in the values.
+    """
+    others = {run.repeat: run for run in runs(lab, base, workload)}
+
+    def beside(run: LabRun) -> float | None:
+        other = others.get(run.repeat)
+        one, two = first(outcome)(run), None if other is None else first(outcome)(other)
+        return None if one is None or not two else how(one, two)
+
+    found = over(runs(lab, kind, workload), beside)
+    return found and replace(found, source=f"{found.source}; lab-messages-{base}")
 
 
 def _loss(value: float, base: float) -> float:
@@ -47,17 +59,17 @@ def _factor(value: float, base: float) -> float:
 
 @number("C1", "kvm-loss-coarse")
 def loss_coarse(lab: LabRuns) -> Values | None:
-    return compared(values(lab, KVM, "messages", COARSE), values(lab, NATIVE, "messages", COARSE), _loss)
+    return compared(lab, KVM, NATIVE, "messages", COARSE, _loss)
 
 
 @number("C1", "kvm-loss-fine")
 def loss_fine(lab: LabRuns) -> Values | None:
-    return compared(values(lab, KVM, "messages", FINE), values(lab, NATIVE, "messages", FINE), _loss)
+    return compared(lab, KVM, NATIVE, "messages", FINE, _loss)
 
 
 @number("C1", "lxc-over-kvm")
 def container_over_vm(lab: LabRuns) -> Values | None:
-    return compared(values(lab, LXC, "messages", COARSE), values(lab, KVM, "messages", COARSE), _gain)
+    return compared(lab, LXC, KVM, "messages", COARSE, _gain)
 
 
 @order("C1", "order")
@@ -69,9 +81,7 @@ def throughput_order(lab: LabRuns) -> dict[str, Values | None]:
 @number("C2", "kvm-coarse")
 def latency_coarse(lab: LabRuns) -> Values | None:
     """By the throughput of 64 KB messages, which is what a message's time makes of it."""
-    return compared(
-        values(lab, NATIVE, "messages", "throughput_64kb"), values(lab, KVM, "messages", "throughput_64kb"), _gain
-    )
+    return compared(lab, NATIVE, KVM, "messages", "throughput_64kb", _gain)
 
 
 def small_latency(lab: LabRuns, kind: str) -> Values | None:
@@ -80,16 +90,12 @@ def small_latency(lab: LabRuns, kind: str) -> Values | None:
 
 @number("C2", "kvm-fine", "kvm-fine-abstract")
 def latency_fine(lab: LabRuns) -> Values | None:
-    return compared(
-        values(lab, KVM, "messages", "latency_64b"), values(lab, NATIVE, "messages", "latency_64b"), _factor
-    )
+    return compared(lab, KVM, NATIVE, "messages", "latency_64b", _factor)
 
 
-@number("C2", "lxc", unit="x native")
+@number("C2", "lxc", unit="x native", agree=around(1.0, SHARE))
 def latency_container(lab: LabRuns) -> Values | None:
-    return compared(
-        values(lab, LXC, "messages", "latency_64b"), values(lab, NATIVE, "messages", "latency_64b"), _factor
-    )
+    return compared(lab, LXC, NATIVE, "messages", "latency_64b", _factor)
 
 
 @number("C2", "native-64b")
@@ -105,7 +111,7 @@ def latency_vm(lab: LabRuns) -> Values | None:
 def contrast(lab: LabRuns, threads: int) -> Values | None:
     """By how much containers answer fewer requests than the host's own process, in percent."""
     workload, name = f"requests-{threads}", f"requests_{threads}"
-    return compared(values(lab, LXC, workload, name), values(lab, NATIVE, workload, name), _loss)
+    return compared(lab, LXC, NATIVE, workload, name, _loss)
 
 
 @number("C3", "contrast-4-threads")
@@ -120,11 +126,12 @@ def contrast_32(lab: LabRuns) -> Values | None:
 
 @number("C3", "threads-direction", unit="relative change")
 def contrast_growth(lab: LabRuns) -> Values | None:
+    """By how much further apart the two are with many threads, whichever is ahead; in shares of the native rate."""
     few, many = contrast(lab, 4), contrast(lab, 32)
     if few is None or many is None:
         return None
-    middle = median(few.values)
-    return many.each(lambda value: (value - middle) / 100)
+    rounds = zip(many.values, few.values, strict=False)
+    return replace(many, values=tuple((abs(more) - abs(less)) / 100 for more, less in rounds))
 
 
 @order("C3", "order")

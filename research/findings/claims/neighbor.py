@@ -2,12 +2,12 @@
 
 Platform I is a host whose guests share one CPU and one link. Here: servers on CPU 0 (form `same`), load generators on
 CPU 1, a 1 Gbit/s uplink that HTB shares fairly. The driver domain is the kernel's own work for the instances. Runs are
-at full load: what the paper says of other loads is not measured.
+at full load but for the sweeps (lab-neighbor-loads), where a load is a share of what a server reaches alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from statistics import fmean
 
@@ -30,6 +30,16 @@ def pair(lab: LabRuns, name: str, form: str = ONE_CPU) -> list[LabRun]:
         return run.form == form and all(member.plain and member.net_mode == "shared" for member in run.members)
 
     return lab.runs(*(f"web-{size}" for size in name.split("+")), where=fits)
+
+
+def pair_at(lab: LabRuns, name: str, load: float) -> list[LabRun]:
+    """The same with both members at a part of what they reach alone; 1 = both saturated."""
+
+    def fits(run: LabRun) -> bool:
+        at_load = all(member.load == load and member.net_mode == "shared" for member in run.members)
+        return run.form == ONE_CPU and at_load
+
+    return pair(lab, name) if load >= 1 else lab.runs(*(f"web-{size}" for size in name.split("+")), where=fits)
 
 
 def of_known(how: Callable[[Sequence[float]], float], values: Sequence[float | None]) -> float | None:
@@ -56,6 +66,11 @@ def ratio(run: LabRun, at: int = 0) -> float | None:
     if len({member.workload for member in run.members}) == 1:
         return of_known(fmean, [member.ratio() for member in run.members])
     return run.members[at].ratio()
+
+
+def response(run: LabRun, at: int) -> float | None:
+    """Mean response time of a member in ms."""
+    return run.members[at].reached.get("latency_mean_ms")
 
 
 def loss(run: LabRun) -> float | None:
@@ -93,6 +108,101 @@ def compare(
         return against(pair(lab, *of), pair(lab, *base), how)
 
 
+# N2: one server alone. Two sizes are bound by the CPU, four by the network; 10 KB lies between (section 3.4).
+CPU_SIZES, NET_SIZES = ("1k", "4k"), ("30k", "50k", "70k", "100k")
+OTHER_SIZES = ("1k", "4k", "30k", "50k", "70k", "100k")
+Rounds = dict[tuple[str, str], LabRun]
+
+
+def alone(lab: LabRuns, size: str) -> Rounds:
+    """Runs of one server alone on CPU 0 with its generator on CPU 1, by round."""
+    runs = lab.runs(f"web-{size}", kind="solo", where=lambda run: run.run == f"solo:web-{size}:0:1")
+    return {(run.dataset, run.repeat): run for run in runs}
+
+
+def of_sizes(lab: LabRuns, sizes: Sequence[str], how: Callable[[Mapping[str, LabRun]], float | None]) -> Values | None:
+    """A value of every round in which servers of all these sizes ran alone; None where there is no such round."""
+    found = {size: alone(lab, size) for size in sizes}
+    rounds = [key for key in found[sizes[0]] if all(key in runs for runs in found.values())]
+    there = {key: {size: runs[key] for size, runs in found.items()} for key in rounds}
+    return over([there[key][sizes[0]] for key in rounds], lambda run: how(there[run.dataset, run.repeat]))
+
+
+def _less(metric: str) -> Callable[[Mapping[str, LabRun]], float | None]:
+    """By how much less of a host's metric the CPU-bound have than the network-bound, at least, in percent."""
+
+    def read(runs: Mapping[str, LabRun]) -> float | None:
+        most = of_known(max, [runs[size].metric("host", metric) for size in CPU_SIZES])
+        least = of_known(min, [runs[size].metric("host", metric) for size in NET_SIZES])
+        moved = change(most, least)
+        return None if moved is None else -100 * moved
+
+    return read
+
+
+def _alone_rows(metric: str) -> None:
+    @number("N2", f"{metric}-cpu-bound-lower")
+    def lower(lab: LabRuns) -> Values | None:
+        return of_sizes(lab, (*CPU_SIZES, *NET_SIZES), _less(metric))
+
+
+for _metric in SWITCH_AND_EVENT:
+    _alone_rows(_metric)
+
+
+def _waiting_rows(statement: str, value: Callable[[LabRun], float | None]) -> None:
+    """1 KB over 30 KB, which is what the printed factors are of."""
+
+    @number("N2", statement)
+    def longer(lab: LabRuns) -> Values | None:
+        return of_sizes(lab, ("1k", "30k"), lambda runs: gain(value(runs["1k"]), value(runs["30k"])))
+
+
+_waiting_rows("dom0-waiting-cpu-bound", lambda run: run.metric("driver_domain", "waiting"))
+_waiting_rows("guest-waiting-cpu-bound", lambda run: of_guests(run, "waiting"))
+
+
+@number("N2", "guest-block-cpu-bound")
+def blocked_alone(lab: LabRuns) -> Values | None:
+    return of_sizes(lab, CPU_SIZES, lambda runs: of_known(max, [of_guests(run, "block") for run in runs.values()]))
+
+
+@number("N2", "events-10k-over-cpu-bound")
+def events_of_10k(lab: LabRuns) -> Values | None:
+    """Over 4 KB, which is what the printed figure is of."""
+    return of_sizes(
+        lab, ("10k", "4k"),
+        lambda runs: percent(change(runs["10k"].metric("host", "event"), runs["4k"].metric("host", "event"))),
+    )  # fmt: skip
+
+
+def pages_alone(lab: LabRuns, size: str) -> Values | None:
+    return of_sizes(lab, (size,), lambda runs: of_guests(runs[size], "pages_per_execution"))
+
+
+@number("N2", "pages-per-execution-best")
+def pages_of_10k(lab: LabRuns) -> Values | None:
+    return pages_alone(lab, "10k")
+
+
+@number("N2", "pages-per-execution-large-files")
+def pages_of_100k(lab: LabRuns) -> Values | None:
+    return pages_alone(lab, "100k")
+
+
+@number("N2", "pages-per-execution-falls", unit="relative change")
+def pages_from_10k(lab: LabRuns) -> Values | None:
+    def fall(runs: Mapping[str, LabRun]) -> float | None:
+        return change(*(of_guests(runs[size], "pages_per_execution") for size in ("100k", "10k")))
+
+    return of_sizes(lab, ("10k", "100k"), fall)
+
+
+@order("N2", "pages-per-execution-highest")
+def pages_by_size(lab: LabRuns) -> dict[str, Values | None]:
+    return {size: pages_alone(lab, size) for size in ("10k", *OTHER_SIZES)}
+
+
 def _by_pair(lab: LabRuns, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
     return {name: over(pair(lab, name), value) for name in names}
 
@@ -122,7 +232,10 @@ compare(
 
 
 def _cpu_points(run: LabRun, base: LabRun) -> float | None:
-    beside, alike = run.metric("instance", "cpu", run.members[0].instance), of_guests(base, "cpu")
+    """What the driver domain and the first guest together got more than beside one like it, as the paper says it."""
+    first = run.metric("instance", "cpu", run.members[0].instance)
+    beside = of_known(fsum, [run.metric("driver_domain", "cpu"), first])
+    alike = of_known(fsum, [base.metric("driver_domain", "cpu"), of_guests(base, "cpu")])
     return None if beside is None or alike is None else beside - alike
 
 
@@ -132,6 +245,7 @@ show("N5", "neighbor-1-1k-1k: web-1k", of="1k+1k", value=ratio, unit="ratio")
 show("N5", "1k-loss", of="1k+1k", value=loss)
 show("N5", "dom0-waiting", of="1k+1k", value=lambda run: run.metric("driver_domain", "waiting"))
 show("N5", "guest-waiting", of="1k+1k", value=lambda run: of_guests(run, "waiting"))
+show("N5", "dom0-cpu-highest", of="1k+1k", value=lambda run: run.metric("driver_domain", "cpu"))
 show("N5", "cpu-share", of="1k+1k", value=lambda run: of_guests(run, "cpu"))
 
 
@@ -152,6 +266,83 @@ show("N6", "saturation-load", of="100k+100k", value=lambda run: percent(ratio(ru
 show("N6", "pages-per-execution", of="100k+100k", value=lambda run: of_guests(run, "pages_per_execution"))
 show("N6", "dom0-block", of="100k+100k", value=lambda run: run.metric("driver_domain", "block"))
 show("N6", "guest-block", of="100k+100k", value=lambda run: of_guests(run, "block"))
+
+
+# Sweeps: both servers at the same load. Range II of the paper's Fig. 24 is 30 to 70 % load.
+LOADS = (0.3, 0.5, 0.7, 1.0)
+RANGE_II = (0.3, 0.5, 0.7)
+Sweep = Mapping[float, LabRun]
+
+
+def over_loads(lab: LabRuns, name: str, loads: Sequence[float], how: Callable[[Sweep], float | None]) -> Values | None:
+    """A value of every round in which a pair ran at all these loads."""
+    found = {load: {(run.dataset, run.repeat): run for run in pair_at(lab, name, load)} for load in loads}
+    rounds = [key for key in found[loads[0]] if all(key in runs for runs in found.values())]
+    sweeps = {key: {load: runs[key] for load, runs in found.items()} for key in rounds}
+    return over([sweeps[key][loads[0]] for key in rounds], lambda run: how(sweeps[run.dataset, run.repeat]))
+
+
+@number("N6", "peak-load")
+def load_of_most_switches(lab: LabRuns) -> Values | None:
+    def most(sweep: Sweep) -> float | None:
+        switches = {load: run.metric("host", "switch") for load, run in sweep.items()}
+        known = {load: value for load, value in switches.items() if value is not None}
+        return 100 * max(known, key=lambda load: known[load]) if len(known) == len(sweep) else None
+
+    return over_loads(lab, "100k+100k", LOADS, most)
+
+
+@number("N7", "100k-range-ii-flat", unit="relative change from 30 to 70 % load")
+def net_io_in_range_ii(lab: LabRuns) -> Values | None:
+    return over_loads(lab, "1k+100k", RANGE_II, lambda sweep: change(reached(sweep[0.7], 1), reached(sweep[0.3], 1)))
+
+
+def _of_100k(run: LabRun, metric: str) -> float | None:
+    """A metric of the 100 KB server beside the 1 KB one; of two alike their mean."""
+    if len({member.workload for member in run.members}) == 1:
+        return of_guests(run, metric)
+    return run.metric("instance", metric, run.members[1].instance)
+
+
+def _range_ii_rows(statement: str, pair_name: str, metric: str) -> None:
+    """Means over range II."""
+
+    @number("N7", statement)
+    def mean_of_loads(lab: LabRuns) -> Values | None:
+        return over_loads(
+            lab, pair_name, RANGE_II,
+            lambda sweep: of_known(fmean, [_of_100k(run, metric) for run in sweep.values()]),
+        )  # fmt: skip
+
+
+_range_ii_rows("100k-range-ii-waiting", "1k+100k", "waiting")
+_range_ii_rows("100k-range-ii-cpu", "1k+100k", "cpu")
+_range_ii_rows("100k-100k-range-ii-waiting", "100k+100k", "waiting")
+
+
+@number("N7", "100k-100k-range-ii-waiting-gain")
+def waiting_over_range_ii(lab: LabRuns) -> Values | None:
+    return over_loads(
+        lab, "100k+100k", RANGE_II,
+        lambda sweep: gain(of_guests(sweep[0.7], "waiting"), of_guests(sweep[0.3], "waiting")),
+    )  # fmt: skip
+
+
+@number("N7", "100k-range-ii-block-gain")
+def block_in_range_ii(lab: LabRuns) -> Values | None:
+    """Points more than beside one like it, as a mean over range II."""
+
+    def more(run: LabRun, base: LabRun) -> float | None:
+        beside, alike = _of_100k(run, "block"), _of_100k(base, "block")
+        return None if beside is None or alike is None else beside - alike
+
+    bases = {(run.dataset, run.repeat, load): run for load in RANGE_II for run in pair_at(lab, "100k+100k", load)}
+
+    def mean_more(sweep: Sweep) -> float | None:
+        found = [(run, bases.get((run.dataset, run.repeat, load))) for load, run in sweep.items()]
+        return of_known(fmean, [None if base is None else more(run, base) for run, base in found])
+
+    return over_loads(lab, "1k+100k", RANGE_II, mean_more)
 
 
 def _peak(lab: LabRuns, *metrics: str) -> Values | None:
@@ -238,6 +429,9 @@ compare(
     "N15", "cpu-cpu", of=("1k+1k", ONE_CPU), base=("1k+100k", ONE_CPU),
     how=lambda run, base: change(of_guests(run, "waiting"), of_guests(base, "waiting")),
 )  # fmt: skip
+
+show("N12", "1m-1m-response", of="1m+1m", value=lambda run: response(run, 0))
+show("N12", "1k-1m-1m-response", of="1k+1m", value=lambda run: response(run, 1))
 
 
 @order("N15", "cpu-net", "which pair contends least")
