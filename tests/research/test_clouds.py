@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -66,6 +66,10 @@ def world(seats: int = 2, **measured: tuple[float, ...]) -> MeasuredWorld:
         for at, (name, cpu) in enumerate(CPU.items(), start=1)
     )
     return MeasuredWorld("same CPU", HOST, ("0:0",) * seats, found, instances, profiles)
+
+
+def triples_of(names: Iterable[str]) -> Iterator[Situation]:
+    return combinations_with_replacement(names, 3)
 
 
 def offer(*hosts: Situation) -> Offer:
@@ -318,7 +322,8 @@ def test_the_bubble_rule_reads_sweeps_where_there_are_some() -> None:
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
 @pytest.mark.parametrize("seats", [2, 3])
 def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seats: int) -> None:
-    w = world(seats, **({"a_b_c": (0.4, 0.5, 0.6), "b_c_d": (0.9, 0.9, 1.0)} if seats == 3 else {}))
+    triples = {"_".join(there): (0.4, 0.5 + 0.01 * at, 0.6) for at, there in enumerate(triples_of(CPU))}
+    w = world(seats, **(triples if seats == 3 else {}))
     advised = CotenantPolicy(w, PriorPredictor(), objective)  # type: ignore[arg-type]
     asked = 0
 
