@@ -16,6 +16,7 @@ from models.arrays import Floats, Ints
 
 MOST_CLASSES = 12  # of arrivals: the most frequent ones stand for all
 KNOWN_PART = 0.5  # of all instances, whose workload must have been measured
+MOST_HOSTS = 500  # with a place: of more, predictions for all classes would take too long, and not be remembered
 LAST_PLACES = 0.25  # of what is left on a host, that the newcomer must take at least for its place to be one of few
 SCARCE = 0.5  # of the cloud's room, that must be taken
 TRUST = 0.7  # of a price: what the future needs is known less well than what the newcomer does now
@@ -48,7 +49,7 @@ def looks_ahead(question: PlacementQuestion, hosts: Ints) -> bool:
     Nobody is looked ahead for who runs already: whom it leaves gets a place.
     """
     snapshot, request = question.snapshot, question.request
-    if request.objective == "pack" or len(hosts) < 2 or snapshot.where(request.instance.id):
+    if request.objective == "pack" or not 2 <= len(hosts) <= MOST_HOSTS or snapshot.where(request.instance.id):
         return False
     if not look_ahead_from(_taken(question), _part_taken(question, hosts)):
         return False
