@@ -99,7 +99,7 @@ def _of_residents(question: PlacementQuestion) -> tuple[tuple[Instance, int], ..
     by_name: Counter[str] = Counter()
     for row in known.tolist():
         by_name[scenes.table.names[row]] += int(number[row])
-    found = []
+    found: list[tuple[Instance, int]] = []
     for name, count in sorted(by_name.items(), key=lambda one: (-one[1], one[0]))[:MOST_CLASSES]:
         row = next(row for row in known.tolist() if scenes.table.names[row] == name)
         host, slot = (int(at[0]) for at in np.nonzero((scenes.profile == row) & scenes.present))

@@ -248,11 +248,15 @@ def aims(rows: Sequence[TableRow]) -> list[str]:
     found = []
     for figure in (REGRET, FAIR_REGRET):
         regrets = [row for row in rows if row.figure == figure]
+        if not regrets:
+            continue
         low = sum(row.mean(row.advice) <= MOST_REGRET for row in regrets)
-        met = len(regrets) > 0 and low >= WANTED * len(regrets)
+        met = low >= WANTED * len(regrets)
         found.append(f"{_met(met)} at most {MOST_REGRET:g} % of {figure[:-3]}: in {low} of {len(regrets)}")
     for other in (*BEATEN, BEST_RULE):
         both = [row for row in rows if row.figure != FAIR_REGRET and other in row.values and other != row.advice]
+        if not both:
+            continue
         worse = [row for row in both if row.worse(other)[1][0] > 0]
         better = sum(row.worse(other)[1][1] < 0 for row in both)
         text = f"{_met(not worse)} never worse than {other} beyond noise: worse in {len(worse)} of {len(both)}"
