@@ -194,7 +194,7 @@ def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EV
 
     rules = evenings.tunable_rules()
     rule = min(rules, key=lambda one: float(np.mean(short(rules[one], tuning))))
-    columns = {
+    columns: dict[str, evenings.Choose] = {
         PRIOR: evenings.Product(),
         FIRST_FIT: evenings.first_fit,
         LEAST_LOADED: evenings.by_days(0),
