@@ -61,6 +61,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "score": _number(candidate.score),
         "tied_with": list(candidate.tied_with),
         "headroom": _headroom(candidate.headroom),
+        "reserved": _number(candidate.reserved),
         "crowded": None if candidate.crowded is None else _number(candidate.crowded),
         "calibration": candidate.calibration,
         "evidence": dict(candidate.evidence),

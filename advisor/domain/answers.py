@@ -152,7 +152,8 @@ class Candidate:
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
     `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
     `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
-    and `half_width` are of what `score` is a lower bound of. `evidence` is how many residents are known how well.
+    and `half_width` are of what `score` is a lower bound of. `reserved` was taken off both, for others who may come
+    need the place. `evidence` is how many residents are known how well.
     """
 
     rank: int
@@ -169,6 +170,7 @@ class Candidate:
     rungs: tuple[MitigationStep, ...] = ()
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
     headroom: Headroom | None = None
+    reserved: float = 0.0
     expected: float = 0.0
     half_width: float = 0.0
     crowded: float | None = None

@@ -20,7 +20,8 @@ class CandidateArrays:
     `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the newcomer, as requested, is in the last
     slot with the settings chosen for it. `prediction` and `scores` belong to `scenes`; `before` (K, N) is expected T/B
     without the newcomer, 1 for the newcomer. `beside` are instances that must be on the host: counterfactuals never
-    remove them. `headroom` is what would be left on each host. `short_before` (K, N) is for which
+    remove them. `headroom` is what would be left on each host, `reserved` what was taken off each
+    score because others will want the place. `short_before` (K, N) is for which
     part of the time each was short of CPU without the newcomer, None = not known.
     """
 
@@ -36,6 +37,7 @@ class CandidateArrays:
     predictor: Predictor
     beside: tuple[str, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    reserved: tuple[float, ...] = ()
     short_before: Floats | None = None
 
     def involved(self, at: int) -> dict[int, Instance]:

@@ -14,7 +14,10 @@ def compare(arrays: CandidateArrays) -> Reason:
     gap = float(scores.score[0] - scores.score[1])
     tied = scoring.tied(_gap(arrays), *scores.half_width[:2].tolist())
     noticed = _noticed(arrays) if tied and arrays.objective != "pack" else ""
-    if noticed:
+    if arrays.reserved and 0.0 < gap <= arrays.reserved[1] - arrays.reserved[0]:
+        text = f"{best} comes before {other}, for few places are left, and others who usually come need that on "
+        text += f"{other} more: {arrays.reserved[1]:.3f} of its score is kept for them, {arrays.reserved[0]:.3f} here."
+    elif noticed:
         text = f"{best} is ahead of {other}: {noticed}."
     elif tied:
         text = f"{best} and {other} are tied: the difference of what is expected ({_gap(arrays):+.3f}) lies inside the "

@@ -49,7 +49,7 @@ def counterfactuals(
     ]
     reasons: list[list[Reason]] = [[] for _ in arrays.hosts]
     for change, reached, lowest in _evaluated(arrays, changes):
-        if reached > float(arrays.scores.score[0]) + EQUAL:
+        if reached - (arrays.reserved[change.at] if arrays.reserved else 0.0) > float(arrays.scores.score[0]) + EQUAL:
             reasons[change.at].append(_reason(arrays, change, lowest))
     return tuple(tuple(per_candidate) for per_candidate in reasons)
 

@@ -42,7 +42,8 @@ class RankedHost:
     """A ranked host: its position in the snapshot, the chosen option, and the mitigation steps if it needed any.
 
     `expected` and `half_width` are as in Scores. `lowest` is the lowest expected T/B of anybody there, `speed` that of
-    the newcomer's answers, 1 / expected latency ratio, nan where it is not sensitive to latency.
+    the newcomer's answers, 1 / expected latency ratio, nan where it is not sensitive to latency. `reserved` is what was
+    taken off the score because others will want the place.
     """
 
     host: int
@@ -54,6 +55,7 @@ class RankedHost:
     speed: float
     headroom: Headroom
     steps: tuple[MitigationStep, ...] = ()
+    reserved: float = 0.0
 
     @property
     def changes(self) -> Mapping[str, IsolationSettings]:
@@ -135,7 +137,7 @@ def _cache_key(question: PlacementQuestion, shown: Sequence[RankedHost]) -> byte
     """A digest of everything that the candidates depend on except their ties, because a request may name many hosts."""
     snapshot, positions = question.snapshot, [ranked.host for ranked in shown]
     hosts = tuple((snapshot.hosts[host], snapshot.residents[host]) for host in positions)
-    text = codec.text((question.request, hosts, tuple(ranked.steps for ranked in shown)))
+    text = codec.text((question.request, hosts, tuple((ranked.steps, ranked.reserved) for ranked in shown)))
     return fingerprints.digest(_prediction_keys(question, shown), text)
 
 
@@ -169,7 +171,7 @@ def _build_candidates(
         ),
         np.where(occupied, before.throughput.expected - before.throughput.lower, 0.0),
         scoring.more_short(after.time_short(), np.where(occupied, before.time_short(), 0.0), scenes.profiled),
-    )
+    ).less(np.array([ranked.reserved for ranked in shown]))
     settings = _settings(shown, placed_newcomer)
     guessed = question.predictor.origin == "prior"
     reasons = (
@@ -187,6 +189,7 @@ def _build_candidates(
                 predictor=question.predictor,
                 beside=request.constraints.affinity,
                 headroom=tuple(ranked.headroom for ranked in shown),
+                reserved=tuple(ranked.reserved for ranked in shown),
                 short_before=None if before.pressure is None else np.where(occupied, before.pressure.short, 0.0),
             )
         )
@@ -214,6 +217,7 @@ def _build_candidates(
             rungs=ranked.steps,
             changes={who: what for who, what in ranked.changes.items() if who != request.instance.id},
             headroom=ranked.headroom,
+            reserved=ranked.reserved,
             expected=float(scores.expected[row]),
             half_width=float(scores.half_width[row]),
             crowded=crowded(after, row),

@@ -25,9 +25,11 @@ from advisor.placement.host_classes import (
     ClassPredictions,
     HostClasses,
     PlacementQuestion,
+    best_options,
     host_classes,
     predict_classes,
 )
+from advisor.placement.look_ahead import looks_ahead, reserved
 from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
 from advisor.placement.request_checks import check_scene, new_id
 from advisor.placement.screen import by_promise, may_screen
@@ -42,7 +44,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import ASSUMED
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor, unasked
+from models.prediction import TARGETS, Predictor
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
 SCREENED_FROM = 64  # hosts: of fewer all are predicted
@@ -120,8 +122,8 @@ class _RankedHosts:
     """H hosts from best to worst, with the predictions of their classes.
 
     `hosts` (H,) are positions in the snapshot and `class_of_host` (H,) their classes. By class (G,) come the best
-    option, its scores, the lowest T/B and the speed of the newcomer's answers as in RankedHost, and whether a limit is
-    violated. `headroom` is of the first hosts.
+    option, its scores, the lowest T/B and the speed of the newcomer's answers as in RankedHost, whether a limit is
+    violated, and what of the score is `reserved`.
     """
 
     hosts: Ints
@@ -131,6 +133,7 @@ class _RankedHosts:
     lowest: Floats
     speed: Floats
     broken: Bools
+    reserved: Floats
 
     def ranked_hosts(self, question: PlacementQuestion, predictions: ClassPredictions, ranks: Ints) -> list[RankedHost]:
         """The hosts of these ranks, from 0."""
@@ -148,6 +151,7 @@ class _RankedHosts:
                 lowest=float(self.lowest[at]),
                 speed=float(self.speed[at]),
                 headroom=headroom.of(place),
+                reserved=float(self.reserved[at]),
             )
             for place, (rank, at) in enumerate(zip(ranks.tolist(), self.class_of_host[ranks].tolist(), strict=True))
         ]
@@ -157,7 +161,8 @@ def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
-    ranking = _rank_promising if len(hosts) >= SCREENED_FROM and may_screen(question) else _rank_all
+    screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
+    ranking = _rank_promising if screened else _rank_all
     classes, predictions, ranked = ranking(question, hosts, remembered)
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
@@ -182,7 +187,7 @@ def _rank_all(
     """Predict and order the hosts at these positions."""
     classes = host_classes(question, hosts)
     predictions = predict_classes(question, classes, remembered)
-    return classes, predictions, _rank_hosts(question, hosts, classes, predictions)
+    return classes, predictions, _rank_hosts(question, hosts, classes, predictions, remembered)
 
 
 def _rank_promising(
@@ -207,32 +212,19 @@ def _rank_promising(
 
 
 def _rank_hosts(
-    question: PlacementQuestion, hosts: Ints, classes: HostClasses, predictions: ClassPredictions
+    question: PlacementQuestion,
+    hosts: Ints,
+    classes: HostClasses,
+    predictions: ClassPredictions,
+    remembered: PredictionCache,
 ) -> _RankedHosts:
     """Choose the best option of every class, and order the hosts."""
     request = question.request
-    option_rows, class_rows = np.nonzero(predictions.usable)
-    present, expected = classes.present[class_rows], predictions.expected[option_rows, class_rows]
-    nothing = unasked(present)
-    scene_scores = scoring.score(
-        InterferencePrediction(
-            BandArrays(expected, predictions.lower[option_rows, class_rows], expected), nothing, nothing, present
-        ),
-        present,
-        predictions.before[class_rows],
-        classes.limits[class_rows],
-        classes.used[class_rows],
-        request.objective,
-        predictions.ceilings(classes, option_rows, class_rows),
-        predictions.half_before[class_rows],
-        predictions.more_short(classes, option_rows, class_rows),
-    )
-    number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
-    number[option_rows, class_rows] = np.arange(len(option_rows))
-    scores = scene_scores.take(number.ravel())
-    option = scoring.choose_options(scores, len(predictions.options), predictions.pins, predictions.usable.ravel())
-    every = np.arange(len(classes))
-    best = scene_scores.take(number[option, every])
+    option, best = best_options(question, classes, predictions)
+    every, kept_for_others = np.arange(len(classes)), np.zeros(len(classes))
+    if looks_ahead(question, hosts):
+        kept_for_others = reserved(question, classes, remembered)
+        best = best.less(kept_for_others)
     lowest = np.where(classes.present, predictions.expected[option, every], np.inf).min(axis=1)
     speed = np.full(len(classes), np.nan)
     if request.instance.service == "latency":
@@ -243,7 +235,7 @@ def _rank_hosts(
     if request.objective != "pack":
         least_shown = score[by_rank[fine[by_rank]]][: max(request.limit, MAX_TIES)].min(initial=np.inf)
         by_rank = _order(question, hosts, score, lowest[classes.of], speed[classes.of], least_shown)
-    return _RankedHosts(hosts[by_rank], classes.of[by_rank], option, best, lowest, speed, broken)
+    return _RankedHosts(hosts[by_rank], classes.of[by_rank], option, best, lowest, speed, broken, kept_for_others)
 
 
 def _order(

@@ -28,7 +28,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
 from models.once import Once
-from models.prediction import Predictor
+from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
@@ -191,6 +191,33 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         latency_before=np.where(alone, 1.0, before[:, 2]),
         short_before=np.where(alone, 0.0, before[:, 3]),
     )
+
+
+def best_options(
+    question: PlacementQuestion, classes: HostClasses, predictions: ClassPredictions
+) -> tuple[Ints, scoring.Scores]:
+    """The best option of every class, (G,), and its scores."""
+    option_rows, class_rows = np.nonzero(predictions.usable)
+    present, expected = classes.present[class_rows], predictions.expected[option_rows, class_rows]
+    nothing = unasked(present)
+    scene_scores = scoring.score(
+        InterferencePrediction(
+            BandArrays(expected, predictions.lower[option_rows, class_rows], expected), nothing, nothing, present
+        ),
+        present,
+        predictions.before[class_rows],
+        classes.limits[class_rows],
+        classes.used[class_rows],
+        question.request.objective,
+        predictions.ceilings(classes, option_rows, class_rows),
+        predictions.half_before[class_rows],
+        predictions.more_short(classes, option_rows, class_rows),
+    )
+    number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
+    number[option_rows, class_rows] = np.arange(len(option_rows))
+    scores = scene_scores.take(number.ravel())
+    option = scoring.choose_options(scores, len(predictions.options), predictions.pins, predictions.usable.ravel())
+    return option, scene_scores.take(number[option, np.arange(len(classes))])
 
 
 def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:

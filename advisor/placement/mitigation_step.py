@@ -56,7 +56,7 @@ def mitigate(
         question.request.objective,
         half_before=predicted.half_before[row],
         more_short=scoring.more_short(after.time_short(), predicted.short_before[row], classes.profiled[row]),
-    )
+    ).less(np.array([ranked_host.reserved]))
     value, expected, half_width = (float(values[0]) for values in (scores.score, scores.expected, scores.half_width))
     lowest = float(np.nanmin(after.throughput.expected))
     speed = np.nan if np.isnan(ranked_host.speed) else float(1 / after.latency.expected[0, -1])

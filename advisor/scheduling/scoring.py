@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -63,6 +63,10 @@ class Scores:
     def take(self, scenes: Ints) -> Scores:
         """The scores of these scenes."""
         return Scores(*(getattr(self, field.name)[scenes] for field in fields(self)))
+
+    def less(self, reserved: Floats) -> Scores:
+        """The same with a part of each score, (S,), kept for others."""
+        return replace(self, score=self.score - reserved, expected=self.expected - reserved)
 
 
 def cautious_loss(expected: Floats, half: Floats, before: Floats | float = 1.0) -> Floats:
@@ -222,8 +226,8 @@ def grouped(values: Floats, width: float) -> Floats:
 
 
 def tied(gap: float, one: float, other: float) -> bool:
-    """Whether the gap between two expectations lies within their half widths (independent errors)."""
-    return abs(gap) <= math.hypot(one, other)
+    """Whether the gap between two expectations, to nine digits, lies within their half widths (independent errors)."""
+    return round(abs(gap), 9) <= math.hypot(one, other)
 
 
 def alike(one: float, other: float) -> bool:

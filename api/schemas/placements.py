@@ -296,6 +296,9 @@ class CandidateOut(AnswerBody):
     headroom: HeadroomOut | None = Field(
         default=None, description="what would be left there; it decides between equal scores"
     )
+    reserved: Figure = Field(
+        default=0.0, description="what was taken off the score because others who usually come need the place"
+    )
     crowded: Figure = Field(default=None, description=CROWDED)
     calibration: Calibration = Field(
         default="none",

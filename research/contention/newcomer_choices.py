@@ -46,6 +46,7 @@ WINDOWS = 288  # of the day before, of five minutes
 WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
 STEPS = 32  # of the day after, as `newcomer_runs` measures
 ROOM = 0.8  # of a host's CPUs, above which greedy placement by days counts what is wanted
+ROOMS = (0.6, 0.7, ROOM, 0.9, 1.0)  # that it may be tuned to
 EVEN = 0.01  # what greedy placement gives for balance where nothing is above ROOM
 Choose = Callable[[NewcomerWorld], Sequence[int]]
 
@@ -112,23 +113,27 @@ class Product:
         return found if self.hours else replace(found, hours=())
 
 
-def by_days(waves: int | None) -> Choose:
-    """Greedy placement by the days of residents and of the newcomer's class, with so many waves of each; None = all."""
+def by_days(waves: int | None, *, room: float = ROOM, known: bool = False) -> Choose:
+    """Greedy placement by the days of residents and of the newcomer's class, with so many waves of each; None = all.
+
+    It leaves a host at `room`, a part of its CPUs, where it can. `known` = what everybody asks for the next day.
+    """
 
     def choose(world: NewcomerWorld) -> Sequence[int]:
-        known = {one.name: _smooth(one.demand(0.0, 24 / STEPS, STEPS), waves) for one in world.residents}
+        begin = 48.0 if known else 0.0
+        days = {one.name: _smooth(one.demand(begin, 24 / STEPS, STEPS), waves) for one in world.residents}
         classes: dict[str, list[Floats]] = {}
         for one in world.residents:
-            classes.setdefault(one.kind, []).append(known[one.name])
+            classes.setdefault(one.kind, []).append(days[one.name])
         total, count = np.zeros((HOSTS, STEPS)), np.zeros(HOSTS)
         for one, host in zip(world.residents, world.host_of, strict=True):
-            total[host] += known[one.name]
+            total[host] += days[one.name]
             count[host] += 1
         placed = []
         for one in world.newcomers:
-            coming = np.mean(classes[one.kind], axis=0)
-            after, room = total + coming, ROOM * HOST_CPUS
-            more = np.maximum(after - room, 0.0).mean(axis=1) - np.maximum(total - room, 0.0).mean(axis=1)
+            coming = one.demand(begin, 24 / STEPS, STEPS) if known else np.mean(classes[one.kind], axis=0)
+            after, most = total + coming, room * HOST_CPUS
+            more = np.maximum(after - most, 0.0).mean(axis=1) - np.maximum(total - most, 0.0).mean(axis=1)
             cost = np.where(count < MOST, more + EVEN * after.mean(axis=1), np.inf)
             host = int(cost.argmin())
             total[host] += coming
@@ -178,6 +183,29 @@ def chance(world: NewcomerWorld) -> Sequence[int]:
         count[host] += 1
         placed.append(host)
     return placed
+
+
+def first_fit(world: NewcomerWorld) -> Sequence[int]:
+    """The first host that has room."""
+    count = np.bincount(world.host_of, minlength=HOSTS)
+    placed = []
+    for _ in world.newcomers:
+        host = int(np.flatnonzero(count < MOST)[0])
+        count[host] += 1
+        placed.append(host)
+    return placed
+
+
+def tunable_rules() -> Mapping[str, Choose]:
+    """Rules of thumb, and greedy placement by means and by days with every value of what it leaves free."""
+    return {
+        "random": chance,
+        "first fit": first_fit,
+        "Nova's weighers": nova,
+        **{f"greedy by means, {room:.0%}": by_days(0, room=room) for room in ROOMS},
+        **{f"greedy by days, 2 waves, {room:.0%}": by_days(2, room=room) for room in ROOMS},
+        **{f"greedy by every hour, {room:.0%}": by_days(None, room=room) for room in ROOMS},
+    }
 
 
 def policies() -> Mapping[str, Choose]:

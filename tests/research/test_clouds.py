@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -15,7 +15,7 @@ from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
-from research.benchmarks import placement
+from research.benchmarks import placement, placement_table
 from research.benchmarks.clouds import chart, optimum, runs
 from research.benchmarks.clouds.advisor_policy import CotenantPolicy, name_of
 from research.benchmarks.clouds.policies import (
@@ -66,6 +66,10 @@ def world(seats: int = 2, **measured: tuple[float, ...]) -> MeasuredWorld:
         for at, (name, cpu) in enumerate(CPU.items(), start=1)
     )
     return MeasuredWorld("same CPU", HOST, ("0:0",) * seats, found, instances, profiles)
+
+
+def triples_of(names: Iterable[str]) -> Iterator[Situation]:
+    return combinations_with_replacement(names, 3)
 
 
 def offer(*hosts: Situation) -> Offer:
@@ -318,7 +322,8 @@ def test_the_bubble_rule_reads_sweeps_where_there_are_some() -> None:
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
 @pytest.mark.parametrize("seats", [2, 3])
 def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seats: int) -> None:
-    w = world(seats, **({"a_b_c": (0.4, 0.5, 0.6), "b_c_d": (0.9, 0.9, 1.0)} if seats == 3 else {}))
+    triples = {"_".join(there): (0.4, 0.5 + 0.01 * at, 0.6) for at, there in enumerate(triples_of(CPU))}
+    w = world(seats, **(triples if seats == 3 else {}))
     advised = CotenantPolicy(w, PriorPredictor(), objective)  # type: ignore[arg-type]
     asked = 0
 
@@ -487,3 +492,36 @@ def test_a_lowest_key_is_asked_once_for_each_situation() -> None:
     for _ in range(3):
         policy.choose(offer((), ("a",)), "b", RANDOM)
     assert sorted(asked) == [((), "b"), (("a",), "b")]
+
+
+def test_the_placement_table_holds_every_column_at_both_loads() -> None:
+    rows = list(placement_table.of_world("made-up", world(), PriorPredictor(), hosts=6, streams=3))
+    assert [(row.load, row.figure) for row in rows] == [
+        (load.name, figure)
+        for load in (runs.PART, runs.FULL)
+        for figure in (placement_table.VIOLATIONS, placement_table.REGRET)
+    ]
+    for row in rows:
+        assert tuple(row.values) == placement_table.COLUMNS
+        assert row.values["learned"] == row.values["prior"]  # the model is the prior here
+        assert all(len(each) == 3 for each in row.values.values())
+    assert set(rows[1].values["oracle"]) == {0.0}
+    text = "\n".join(placement_table.tables(rows))
+    assert text.count("| made-up |") == 4
+    assert rows[1].rule in text
+
+
+@pytest.mark.parametrize(
+    ("learned", "met"), [((1.0, 1.2, 1.1), "met "), ((6.0, 6.2, 6.1), "MISS")], ids=["near the oracle", "far from it"]
+)
+def test_an_aim_of_the_placement_table_is_met_or_missed_as_the_figures_say(
+    learned: tuple[float, ...], met: str
+) -> None:
+    others = {"prior": (2.0, 2.1, 2.0), "first fit": (5.0, 5.5, 5.2), "oracle": (0.0, 0.0, 0.0)}
+    values = {"learned": learned, **others}
+    figures = (placement_table.REGRET, placement_table.VIOLATIONS)
+    told = placement_table.aims([placement_table.TableRow(figure, "w", "full", "", values) for figure in figures])
+    assert len(told) == 4
+    about = {word: line for line in told for word in ("at most 3 % of regret to the oracle:", "first fit beyond",
+             "prior beyond", "first fit's removed") if word in line}  # fmt: skip
+    assert [line[:4] for line in about.values()] == [met] * 4

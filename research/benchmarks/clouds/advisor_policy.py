@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
+from advisor.placement import look_ahead
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
@@ -16,7 +18,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
-from profiler.observed import Instance, Pinning
+from profiler.observed import Host, Instance, Pinning
 from research.benchmarks.clouds.streams import Offer, SituationChoice
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
@@ -25,19 +27,25 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the advisor said about a host in a situation: all that its order depends on."""
+    """What the advisor said about a host in a situation: all that its order depends on, but for what it keeps for
+    others, which depends on the whole cloud and is taken out of the score."""
 
     score: float
     lowest: float
     one_node: bool
     left: float
-    tied: frozenset[Situation]
+    expected: float
+    half_width: float
 
 
 @dataclass(frozen=True, slots=True)
 class CotenantPolicy:
     """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
-    that are alike are alike, and no host's score depends on which others are in question (both tested)."""
+    that are alike are alike, and before it looks ahead no host's score depends on which others are in question.
+
+    What it keeps for others is computed by the advisor's own function from what it said about each workload. That it
+    answers the same when it is asked about the whole cloud is tested.
+    """
 
     world: MeasuredWorld
     predictor: Predictor
@@ -47,20 +55,52 @@ class CotenantPolicy:
 
     def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
         """The best one as the advisor orders them: by score, and equal scores by who is badly off and what is left."""
-        if workload not in self._said:
-            self._said[workload] = self._asked(workload)
         situations = list(offer.first)
-        said = [self._said[workload][one] for one in situations]
+        said = [self._about(workload)[one] for one in situations]
         score, lowest, fits, left = (
             np.array([getattr(one, name) for one in said]) for name in ("score", "lowest", "one_node", "left")
         )
         names = np.array([offer.first[one] for one in situations])
+        kept = self._kept_for_others(offer, situations)
+        score = score - kept
         if self.objective == "pack":
             best = int(scoring.order(score, names)[0])
         else:
             groups = scoring.grouped(score, scoring.EQUAL), scoring.grouped(lowest, scoring.NOTICED)
             best = int(scoring.order(groups[0], names, groups[1], fits.astype(np.float64), left)[0])
-        return SituationChoice(situations[best], said[best].tied)
+        expected = np.array([one.expected for one in said]) - kept
+        tied = frozenset(
+            situation
+            for at, situation in enumerate(situations)
+            if at != best
+            and scoring.tied(float(expected[at] - expected[best]), said[at].half_width, said[best].half_width)
+            and scoring.alike(said[at].lowest, said[best].lowest)
+        )
+        return SituationChoice(situations[best], tied)
+
+    def _about(self, workload: str) -> Mapping[Situation, _Said]:
+        if workload not in self._said:
+            self._said[workload] = self._asked(workload)
+        return self._said[workload]
+
+    def _kept_for_others(self, offer: Offer, situations: Sequence[Situation]) -> np.ndarray:
+        """As `look_ahead.reserved`, of hosts in these situations, in a cloud of this mix."""
+        there: Counter[str] = Counter()
+        for situation, count in offer.count.items():
+            for name in situation:
+                there[name] += count
+        seats = self.world.seats
+        taken = there.total() / (seats * sum(offer.count.values()))
+        parts = np.array([1 / (seats - len(one)) for one in situations])
+        places = np.array([float(offer.count[one]) for one in situations])
+        few = self.objective != "pack" and len(there) > 1 and sum(places) > 1
+        if not few or not look_ahead.look_ahead_from(taken, np.repeat(parts, places.astype(int))):
+            return np.zeros(len(situations))
+        nobody = _Said(look_ahead.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
+        names = sorted(there, key=lambda one: (-there[one], one))[: look_ahead.MOST_CLASSES]
+        scores = np.array([[self._about(name).get(one, nobody).score for name in names] for one in situations])
+        number = np.array([float(there[name]) for name in names])
+        return look_ahead.kept_for_others(np.maximum(scores, look_ahead.REFUSED), places, number, taken, parts)
 
     def _asked(self, workload: str) -> Mapping[Situation, _Said]:
         world = self.world
@@ -69,11 +109,12 @@ class CotenantPolicy:
         by_host = {name_of(at): situation for at, situation in enumerate(situations)}
         said = {
             by_host[candidate.host]: _Said(
-                candidate.score,
+                candidate.score + candidate.reserved,
                 min(one.throughput_ratio.expected for one in (candidate.newcomer, *candidate.neighbours)),
                 candidate.headroom.one_node,
                 candidate.headroom.scarcest[1],
-                frozenset(by_host[name] for name in candidate.tied_with),
+                candidate.expected + candidate.reserved,
+                candidate.half_width,
             )
             for candidate in answer.candidates
             if candidate.headroom
@@ -89,7 +130,7 @@ class CotenantPolicy:
         world = self.world
         host_names = [name_of(at) for at in range(len(hosts))]
         inventory = Inventory(
-            tuple(replace(world.host, id=name) for name in host_names),
+            tuple(_host(world, name) for name in host_names),
             tuple(
                 _instance(world, f"{name}-{seat}", workload_there, world.pins[seat], name)
                 for name, situation in zip(host_names, hosts, strict=True)
@@ -117,6 +158,11 @@ def name_of(number: int) -> str:
     return f"h{number:06}"
 
 
+def _host(world: MeasuredWorld, name: str) -> Host:
+    """A host with a MB of memory for each seat, so that the advisor knows how many there are."""
+    return replace(world.host, id=name, memory_mb=float(world.seats), memory_overcommit=1.0)
+
+
 def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
     """Who comes, on the CPUs that were measured: where nobody was pinned, on all of them, so that none are chosen."""
     one = _instance(world, "new", workload, world.pins[-1])
@@ -131,7 +177,7 @@ def _instance(world: MeasuredWorld, name: str, workload: str, pin: str, host: st
         like,
         id=name,
         host=host,
-        memory_mb=0.0,
+        memory_mb=1.0,
         disk_gb=0.0,
         min_throughput_ratio=None,
         settings=replace(like.settings, pinning=Pinning.parse(pin)),

@@ -15,6 +15,9 @@ from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 Key = tuple[float, ...]  # lower is better
 SWEEPS = 30  # of alternating least squares
+FULLEST = (0.5, 0.65, 0.8, 1.2, 1.5)  # of the CPUs, that best fit may be tuned to
+ALSO_LOADS = ("net_mbit", "disk_mb_s", "rss_mb", "mem_bw_mb_s")
+WEIGHTS = (0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,6 @@ def _scaled(values: list[float]) -> np.ndarray:
 def rules_of_thumb(world: MeasuredWorld) -> dict[str, SituationPolicy]:
     """What can be said from counts and from what workloads need alone; what the dataset does not bring is left out."""
     cpu, memory_mb = solo(world, "cpu"), solo(world, "rss_mb")
-    room = 100.0 * len({number for pin in world.pins for number in _cpus(pin)} or range(world.host.pcpus))
     found: dict[str, SituationPolicy] = {
         "random": RandomPolicy(),
         "first fit": LowestPolicy(lambda _situation, _workload: ()),
@@ -79,17 +81,51 @@ def rules_of_thumb(world: MeasuredWorld) -> dict[str, SituationPolicy]:
         "most free CPU and RAM": MostFreePolicy(world, memory_mb),
     }
     if set(world.workloads) <= cpu.keys():
-
-        def used(situation: Situation) -> float:
-            return round(sum(cpu[name] for name in situation), 9)
-
-        def best_fit(situation: Situation, workload: str) -> Key:
-            after = used(situation) + cpu[workload]
-            return (0.0, room - after) if after <= room else (1.0, after)
-
-        found["least loaded"] = LowestPolicy(lambda situation, _workload: (used(situation),))
-        found["best fit"] = LowestPolicy(best_fit)
+        found["least loaded"] = least_loaded(cpu)
+        found["best fit"] = best_fit(cpu, _room(world))
     return found
+
+
+def tunable_rules(world: MeasuredWorld) -> dict[str, SituationPolicy]:
+    """The same rules with every value of their parameter: how full best fit lets the CPUs be, and what beside CPUs
+    counts as load, each resource in parts of the most that any workload uses of it."""
+    cpu, found = solo(world, "cpu"), rules_of_thumb(world)
+    if not set(world.workloads) <= cpu.keys():
+        return found
+    for full in FULLEST:
+        found[f"best fit to {full:.0%}"] = best_fit(cpu, full * _room(world))
+    for metric in ALSO_LOADS:
+        beside = solo(world, metric)
+        if set(world.workloads) <= beside.keys() and max(beside.values()) > 0:
+            for weight in WEIGHTS:
+                unit = weight * max(cpu.values()) / max(beside.values())
+                both = {name: cpu[name] + unit * beside[name] for name in cpu}
+                found[f"least loaded, {metric} x {weight:g}"] = least_loaded(both)
+    return found
+
+
+def least_loaded(need: Mapping[str, float]) -> SituationPolicy:
+    """The host whose instances need least together, whoever comes."""
+    return LowestPolicy(lambda situation, _workload: (_together(need, situation),))
+
+
+def best_fit(need: Mapping[str, float], room: float) -> SituationPolicy:
+    """The fullest host with room; where none has any, the one that would be least overfull."""
+
+    def key(situation: Situation, workload: str) -> Key:
+        after = _together(need, situation) + need[workload]
+        return (0.0, room - after) if after <= room else (1.0, after)
+
+    return LowestPolicy(key)
+
+
+def _together(need: Mapping[str, float], situation: Situation) -> float:
+    return round(sum(need[name] for name in situation), 9)
+
+
+def _room(world: MeasuredWorld) -> float:
+    """What the CPUs of all seats together can do, in per cent of one."""
+    return 100.0 * len({number for pin in world.pins for number in _cpus(pin)} or range(world.host.pcpus))
 
 
 def _cpus(pin: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from research.contention.newcomer_choices import Product, by_days, nova, short_part
+from research.contention.newcomer_choices import Product, by_days, first_fit, nova, short_part, tunable_rules
 from research.contention.newcomer_world import HOSTS, MOST, NEWCOMERS, DailyContainer, NewcomerWorld, draw
 
 DAY = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 7.2, 0.16)
@@ -24,6 +24,12 @@ def test_who_goes_by_days_puts_night_workers_where_people_work_by_day() -> None:
     assert short_part(world(), [0]) < short_part(world(), [3])
 
 
+def test_rules_have_every_value_of_what_they_leave_free() -> None:
+    placed = {name: choose(draw(0, 0)) for name, choose in tunable_rules().items()}
+    assert len(placed) == 18
+    assert len({tuple(hosts) for name, hosts in placed.items() if name.startswith("greedy by every hour")}) > 1
+
+
 def test_no_host_is_short_where_nobody_works() -> None:
     idle = tuple(DailyContainer(f"dev-{at}", "dev", np.full(144, 0.08), at) for at in range(5))
     assert short_part(NewcomerWorld(idle, (0,) * 5, ()), []) == 0
@@ -33,7 +39,7 @@ def test_no_host_is_short_where_nobody_works() -> None:
 
 def test_everybody_finds_a_host_that_has_room() -> None:
     evening = draw(0, 0)
-    for choose in (nova, by_days(0), Product()):
+    for choose in (nova, by_days(0), by_days(None, known=True), first_fit, Product()):
         placed = choose(evening)
         assert len(placed) == NEWCOMERS
         assert np.bincount([*evening.host_of, *placed], minlength=HOSTS).max() <= MOST

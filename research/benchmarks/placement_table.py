@@ -1,0 +1,297 @@
+"""The placement table: prior, rules of thumb, the learned model and an oracle, in worlds and loads, with intervals.
+
+    python -m research.benchmarks.placement_table [DATASET ...] [--public DIR] [--hosts 50] [--streams 12] [--json]
+
+Three parts: regret to the oracle and violations in clouds of measured hosts (see `placement`), and the part of its time
+in which an instance is short on simulated evenings (see `newcomer_choices`), where no pair was measured and so no model
+can be trained. The product answers with its default objective, `worst`. The best rule is the one that does best on
+streams of its own, of all rules and all values of their parameters, chosen anew for each world, load and figure. Every
+interval is of 95 %, by bootstrap over streams or evenings; differences are of the same stream or evening.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from advisor.prediction.cache import PredictionCache
+from models.data.dataset import load_dataset
+from models.data.tables import DatasetError
+from models.physics.prior import PriorPredictor
+from models.prediction import Predictor
+from research.benchmarks.clouds import runs
+from research.benchmarks.clouds.advisor_policy import CotenantPolicy
+from research.benchmarks.clouds.policies import oracles, rules_of_thumb, tunable_rules
+from research.benchmarks.clouds.streams import FilledCloud, SituationPolicy, fill
+from research.benchmarks.clouds.worlds import MeasuredWorld, NoWorldError, halves, worlds
+from research.benchmarks.placement import LAB, LEAST_REMOVED, MOST_REGRET
+from research.benchmarks.unseen_pair_predictor import cross_fitted
+from research.contention import newcomer_choices as evenings
+from research.contention.newcomer_world import NewcomerWorld, draw
+
+PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
+    "prior",
+    "first fit",
+    "least loaded",
+    "best rule",
+    "learned",
+    "oracle",
+)
+BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # nobody of these may do better
+REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {runs.SLO} of alone, %", "time short, %"
+FAIR_REGRET = "regret to an oracle that knows other repeats, %"
+TUNED_ON = 1000  # number of the first stream, or evening's world, that rules are tuned on
+TUNING = 4  # streams for it
+EVENING_WORLDS, EVENING_SETS = range(10, 14), range(4)
+WANTED = 0.8  # of all worlds and loads, in which the first aim is to be met
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One figure of one world and load: by column a value for each stream, lower is better; an oracle may be missing,
+    and so may a model. `rule` is the best rule's name."""
+
+    figure: str
+    where: str
+    load: str
+    rule: str
+    values: Mapping[str, Sequence[float]]
+
+    def mean(self, column: str) -> float:
+        """Over streams."""
+        return float(np.mean(self.values[column]))
+
+    def worse(self, than: str) -> tuple[float, list[float]]:
+        """By how much the advice is worse than another column, stream by stream, and the interval of that."""
+        theirs = self.values[than]
+        each = [mine - its for mine, its in zip(self.values[self.advice], theirs, strict=True)]
+        return float(np.mean(each)), runs.interval(each) or [-np.inf, np.inf]
+
+    @property
+    def advice(self) -> str:
+        """The column that the product answers with."""
+        return LEARNED if LEARNED in self.values else PRIOR
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables and which aims are met; 1 with one sentence where a dataset cannot be read."""
+    options = _options(arguments)
+    public = sorted(path.parent for path in options.public.glob("*/dataset.yaml")) if options.public else []
+    found: list[TableRow] = []
+    try:
+        for path in (*(options.datasets or LAB), *public):
+            found += of_dataset(path, options.hosts, options.streams)
+    except DatasetError as error:
+        print(error, file=sys.stderr)
+        return 1
+    found += [] if options.datasets else [of_evenings()]
+    print(json.dumps([asdict(row) for row in found]) if options.json else "\n".join((*tables(found), *aims(found))))
+    return 0
+
+
+def of_dataset(path: Path, hosts: int, streams: int) -> list[TableRow]:
+    """The rows of every world that a dataset makes; none, with a sentence, where it makes none."""
+    dataset = load_dataset(path)
+    try:
+        found = list(worlds(dataset))
+    except NoWorldError as error:
+        _say(str(error))
+        return []
+    learned = cross_fitted(path, say=_say)
+    rows = []
+    for world in found:
+        _say(f"{dataset.name}: {world.name}")
+        rows += list(of_world(f"{dataset.name}, {world.name}", world, learned, hosts, streams))
+    return rows
+
+
+def of_world(name: str, world: MeasuredWorld, learned: Predictor, hosts: int, streams: int) -> Iterator[TableRow]:
+    """Regret and violations of every column in a world, at both loads."""
+    thumb = rules_of_thumb(world)
+    policies: dict[str, SituationPolicy] = {
+        PRIOR: CotenantPolicy(world, PriorPredictor(), "worst", PredictionCache()),
+        **{column: thumb[column] for column in (FIRST_FIT, LEAST_LOADED) if column in thumb},
+        LEARNED: CotenantPolicy(world, learned, "worst", PredictionCache()),
+    }
+    known, parts = oracles(world), halves(world)
+    for load in (runs.PART, runs.FULL):
+
+        def filled(
+            policy: SituationPolicy,
+            seeds: Sequence[int] = range(streams),
+            load: runs.ArrivalLoad = load,
+            judge: MeasuredWorld = world,
+        ) -> list[FilledCloud]:
+            return [fill(judge, hosts, load.events(judge, hosts, seed), policy, seed) for seed in seeds]
+
+        clouds = {column: filled(policy) for column, policy in policies.items()}
+        tuning = {
+            rule: filled(policy, range(TUNED_ON, TUNED_ON + TUNING)) for rule, policy in tunable_rules(world).items()
+        }
+        for figure, of, oracle in (
+            (VIOLATIONS, _below, known["oracle (worst)"]),
+            (REGRET, _lost, known["oracle (total)"]),
+        ):
+            rule = min(tuning, key=lambda one: float(np.mean([of(world, cloud) for cloud in tuning[one]])))
+            every = {**clouds, BEST_RULE: filled(tunable_rules(world)[rule]), ORACLE: filled(oracle)}
+            values = {column: [of(world, cloud) for cloud in every[column]] for column in COLUMNS if column in every}
+            yield _row(figure, name, load.name, rule, values)
+        if parts:
+            yield _fair(name, load, parts, {**policies, BEST_RULE: tunable_rules(world)[rule]}, rule, filled)
+
+
+def _fair(
+    name: str,
+    load: runs.ArrivalLoad,
+    parts: tuple[MeasuredWorld, MeasuredWorld],
+    policies: Mapping[str, SituationPolicy],
+    rule: str,
+    filled: Callable[..., list[FilledCloud]],
+) -> TableRow:
+    """Regret to an oracle that knows every other repeat, judged by those between, each way round."""
+    values: dict[str, list[float]] = {}
+    for judge, other in (parts, parts[::-1]):
+        every = {**policies, ORACLE: oracles(other)["oracle (total)"]}
+        for column, policy in every.items():
+            values.setdefault(column, []).extend(_lost(judge, cloud) for cloud in filled(policy, judge=judge))
+    each_way = {column: np.reshape(both, (2, -1)).mean(axis=0).tolist() for column, both in values.items()}
+    return _row(FAIR_REGRET, name, load.name, rule, each_way)
+
+
+def _row(figure: str, name: str, load: str, rule: str, values: dict[str, list[float]]) -> TableRow:
+    if figure != VIOLATIONS:  # what is lost becomes a regret to the oracle of the same stream
+        best = values[ORACLE]
+        values = {
+            column: [100 * (one - least) / (1 - least) for one, least in zip(each, best, strict=True)]
+            for column, each in values.items()
+        }
+    return TableRow(figure, name, load, rule, {column: values[column] for column in COLUMNS if column in values})
+
+
+def _lost(world: MeasuredWorld, cloud: FilledCloud) -> float:
+    """One minus the mean T/B."""
+    return 1 - float(cloud.ratios(world).mean())
+
+
+def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
+    return runs.below(cloud.ratios(world), runs.SLO)
+
+
+def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EVENING_SETS) -> TableRow:
+    """Time short on simulated evenings; the oracle places greedily by what everybody will ask for."""
+    _say("evenings")
+    judged = [draw(world, number) for world in worlds for number in sets]
+    tuning = [draw(TUNED_ON + number, 0) for number in range(TUNING)]
+
+    def short(choose: evenings.Choose, nights: Sequence[NewcomerWorld]) -> list[float]:
+        return [100 * evenings.short_part(night, choose(night)) for night in nights]
+
+    rules = evenings.tunable_rules()
+    rule = min(rules, key=lambda one: float(np.mean(short(rules[one], tuning))))
+    columns: dict[str, evenings.Choose] = {
+        PRIOR: evenings.Product(),
+        FIRST_FIT: evenings.first_fit,
+        LEAST_LOADED: evenings.by_days(0),
+        BEST_RULE: rules[rule],
+        ORACLE: evenings.by_days(None, known=True),
+    }
+    return TableRow(
+        SHORT,
+        "simulated, 10 hosts of 16 CPUs",
+        "30 come to 24",
+        rule,
+        {column: short(choose, judged) for column, choose in columns.items()},
+    )
+
+
+def tables(rows: Sequence[TableRow]) -> list[str]:
+    """A table for each figure, in Markdown."""
+    found = []
+    for figure in dict.fromkeys(row.figure for row in rows):
+        head = ["", *COLUMNS, *(f"advice - {other}" for other in (*BEATEN, BEST_RULE))]
+        found += [f"**{figure[0].upper()}{figure[1:]}**", "", _line([*head[:1], "load", *head[1:]]), "|---" * 12 + "|"]
+        found += [_line(_cells(row)) for row in rows if row.figure == figure]
+        found.append("")
+    return found
+
+
+def _cells(row: TableRow) -> list[str]:
+    cells = [row.where, row.load]
+    for column in COLUMNS:
+        if column not in row.values:
+            cells.append("")
+            continue
+        ends = runs.interval(row.values[column])
+        between = f" ({ends[0]:.1f} to {ends[1]:.1f})" if ends and ends[0] < ends[1] else ""
+        cells.append(f"{row.mean(column):.1f}{between}" + (f", {row.rule}" if column == BEST_RULE else ""))
+    for other in (*BEATEN, BEST_RULE):
+        if other not in row.values or other == row.advice:
+            cells.append("")
+            continue
+        mean, ends = row.worse(other)
+        cells.append(f"{mean:+.1f} ({ends[0]:+.1f} to {ends[1]:+.1f})")
+    return cells
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def aims(rows: Sequence[TableRow]) -> list[str]:
+    """Which of the aims are met, a sentence each, and where the others are not."""
+    found = []
+    for figure in (REGRET, FAIR_REGRET):
+        regrets = [row for row in rows if row.figure == figure]
+        if not regrets:
+            continue
+        low = sum(row.mean(row.advice) <= MOST_REGRET for row in regrets)
+        met = low >= WANTED * len(regrets)
+        found.append(f"{_met(met)} at most {MOST_REGRET:g} % of {figure[:-3]}: in {low} of {len(regrets)}")
+    for other in (*BEATEN, BEST_RULE):
+        both = [row for row in rows if row.figure != FAIR_REGRET and other in row.values and other != row.advice]
+        if not both:
+            continue
+        worse = [row for row in both if row.worse(other)[1][0] > 0]
+        better = sum(row.worse(other)[1][1] < 0 for row in both)
+        text = f"{_met(not worse)} never worse than {other} beyond noise: worse in {len(worse)} of {len(both)}"
+        places = "; ".join(f"{row.figure.split(',')[0]}: {row.where}, {row.load}" for row in worse)
+        found.append(f"{text}, better in {better}" + (f" ({places})" if worse else ""))
+    some = [row for row in rows if row.figure in (VIOLATIONS, SHORT) and row.mean(FIRST_FIT) > 0]
+    for row in some:
+        removed, best = (100 * (1 - row.mean(column) / row.mean(FIRST_FIT)) for column in (row.advice, ORACLE))
+        text = f"{_met(removed >= LEAST_REMOVED)} {removed:.0f} % of first fit's removed (at least {LEAST_REMOVED:g})"
+        found.append(f"{text}, the oracle {best:.0f} %: {row.figure.split(',')[0]}, {row.where}, {row.load}")
+    return found
+
+
+def _met(met: bool) -> str:
+    return "met " if met else "MISS"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m research.benchmarks.placement_table",
+        description="Compare placements by the prior, rules of thumb, the learned model and an oracle.",
+    )
+    parser.add_argument(
+        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's two tables of pairs, and evenings"
+    )
+    parser.add_argument("--public", type=Path, metavar="DIR", help="a folder of converted public datasets")
+    parser.add_argument("--hosts", type=int, default=50, help="of each cloud")
+    parser.add_argument("--streams", type=int, default=12, help="of arrivals, for each world and load")
+    parser.add_argument("--json", action="store_true", help="print the numbers")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
