@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.measure import RunMeasurement
+from lab.on_off.outcomes import StateOutcome
 from lab.schedule import PlacedMember, Run
 from lab.usage_windows import UsageSeries
 from profiler.collectors import unit_of
@@ -59,7 +60,11 @@ class RunConditions:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One finished run of one round. `values` are (instance, scope, metric, value, unit)."""
+    """One finished run of one round. `values` are (instance, scope, metric, value, unit).
+
+    A run on/off has `states`: what each member reached in each, beside what it reached alone. The outcomes of its
+    members are then those of the state in which everybody works.
+    """
 
     kind: str
     run: str
@@ -79,11 +84,12 @@ class Record:
     unsteady: tuple[str, ...] = ()
     around: RunConditions = RunConditions()
     series: UsageSeries = field(default_factory=UsageSeries)
+    states: tuple[StateOutcome, ...] = ()
 
     @classmethod
     def of(
         cls, run: Run, number: int, measured: RunMeasurement, rates: Mapping[str, float | None], units: Mapping[str,
-        str], took_s: float, around: RunConditions | None = None,
+        str], took_s: float, around: RunConditions | None = None, states: tuple[StateOutcome, ...] = (),
     ) -> Record:  # fmt: skip
         """Everything that is known about a run that just finished."""
         driver = run.placed[0].driver
@@ -93,7 +99,7 @@ class Record:
             tuple((v.instance, v.scope, v.metric, _short(v.value), v.unit) for v in measured.values),
             _known(measured.steal_percent), _known(measured.foreign_percent), measured.disturbed, _short(took_s),
             measured.dropped, None if driver is None else format_cpus(driver), round(measured.warmup_s, 2),
-            measured.unsteady, around or RunConditions(), measured.series,
+            measured.unsteady, around or RunConditions(), measured.series, states,
         )  # fmt: skip
 
     def entry(self) -> dict[str, Any]:
@@ -108,7 +114,9 @@ class Record:
             for member in self.members
         ]
         series = {"at_s": self.series.at_s, **self.series.values}
-        return {**entry, "members": members, "values": by_scope, "around": asdict(self.around), "series": series}
+        states = {"states": [state.entry() for state in self.states]} if self.states else {}
+        around = asdict(self.around)
+        return {**entry, "members": members, "values": by_scope, "around": around, "series": series, **states}
 
     @classmethod
     def load(cls, entry: Mapping[str, Any]) -> Record:
@@ -127,6 +135,7 @@ class Record:
             values=tuple(_values(entry["values"])),
             around=RunConditions(**entry["around"]),
             series=UsageSeries(at_s, values),
+            states=tuple(StateOutcome.load(state) for state in entry.get("states", ())),
         )
 
 

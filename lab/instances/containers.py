@@ -29,6 +29,11 @@ class LabContainer(InstanceHandle):
     namespace: str
     generators: str
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its control group, and that of its load generator."""
+        return (self.group, self.outside.group) if self.outside else (self.group,)
+
     def start_inside(self, command: list[str], *, wait: bool = False) -> LabProcess:
         return LabProcess(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
 
@@ -59,6 +64,9 @@ class ContainerInstances(ManagedInstances[LabContainer]):
             for one in self._standing
         }
         return LxcBackend(known=known)
+
+    def _group_names(self) -> list[str]:
+        return [name for one in self._standing for name in one.groups]
 
     def _build(self) -> None:
         setup = self._setup

@@ -1,0 +1,76 @@
+"""What a run's windows say of every state: each member's value together and alone, and the error of their ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.on_off.estimator import StateShare, estimate_ratio
+from lab.on_off.measure import OnOffRun, OnOffWindow
+from lab.on_off.states import State
+
+THROUGHPUT, LATENCY = "throughput", "latency_mean_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class StateOutcome:
+    """One outcome of the member at `place` while those of `state` worked; `error` is that of together / alone."""
+
+    state: State
+    place: int
+    outcome: str
+    alone: float
+    together: float
+    error: float
+    pairs: int
+
+    def entry(self) -> list[Any]:
+        """As JSON, with as many digits as mean something."""
+        values = (self.alone, self.together, self.error)
+        return [list(self.state), self.place, self.outcome, *(float(f"{value:.6g}") for value in values), self.pairs]
+
+    @classmethod
+    def load(cls, entry: Sequence[Any]) -> StateOutcome:
+        """Inverse of `entry`; TypeError or ValueError when it is none."""
+        state, place, outcome, alone, together, error, pairs = entry
+        return cls(
+            tuple(map(int, state)), int(place), str(outcome), float(alone), float(together), float(error), int(pairs)
+        )
+
+
+def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:
+    """Of every state with company, as far as enough undisturbed blocks have both it and the member alone."""
+    kept = [window for window in run.windows if not window.disturbed]
+    by_state: dict[State, dict[int, OnOffWindow]] = {}
+    for window in kept:
+        by_state.setdefault(window.state, {})[window.block] = window
+    found: list[StateOutcome] = []
+    for state, windows in sorted(by_state.items(), key=lambda item: (len(item[0]), item[0])):
+        for place in state if len(state) > 1 else ():
+            found += _of_member(run, state, place, windows, by_state.get((place,), {}))
+    return tuple(found)
+
+
+def _of_member(
+    run: OnOffRun, state: State, place: int, together: Mapping[int, OnOffWindow], alone: Mapping[int, OnOffWindow]
+) -> list[StateOutcome]:
+    pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
+    found: list[StateOutcome] = []
+    name = run.members[place]
+    for outcome, share in ((THROUGHPUT, _worked), (LATENCY, _waited)):
+        got = estimate_ratio(
+            [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
+        )
+        if got is not None:
+            found.append(StateOutcome(state, place, outcome, got.alone, got.together, got.error, got.pairs))
+    return found
+
+
+def _worked(window: OnOffWindow, place: int) -> StateShare:
+    return StateShare(window.progress[place], window.seconds)
+
+
+def _waited(window: OnOffWindow, place: int) -> StateShare:
+    """Milliseconds over answers; nothing where nobody counts latency."""
+    return StateShare(1000 * window.waited_s[place], float(window.answers[place]) if window.waited_s[place] else 0.0)
