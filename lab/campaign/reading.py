@@ -140,6 +140,8 @@ def _on_off(top: Fields, members: Mapping[str, Member]) -> OnOff | None:
     beside = fields.text("beside", next(iter(members)))
     if beside not in members:
         fields.wrong(fields.at("beside"), f"{beside[:40]!r} is not under workloads")
+    if members[beside].load < 1:
+        fields.wrong(fields.at("beside"), f"{beside!r} must be a workload at full load")
     dwell = fields.whole("dwell_ms", least=20, most=10_000) if fields.has("dwell_ms") else None
     guard = fields.whole("guard_ms", least=0, most=5_000) if fields.has("guard_ms") else None
     fields.done()

@@ -112,10 +112,6 @@ class Instances(Protocol):
     def all_tasks_ns(self) -> int | None:
         """CPU time so far of every task on this host; None where that is not counted exactly."""
 
-    def usage_files(self) -> list[str]:
-        """Files with the CPU time in ns of every task on this host, then of each group of these instances; none where
-        that is not counted exactly."""
-
     def host_cpus(self) -> frozenset[int]:
         """CPUs that instances run on, by the numbers under which this system has them; none where it has other CPUs."""
 

@@ -13,6 +13,8 @@ from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_so
 from lab.processes import LabProcess
 from lab.workloads import Site
 from profiler.backends import LxcBackend
+from profiler.backends.lxc.control_groups import GroupsV1, find_groups
+from profiler.backends.source import LiveSource
 from profiler.observed import Instance
 
 
@@ -65,8 +67,14 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         }
         return LxcBackend(known=known)
 
-    def _group_names(self) -> list[str]:
-        return [name for one in self._standing for name in one.groups]
+    def usage_files(self) -> list[str]:
+        """Files with the CPU time in ns of every task on this host, and then of each group of these instances; none
+        where that is not counted exactly."""
+        groups = find_groups(LiveSource())
+        if not isinstance(groups, GroupsV1):
+            return []
+        names = ("", *(name for one in self._standing for name in one.groups))
+        return [f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in names]
 
     def _build(self) -> None:
         setup = self._setup

@@ -19,7 +19,7 @@ from lab.processes import LabProcess
 from lab.schedule import PlacedMember
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend
-from profiler.backends.lxc.control_groups import GroupsV1, find_groups
+from profiler.backends.lxc.control_groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings, NetworkSettings
 
@@ -173,18 +173,6 @@ class ManagedInstances(ABC, Generic[S]):
         """CPU time so far of every task on this host; only version 1 counts that exactly (version 2 counts ticks)."""
         groups = find_groups(LiveSource())
         return groups.cpu_ns("") if groups.version == 1 else None
-
-    def usage_files(self) -> list[str]:
-        groups = find_groups(LiveSource())
-        if not isinstance(groups, GroupsV1):
-            return []
-        return [
-            f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in ("", *self._group_names())
-        ]  # fmt: skip
-
-    def _group_names(self) -> list[str]:
-        """Of the instances and their load generators."""
-        return []
 
     def host_cpus(self) -> frozenset[int]:
         return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)

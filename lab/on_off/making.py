@@ -12,7 +12,7 @@ from lab.measure import RunMeasurement
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
 from lab.on_off.outcomes import StateOutcome, state_outcomes
 from lab.on_off.states import all_states, blocks_for, draw_order
-from lab.on_off.tuning import DWELLS_MS, STEP_S, Tuning, tune
+from lab.on_off.tuning import STEP_S, WINDOW_S, Tuning, tune
 from lab.records import Record
 from lab.schedule import TUNING, Run, tuning_key
 from lab.usage_windows import UsageSeries
@@ -61,7 +61,7 @@ def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) 
 
 def _tuning_plan(campaign: Campaign) -> WindowPlan:
     order = draw_order(((0,), (0, 1)), _TUNING_BLOCKS, f"{campaign.seed}:{TUNING}")
-    return WindowPlan(order, DWELLS_MS[-1] / 1000, 0.0, campaign.warmup_s, STEP_S)
+    return WindowPlan(order, WINDOW_S, 0.0, campaign.warmup_s, STEP_S)
 
 
 def _tuning_of(campaign: Campaign, key: str, records: Sequence[Record]) -> Tuning:

@@ -23,6 +23,7 @@ from lab.processes import LabProcess
 _STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is that of a window of 100 ms on two
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
+_KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
 _FIRST_S = 0.5  # in the warm-up everybody works this long, then each alone: what starts slowly has its turn
 
 
@@ -82,6 +83,13 @@ class _Grouped(Protocol):
 
     @property
     def groups(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class _CountedGroups(Protocol):
+    """Instances whose groups count CPU time exactly."""
+
+    def usage_files(self) -> list[str]: ...
 
 
 @dataclass(slots=True)
@@ -178,7 +186,7 @@ class _Switching:
 
     def window(self, block: int, state: State, origin: float) -> OnOffWindow:
         plan = self._plan
-        took_s = self._switch(state)
+        self._switch(state)
         began = time.monotonic()
         steps = self._steps(began) if plan.step_s else []
         if not plan.step_s:
@@ -188,14 +196,14 @@ class _Switching:
         after, last, ends = self._read(), time.monotonic(), self._host.read()
         for place in state:
             self._members[place].check()
-        late = last - began > (1 + _LATE_SHARE) * plan.dwell_s or took_s > _LATE_SHARE * plan.dwell_s
+        late = last - began > (1 + _LATE_SHARE) * plan.dwell_s
         moved = [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
         return OnOffWindow(
             block, state, last - origin, last - first, moved[0], tuple(int(value) for value in moved[1]),
             tuple(value / 1e6 for value in moved[2]), late or self._host.disturbed(times, ends), tuple(steps),
         )  # fmt: skip
 
-    def _switch(self, state: State) -> float:
+    def _switch(self, state: State) -> None:
         now = time.monotonic()
         for place, one in enumerate(self._members):
             if place in state and one.frozen_at is not None:
@@ -203,9 +211,7 @@ class _Switching:
                 one.frozen_at = None
             elif place not in state and one.frozen_at is None:
                 one.frozen_at = now
-        took_s = self._freezer.switch(state)
-        self.switching_s += took_s
-        return took_s
+        self.switching_s += self._freezer.switch(state)
 
     def _steps(self, began: float) -> list[tuple[float, ...]]:
         step_s, found = self._plan.step_s or 1.0, [self._read()[0]]
@@ -241,11 +247,14 @@ class _HostTimes:
         self._cpus = os.cpu_count() or 1
         self._stat = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._usage: list[int] = []
-        self._threads: list[int] = []
+        self._threads: dict[int, int] = {}  # ns by open file
 
     def __enter__(self) -> _HostTimes:
-        self._usage = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in self._instances.usage_files()]
-        self._threads = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in _softirq_threads()]
+        paths = self._instances.usage_files() if isinstance(self._instances, _CountedGroups) else []
+        self._usage = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        for path in _kernel_threads():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                self._threads[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -257,9 +266,14 @@ class _HostTimes:
         others = None
         if self._usage:
             every, *ours = (int(os.pread(descriptor, 64, 0)) for descriptor in self._usage)
-            kernel = sum(int(os.pread(descriptor, 64, 0).split()[0]) for descriptor in self._threads)
-            others = (every - sum(ours) - kernel) / 1e9 - time.process_time()
+            others = (every - sum(ours) - self._kernel_ns()) / 1e9 - time.process_time()
         return _Times(time.monotonic(), others, steal)
+
+    def _kernel_ns(self) -> int:
+        for descriptor in self._threads:
+            with contextlib.suppress(OSError):  # who has ended keeps what he had
+                self._threads[descriptor] = int(os.pread(descriptor, 64, 0).split()[0])
+        return sum(self._threads.values())
 
     def foreign_s(self, first: _Times, last: _Times) -> float | None:
         """CPU time of others between two readings; None where it is not counted exactly."""
@@ -273,12 +287,12 @@ class _HostTimes:
         return last.steal_s - first.steal_s > _STEAL_SHARE * seconds * self._cpus or foreign > _FOREIGN_SHARE * seconds
 
 
-def _softirq_threads() -> list[str]:
-    """Where the kernel tells the run time of its threads that do the packets' work."""
+def _kernel_threads() -> list[str]:
+    """Where the kernel tells the run time of its threads that do the members' I/O: packets, journals, writing back."""
     found: list[str] = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):
-            if comm.read_text("ascii", "replace").startswith("ksoftirqd/"):
+            if comm.read_text("ascii", "replace").startswith(_KERNEL_THREADS):
                 found.append(str(comm.with_name("schedstat")))
     return found
 

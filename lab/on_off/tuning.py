@@ -11,7 +11,9 @@ from statistics import fmean, stdev
 
 STEP_S = 0.01
 """How often progress is read while a workload is tuned."""
-DWELLS_MS = (50, 100, 200, 400)
+DWELLS_MS = (50, 100, 200)
+WINDOW_S = 0.4
+"""Length of the states in which a workload is tuned."""
 _MOST_GUARD = 0.4  # of the shortest window that goes with it
 _TOLERANCE = 0.05  # of the rate, within which a workload has settled whatever its noise
 _LEAST_GUARD_MS = 10
