@@ -43,7 +43,9 @@ def test_two_loops_halve_each_other_on_one_cpu_and_a_web_server_survives_freezin
     assert lab("show", out, "--json").returncode == 0
 
 
-@pytest.mark.skipif("freezer" not in find_mounts(LiveSource()), reason="only version 1 keeps frozen processes from dying")
+@pytest.mark.skipif(
+    "freezer" not in find_mounts(LiveSource()), reason="only version 1 keeps frozen processes from dying"
+)
 def test_a_lab_that_was_killed_while_somebody_was_frozen_is_cleaned_up(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
     freezer = Path(find_mounts(LiveSource())["freezer"])
