@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from lab.campaign import Campaign
@@ -73,12 +74,10 @@ def _tuning_of(campaign: Campaign, key: str, records: Sequence[Record]) -> Tunin
 
 
 def _tuned(run: OnOffRun) -> Mapping[str, tuple[float, str]]:
-    windows = [
-        (str(window.state), [b[0] - a[0] for a, b in zip(window.steps, window.steps[1:], strict=False)])
-        for window in run.windows
-        if not window.disturbed and len(window.steps) > 1
-    ]
-    found = tune(windows)
+    kept = [window for window in run.windows if not window.disturbed]
+    if len(kept) <= len(run.windows) // 2:
+        kept = list(run.windows)  # better than nothing: both lengths only make ratios more or less sure
+    found = tune([(str(window.state), [b[0] - a[0] for a, b in pairwise(window.steps)]) for window in kept])
     return {_DWELL: (float(found.dwell_ms), "ms"), _GUARD: (float(found.guard_ms), "ms"), _LAG: (found.lag_one, "1")}
 
 

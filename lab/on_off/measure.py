@@ -188,10 +188,9 @@ class _Switching:
         plan = self._plan
         self._switch(state)
         began = time.monotonic()
-        steps = self._steps(began) if plan.step_s else []
-        if not plan.step_s:
-            _sleep_until(began + plan.guard_s)
+        _sleep_until(began + plan.guard_s)
         times, first, before = self._host.read(), time.monotonic(), self._read()
+        steps = self._steps(began) if plan.step_s else []
         _sleep_until(began + plan.dwell_s)
         after, last, ends = self._read(), time.monotonic(), self._host.read()
         for place in state:

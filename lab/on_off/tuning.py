@@ -16,6 +16,7 @@ WINDOW_S = 0.4
 """Length of the states in which a workload is tuned."""
 _MOST_GUARD = 0.4  # of the shortest window that goes with it
 _TOLERANCE = 0.05  # of the rate, within which a workload has settled whatever its noise
+_NOISE = 2.0  # standard errors
 _LEAST_GUARD_MS = 10
 _MOST_GUARD_MS = 120
 
@@ -35,11 +36,12 @@ def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
     No ratio between states is looked at: rates are taken relative to the mean of their own state.
     """
     guard_ms = settling_ms(windows)
-    relative = _relative(windows)
+    skipped = round(guard_ms / 1000 / STEP_S)
+    relative = _relative([(name, rates[skipped:]) for name, rates in windows])
     found: list[tuple[float, int, float]] = []
     for dwell_ms in DWELLS_MS:
         if guard_ms <= _MOST_GUARD * dwell_ms:
-            means = _means(relative, round(dwell_ms / 1000 / STEP_S), round(guard_ms / 1000 / STEP_S))
+            means = _means(relative, round(dwell_ms / 1000 / STEP_S) - skipped)
             found.append((_error(means, dwell_ms), dwell_ms, lag_one(means)))
     if not found:
         return Tuning(DWELLS_MS[-1], guard_ms, 0.0)
@@ -48,20 +50,31 @@ def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
 
 
 def settling_ms(windows: Sequence[tuple[str, Sequence[float]]]) -> int:
-    """Time after a switch until the mean rate is that of the window's second half, but for noise or 5 %."""
-    settled = 0
-    for state in {name for name, _ in windows}:
-        rows = [rates for name, rates in windows if name == state]
-        steps = min(len(rates) for rates in rows)
-        late = fmean(rate for rates in rows for rate in rates[steps // 2 : steps])
-        if late <= 0 or len(rows) <= 1:
-            continue
-        for step in range(steps // 2):
-            column = [rates[step] for rates in rows]
-            noise = 2 * stdev(column) / math.sqrt(len(column))
-            if abs(fmean(column) - late) > max(noise, _TOLERANCE * late):
-                settled = max(settled, step + 1)
-    return min(_MOST_GUARD_MS, max(_LEAST_GUARD_MS, round(settled * STEP_S * 1000)))
+    """Time after a switch until the mean rate is that of the window's second half, but for noise or 5 %.
+
+    Until two steps in a row are: among many noisy ones some are always off by chance.
+    """
+    steps = max((_settling_steps([rates for name, rates in windows if name == state]) for state in _names(windows)),
+                default=0)  # fmt: skip
+    return min(_MOST_GUARD_MS, max(_LEAST_GUARD_MS, round(steps * STEP_S * 1000)))
+
+
+def _names(windows: Sequence[tuple[str, Sequence[float]]]) -> list[str]:
+    return sorted({name for name, _ in windows})
+
+
+def _settling_steps(rows: Sequence[Sequence[float]]) -> int:
+    half = min(len(rates) for rates in rows) // 2
+    late = fmean(rate for rates in rows for rate in rates[half:])
+    if late <= 0 or len(rows) <= 1:
+        return 0
+    off = [_is_off([rates[step] for rates in rows], late) for step in range(half)]
+    return next((step for step in range(half - 1) if not (off[step] or off[step + 1])), half)
+
+
+def _is_off(rates: Sequence[float], usual: float) -> bool:
+    noise = _NOISE * stdev(rates) / math.sqrt(len(rates))
+    return abs(fmean(rates) - usual) > max(noise, _TOLERANCE * usual)
 
 
 def lag_one(values: Sequence[float]) -> float:
@@ -74,7 +87,7 @@ def lag_one(values: Sequence[float]) -> float:
 
 
 def _relative(windows: Sequence[tuple[str, Sequence[float]]]) -> list[float]:
-    """One series of rates over time, relative to the mean of their state."""
+    """One series of settled rates over time, relative to the mean of their state."""
     every: dict[str, list[float]] = defaultdict(list)
     for name, rates in windows:
         every[name] += rates
@@ -82,8 +95,8 @@ def _relative(windows: Sequence[tuple[str, Sequence[float]]]) -> list[float]:
     return [rate / means[name] for name, rates in windows for rate in rates if means[name] > 0]
 
 
-def _means(series: Sequence[float], dwell: int, guard: int) -> list[float]:
-    return [fmean(series[at + guard : at + dwell]) for at in range(0, len(series) - dwell + 1, dwell)]
+def _means(series: Sequence[float], size: int) -> list[float]:
+    return [fmean(series[at : at + size]) for at in range(0, len(series) - size + 1, size)]
 
 
 def _error(means: Sequence[float], dwell_ms: int) -> float:
