@@ -27,7 +27,7 @@ from lab.on_off.states import all_states, draw_order
 from lab.resource_registry import DEFAULT_STATE, ResourceRegistry
 from lab.schedule import Run, expand
 
-SECONDS, DWELL_S, GUARD_S, WARMUP_S = 1.0, 0.1, 0.02, 1.0
+SECONDS, DWELL_S, GUARD_S, WARMUP_S = 1.0, 0.1, 0.02, 0.5
 WAYS = ("blocks", "on/off")
 
 

@@ -24,7 +24,8 @@ _STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is 
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
 _KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
-_FIRST_S = 0.5  # in the warm-up everybody works this long, then each alone: what starts slowly has its turn
+_RISES, _RISE_S = 3, 0.08
+_BEGINS_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +163,28 @@ def _start(running: RunningInstance, rate: float | None, opened: contextlib.Exit
 
 
 def _warm_up(members: Sequence[_Watched], freezer: Freezer, seconds: float) -> float:
-    """Everybody together, then each alone, until all have come somewhere; how long it took."""
+    """Everybody together, then each alone until it comes on; how long it took. RunError where one does not."""
     begin = time.monotonic()
-    time.sleep(min(_FIRST_S, seconds))
-    for place in range(len(members)) if len(members) > 1 else ():
+    time.sleep(seconds)
+    for place, one in enumerate(members):
         freezer.switch((place,))
-        time.sleep(max(0.05, (seconds - _FIRST_S) / len(members)))
+        _until_it_works(one)
     freezer.switch(tuple(range(len(members))))
     for one in members:
         one.check()
     return time.monotonic() - begin
+
+
+def _until_it_works(one: _Watched) -> None:
+    """Until it has come on in steps in a row: reading its own files is not work yet."""
+    begin, rises, before = time.monotonic(), 0, one.reader.read()
+    while rises < _RISES:
+        time.sleep(_RISE_S)
+        one.check()
+        now = one.reader.read()
+        rises, before = (rises + 1 if now > before else 0), now
+        if time.monotonic() > begin + _BEGINS_WITHIN_S:
+            raise RunError(f"{one.running.placed.instance} did nothing for {_BEGINS_WITHIN_S:g} s after its start")
 
 
 class _Switching:
