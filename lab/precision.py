@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 
-from lab.on_off.outcomes import THROUGHPUT
-from lab.records import MemberRecord, Record
+from lab.records import THROUGHPUT, MemberRecord, Record
 from lab.statistics import MemberRepeat, RatioBootstrap, rounds_interval
 
 _NORMAL = 1.96

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
 from lab.measure import RunMeasurement
-from lab.on_off.outcomes import StateOutcome
 from lab.schedule import PlacedMember, Run
 from lab.usage_windows import UsageSeries
 from profiler.collectors import unit_of
@@ -16,6 +15,7 @@ from profiler.observed import IsolationSettings, format_cpus
 
 _DIGITS = 6  # more is noise
 _Value = tuple[str | None, str, str, float, str]
+THROUGHPUT = "throughput"
 SETTINGS = ("cap_percent", "weight", "net_mode", "net_rate_mbit", "disk_limit_mb_s")
 
 
@@ -56,6 +56,32 @@ class RunConditions:
     load: float | None = None
     qdisc: str | None = None
     net_dropped: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateOutcome:
+    """One outcome of the member at `place` while those of `state` worked; `error` is that of together / alone."""
+
+    state: tuple[int, ...]
+    place: int
+    outcome: str
+    alone: float
+    together: float
+    error: float
+    pairs: int
+
+    def entry(self) -> list[Any]:
+        """As JSON, with as many digits as mean something."""
+        values = (self.alone, self.together, self.error)
+        return [list(self.state), self.place, self.outcome, *(float(f"{value:.6g}") for value in values), self.pairs]
+
+    @classmethod
+    def load(cls, entry: Sequence[Any]) -> StateOutcome:
+        """Inverse of `entry`; TypeError or ValueError when it is none."""
+        state, place, outcome, alone, together, error, pairs = entry
+        return cls(
+            tuple(map(int, state)), int(place), str(outcome), float(alone), float(together), float(error), int(pairs)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from lab.campaign import Campaign
 from lab.instances import Instances
 from lab.measure import RunMeasurement
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
-from lab.on_off.outcomes import StateOutcome, state_outcomes
+from lab.on_off.outcomes import state_outcomes
 from lab.on_off.states import all_states, blocks_for, draw_order
 from lab.on_off.tuning import STEP_S, WINDOW_S, Tuning, tune
-from lab.records import Record
+from lab.records import Record, StateOutcome
 from lab.schedule import TUNING, Run, tuning_key
 from lab.usage_windows import UsageSeries
 from lab.workloads import WorkloadResult

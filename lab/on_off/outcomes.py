@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from lab.on_off.estimator import StateShare, estimate_ratio
 from lab.on_off.measure import OnOffRun, OnOffWindow
 from lab.on_off.states import State
+from lab.records import THROUGHPUT, StateOutcome
 
-THROUGHPUT, LATENCY = "throughput", "latency_mean_ms"
-
-
-@dataclass(frozen=True, slots=True)
-class StateOutcome:
-    """One outcome of the member at `place` while those of `state` worked; `error` is that of together / alone."""
-
-    state: State
-    place: int
-    outcome: str
-    alone: float
-    together: float
-    error: float
-    pairs: int
-
-    def entry(self) -> list[Any]:
-        """As JSON, with as many digits as mean something."""
-        values = (self.alone, self.together, self.error)
-        return [list(self.state), self.place, self.outcome, *(float(f"{value:.6g}") for value in values), self.pairs]
-
-    @classmethod
-    def load(cls, entry: Sequence[Any]) -> StateOutcome:
-        """Inverse of `entry`; TypeError or ValueError when it is none."""
-        state, place, outcome, alone, together, error, pairs = entry
-        return cls(
-            tuple(map(int, state)), int(place), str(outcome), float(alone), float(together), float(error), int(pairs)
-        )
+LATENCY = "latency_mean_ms"
 
 
 def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:

@@ -23,11 +23,11 @@ from lab.measure import RunMeasurement
 from lab.on_off.estimator import StateShare, estimate_ratio, student_t
 from lab.on_off.freezer import Freezer
 from lab.on_off.measure import OnOffRun, OnOffWindow
-from lab.on_off.outcomes import StateOutcome, state_outcomes
+from lab.on_off.outcomes import state_outcomes
 from lab.on_off.states import all_states, draw_order
 from lab.on_off.tuning import STEP_S, settling_ms, tune
 from lab.precision import Precision
-from lab.records import Record
+from lab.records import Record, StateOutcome
 from lab.schedule import expand, tunings
 from lab.workloads import WorkloadResult
 from models.data.dataset import load_dataset
