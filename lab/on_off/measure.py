@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Protocol, runtime_checkable
 
 from lab.cpu_speed import SpeedWatch
@@ -24,6 +26,7 @@ _STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is 
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
 _KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
+_ASKED = "answers per question"  # unit of throughput where questions come at moments fixed in advance
 _RISES, _RISE_S = 3, 0.08
 _BEGINS_WITHIN_S = 10.0
 
@@ -46,8 +49,10 @@ class WindowPlan:
 class OnOffWindow:
     """What every member did in a window after its guard, by position: progress, answers and the seconds they took.
 
-    `disturbed` was decided by steal, others' CPU time and the lab's own lateness, never by what was reached. `steps`
-    are progress in the order of reading, where that was asked for.
+    `due` are the answers that were asked for, 0 where nobody asks at moments fixed in advance.
+
+    `steal` is its share of the time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` is decided by these
+    and the lab's lateness, never by what was reached. `steps` are progress in the order of reading, where asked for.
     """
 
     block: int
@@ -58,7 +63,10 @@ class OnOffWindow:
     answers: tuple[int, ...]
     waited_s: tuple[float, ...]
     disturbed: bool
+    due: tuple[int, ...] = ()
     steps: tuple[tuple[float, ...], ...] = ()
+    steal: float = 0.0
+    foreign: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,7 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
         foreign = host.foreign_s(first, last)
         return OnOffRun(
             started, seconds, warmup_s, tuple(one.running.placed.instance for one in members),
-            tuple(one.reader.unit for one in members), tuple(windows), used,
+            tuple(_ASKED if one.counter.due else one.reader.unit for one in members), tuple(judged(windows)), used,
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),
             1000 * run.switching_s / max(1, len(windows)),
@@ -212,7 +220,8 @@ class _Switching:
         moved = [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
         return OnOffWindow(
             block, state, last - origin, last - first, moved[0], tuple(int(value) for value in moved[1]),
-            tuple(value / 1e6 for value in moved[2]), late or self._host.disturbed(times, ends), tuple(steps),
+            tuple(value / 1e6 for value in moved[2]), late,
+            tuple(int(value) for value in moved[3]), tuple(steps), *self._host.shares(times, ends),
         )  # fmt: skip
 
     def _switch(self, state: State) -> None:
@@ -223,6 +232,8 @@ class _Switching:
                 one.frozen_at = None
             elif place not in state and one.frozen_at is None:
                 one.frozen_at = now
+        for one in self._members:
+            one.counter.begin_state()
         self.switching_s += self._freezer.switch(state)
 
     def _steps(self, began: float) -> list[tuple[float, ...]]:
@@ -232,12 +243,13 @@ class _Switching:
             found.append(self._read()[0])
         return found
 
-    def _read(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-        """Progress, answers and their waiting in µs, of every member."""
+    def _read(self) -> tuple[tuple[float, ...], ...]:
+        """Progress, answers, their waiting in µs, and how many were due, of every member."""
         return (
             tuple(one.reader.read() for one in self._members),
             tuple(float(one.counter.slots[0]) for one in self._members),
             tuple(float(one.counter.waited_us) for one in self._members),
+            tuple(float(one.counter.due) for one in self._members),
         )
 
 
@@ -293,10 +305,27 @@ class _HostTimes:
             return None
         return max(0.0, last.others_s - first.others_s)
 
-    def disturbed(self, first: _Times, last: _Times) -> bool:
-        seconds = last.at_s - first.at_s
-        foreign = self.foreign_s(first, last) or 0.0
-        return last.steal_s - first.steal_s > _STEAL_SHARE * seconds * self._cpus or foreign > _FOREIGN_SHARE * seconds
+    def shares(self, first: _Times, last: _Times) -> tuple[float, float]:
+        """Steal of the time of all CPUs, and CPUs that others took."""
+        seconds = max(last.at_s - first.at_s, self._tick_s)
+        return (last.steal_s - first.steal_s) / seconds / self._cpus, (self.foreign_s(first, last) or 0.0) / seconds
+
+
+def judged(windows: Sequence[OnOffWindow]) -> list[OnOffWindow]:
+    """The same, with those disturbed in which others took much, or steal was well over the usual of the same state.
+
+    The usual, because I/O of a member itself is steal where the hypervisor does it in the guest's time.
+    """
+    steals: dict[State, list[float]] = defaultdict(list)
+    for window in windows:
+        steals[window.state].append(window.steal)
+    usual = {state: median(values) for state, values in steals.items()}
+    return [
+        replace(window, disturbed=True)
+        if window.foreign > _FOREIGN_SHARE or window.steal > usual[window.state] + _STEAL_SHARE
+        else window
+        for window in windows
+    ]
 
 
 def _kernel_threads() -> list[str]:

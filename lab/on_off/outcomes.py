@@ -31,13 +31,24 @@ def _of_member(
     pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
     found: list[StateOutcome] = []
     name = run.members[place]
-    for outcome, share in ((THROUGHPUT, _worked), (LATENCY, _waited)):
+    throughput = _answered if asks(run, place) else _worked
+    for outcome, share in ((THROUGHPUT, throughput), (LATENCY, _waited)):
         got = estimate_ratio(
             [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
         )
         if got is not None:
             found.append(StateOutcome(state, place, outcome, got.alone, got.together, got.error, got.pairs))
     return found
+
+
+def asks(run: OnOffRun, place: int) -> bool:
+    """Whether somebody asks this member at moments fixed in advance."""
+    return any(window.due and window.due[place] for window in run.windows)
+
+
+def _answered(window: OnOffWindow, place: int) -> StateShare:
+    """Answers over what was asked for meanwhile: how much that was in a short window is chance."""
+    return StateShare(float(window.answers[place]), float(window.due[place]))
 
 
 def _worked(window: OnOffWindow, place: int) -> StateShare:

@@ -16,7 +16,7 @@ FILE = "progress"
 """In the folder in which a program starts: it counts there what it has done, where the file exists."""
 SLOTS = 512
 _THREADS = slice(8, 72)
-_DONE, _WAITED_US, _FROZEN_NS = 0, 1, SLOTS - 1
+_DONE, _WAITED_US, _DUE, _STATE, _FROZEN_NS = 0, 1, 2, SLOTS - 2, SLOTS - 1
 _UNITS: Mapping[Progress, tuple[str, float]] = {
     "sent": ("Mbit/s", 8e-6), "packets": ("packets/s", 1.0), "io": ("MB/s", 1e-6),
 }  # fmt: skip
@@ -36,10 +36,9 @@ class ProgressReader(Protocol):
 class CounterFile:
     """The file of one instance: slots of 64 bits, shared with its programs.
 
-    Slot 0 is what was done, and from slot 8 on what each thread did; slot 1 the µs that answers took, counted where
-    somebody asks at moments fixed in advance.
-    The lab writes into the last one for how many ns the instance was frozen: a clock that leaves them out stands still
-    with the program.
+    Slot 0 is what was done, and from slot 8 on what each thread did. Where somebody asks at moments fixed in advance,
+    slot 1 is the µs that answers took and slot 2 how many were due. The lab counts states in the last slot but one, and
+    in the last one for how many ns the instance was frozen: a clock that leaves them out stands still with the program.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,6 +63,14 @@ class CounterFile:
     @property
     def waited_us(self) -> int:
         return self.slots[_WAITED_US]
+
+    @property
+    def due(self) -> int:
+        return self.slots[_DUE]
+
+    def begin_state(self) -> None:
+        """Tell who asks that a new state begins."""
+        self.slots[_STATE] += 1
 
     def froze(self, seconds: float) -> None:
         """Add to the time in which it stood still; before it is thawed."""

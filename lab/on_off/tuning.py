@@ -16,9 +16,10 @@ WINDOW_S = 0.4
 """Length of the states in which a workload is tuned."""
 _MOST_GUARD = 0.4  # of the shortest window that goes with it
 _TOLERANCE = 0.05  # of the rate, within which a workload has settled whatever its noise
+_NEARLY = 1.25  # times the least error
 _NOISE = 2.0  # standard errors
 _LEAST_GUARD_MS = 10
-_MOST_GUARD_MS = 120
+_MOST_GUARD_MS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Tuning:
 def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
     """From the rates in steps of STEP_S since each switch, and the name of the state, in the order of time.
 
-    No ratio between states is looked at: rates are taken relative to the mean of their own state.
+    No ratio between states is looked at: rates are taken relative to the mean of their own state. Of lengths that are
+    about as sure the shortest is taken: it also cancels what these few seconds did not show.
     """
     guard_ms = settling_ms(windows)
     skipped = round(guard_ms / 1000 / STEP_S)
@@ -45,8 +47,9 @@ def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
             found.append((_error(means, dwell_ms), dwell_ms, lag_one(means)))
     if not found:
         return Tuning(DWELLS_MS[-1], guard_ms, 0.0)
-    _, dwell_ms, correlation = min(found)
-    return Tuning(dwell_ms, guard_ms, correlation)
+    least, _, _ = min(found)
+    dwell_ms, correlation = next(rest for error, *rest in found if error <= _NEARLY * least or math.isinf(least))
+    return Tuning(int(dwell_ms), guard_ms, correlation)
 
 
 def settling_ms(windows: Sequence[tuple[str, Sequence[float]]]) -> int:

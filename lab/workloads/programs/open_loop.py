@@ -6,7 +6,8 @@ Prints one JSON object. A request that finds no connection free waits, and that 
 spared what it would have been asked meanwhile (no coordinated omission). Requests without a reply at the end count with
 the time they waited so far. Every second has the same number of requests, at random moments in it that are the same in
 every run, so that two runs differ by what happened to them only. Where its folder has a file `progress`
-(lab/on_off/progress.py) it counts replies and their latency there, and its clock stands still while it is frozen.
+(lab/on_off/progress.py) it counts there what was due, replies and their latency; its clock stands still while it is
+frozen, and what waits for a connection is given up when the lab says that a new state begins: it is of the old one.
 """
 
 import gc
@@ -33,7 +34,7 @@ _VALUES = 1 << 24  # bytes of all values together that requests may hold in memo
 _PREFIX = 12  # covers the status of an HTTP reply, and the length of a value of Redis
 _SEED = 1
 _BURST_S = 0.02
-_DONE, _WAITED_US, _FROZEN_NS = 0, 1, -1  # slots of the file
+_DONE, _WAITED_US, _DUE, _STATE, _FROZEN_NS = 0, 1, 2, -2, -1  # slots of the file
 
 Length = Callable[[bytes], "int | None"]
 
@@ -86,7 +87,7 @@ def slots() -> memoryview:
         with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
             return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
     except FileNotFoundError:
-        return memoryview(bytearray(24)).cast("Q")
+        return memoryview(bytearray(40)).cast("Q")
 
 
 def moments(rate: float, bursts: int = 0) -> Iterator[float]:
@@ -150,13 +151,17 @@ class OpenLoop:
         due_at = moments(rate, bursts)
         due = next(due_at)
         self.begin = time.perf_counter() - self.slots[_FROZEN_NS] * 1e-9
-        now = 0.0
+        now, state = 0.0, self.slots[_STATE]
         while now < seconds:
+            if self.slots[_STATE] != state:
+                state = self.slots[_STATE]
+                self.waiting.clear()
             waits_for_none = not self.waiting and bool(self.idle)
             while due <= now:
                 if waits_for_none:
                     self.lags.append(now - due)
                 self.waiting.append(due)
+                self.slots[_DUE] += 1
                 due = next(due_at)
             if self.waiting:
                 self.send()
