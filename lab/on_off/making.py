@@ -11,7 +11,7 @@ from lab.campaign import Campaign
 from lab.instances import Instances
 from lab.measure import RunMeasurement
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
-from lab.on_off.outcomes import state_outcomes
+from lab.on_off.outcomes import asks, state_outcomes
 from lab.on_off.states import all_states, blocks_for, draw_order
 from lab.on_off.tuning import STEP_S, WINDOW_S, Tuning, tune
 from lab.records import Record, StateOutcome
@@ -94,10 +94,12 @@ def _measured(run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str
 
 
 def _together(run: OnOffRun, place: int) -> float:
-    """The median rate while everybody worked."""
-    everybody = tuple(range(len(run.members)))
-    rates = [window.progress[place] / window.seconds for window in run.windows if window.state == everybody]
-    return median(rates) if rates else 0.0
+    """The median rate while everybody worked, or answers per question."""
+    windows = [window for window in run.windows if len(window.state) == len(run.members)]
+    if asks(run, place):
+        due = sum(window.due[place] for window in windows)
+        return sum(window.answers[place] for window in windows) / due if due else 0.0
+    return median(window.progress[place] / window.seconds for window in windows) if windows else 0.0
 
 
 def _series(run: OnOffRun) -> UsageSeries:

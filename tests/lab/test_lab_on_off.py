@@ -22,7 +22,7 @@ from lab.errors import CampaignError
 from lab.measure import RunMeasurement
 from lab.on_off.estimator import StateShare, estimate_ratio, student_t
 from lab.on_off.freezer import Freezer
-from lab.on_off.measure import OnOffRun, OnOffWindow
+from lab.on_off.measure import OnOffRun, OnOffWindow, judged
 from lab.on_off.outcomes import state_outcomes
 from lab.on_off.states import all_states, draw_order
 from lab.on_off.tuning import STEP_S, settling_ms, tune
@@ -85,7 +85,7 @@ def test_every_block_has_each_state_once_and_windows_begin_with_a_switch(members
     assert order == draw_order(states, blocks, seed)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20, deadline=None)
 @given(
     ratio=st.floats(0.3, 1.1), drift=st.floats(-0.8, 2.0), correlation=st.floats(0.0, 0.98), seed=st.integers(0, 10**6)
 )
@@ -98,18 +98,18 @@ def test_the_true_ratio_is_found_whatever_the_drift_of_the_machine(
     assert found.error < 0.03
 
 
-@pytest.mark.parametrize(("blocks", "correlation"), [(10, 0.0), (10, 0.9), (30, 0.9)])
+@pytest.mark.parametrize(("blocks", "correlation"), [(10, 0.0), (20, 0.9)])
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say(blocks: int, correlation: float) -> None:
     held = 0
-    for seed in range(300):
+    for seed in range(120):
         found = outcome(simulated(seed, {(0, 1): 0.7}, 2, blocks, drift=0.5, correlation=correlation), (0, 1), 0)
         held += abs(found.together / found.alone - 0.7) <= student_t(found.pairs - 1) * found.error
-    assert 0.90 <= held / 300 <= 0.995
+    assert 0.88 <= held / 120 <= 0.999
 
 
 def test_alternation_is_surer_than_blocks_of_the_same_time_where_noise_is_slow() -> None:
     on_off, blocks = [], []
-    for seed in range(100):
+    for seed in range(40):
         found = outcome(simulated(seed, {(0, 1): 0.7}, 2, 10, correlation=0.97), (0, 1), 0)
         on_off.append((found.together / found.alone - 0.7) ** 2)
         speeds = machine_noise(seed, 30, drift=0.0, correlation=0.97, spread=0.1)
@@ -137,6 +137,27 @@ def test_latency_is_the_mean_over_answers_and_only_where_somebody_counts_it() ->
     assert found[0, "latency_mean_ms"].alone == pytest.approx(1.0)
     assert found[0, "latency_mean_ms"].together == pytest.approx(2.0)
     assert (1, "latency_mean_ms") not in found
+
+
+def test_who_asks_at_fixed_moments_is_judged_by_answers_per_question_however_many_there_were() -> None:
+    draw = random.Random(2)
+    run = simulated(1, {}, 2, 30)
+    due = [(draw.randrange(0, 60, 20), 0) for _ in run.windows]
+    asked = tuple(
+        replace(window, due=asked, answers=(asked[0] // len(window.state), 0))
+        for window, asked in zip(run.windows, due, strict=True)
+    )
+    found = outcome(replace(run, windows=asked), (0, 1), 0)
+    assert (found.alone, found.together) == (1.0, 0.5)
+    assert found.error < 1e-9
+
+
+def test_steal_counts_against_the_usual_of_its_state_for_a_disk_makes_its_own() -> None:
+    run = simulated(1, {}, 2, 10)
+    windows = [replace(window, steal=0.3 if 1 in window.state else 0.0) for window in run.windows]
+    windows[7] = replace(windows[7], steal=0.6)
+    windows[9] = replace(windows[9], foreign=0.2)
+    assert [place for place, window in enumerate(judged(windows)) if window.disturbed] == [7, 9]
 
 
 def test_too_few_blocks_or_nothing_reached_alone_give_no_ratio() -> None:
