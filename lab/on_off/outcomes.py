@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from lab.on_off.estimator import StateShare, estimate_ratio
@@ -13,21 +14,26 @@ LATENCY = "latency_mean_ms"
 
 
 def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:
-    """Of every state with company, as far as enough undisturbed blocks have both it and the member alone."""
-    kept = [window for window in run.windows if not window.disturbed]
+    """Of every state with company, where enough undisturbed blocks have it and each of its members alone.
+
+    A state of which one member is not known is left out: without it the others would seem to have had less company.
+    """
     by_state: dict[State, dict[int, OnOffWindow]] = {}
-    for window in kept:
-        by_state.setdefault(window.state, {})[window.block] = window
+    for window in run.windows:
+        if not window.disturbed:
+            by_state.setdefault(window.state, {})[window.block] = window
     found: list[StateOutcome] = []
     for state, windows in sorted(by_state.items(), key=lambda item: (len(item[0]), item[0])):
-        for place in state if len(state) > 1 else ():
-            found += _of_member(run, state, place, windows, by_state.get((place,), {}))
+        members = [_of_member(run, state, place, windows, by_state.get((place,), {})) for place in state]
+        if len(state) > 1 and all(members):
+            found += (outcome for outcomes in members for outcome in outcomes)
     return tuple(found)
 
 
 def _of_member(
     run: OnOffRun, state: State, place: int, together: Mapping[int, OnOffWindow], alone: Mapping[int, OnOffWindow]
 ) -> list[StateOutcome]:
+    """Throughput, and latency where it is counted; nothing without throughput."""
     pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
     found: list[StateOutcome] = []
     name = run.members[place]
@@ -36,8 +42,10 @@ def _of_member(
         got = estimate_ratio(
             [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
         )
-        if got is not None:
+        if got is not None and math.isfinite(got.error):
             found.append(StateOutcome(state, place, outcome, got.alone, got.together, got.error, got.pairs))
+        elif outcome == THROUGHPUT:
+            return []
     return found
 
 

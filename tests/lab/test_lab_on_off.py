@@ -127,6 +127,12 @@ def test_disturbed_windows_count_for_nothing_and_triples_come_from_the_same_run(
             assert 10 < found.pairs < 40
 
 
+def test_a_state_of_which_one_member_is_not_known_is_left_out() -> None:
+    run = simulated(3, {}, 3, 8)
+    windows = tuple(replace(window, disturbed=window.state == (2,)) for window in run.windows)
+    assert {found.state for found in state_outcomes(replace(run, windows=windows))} == {(0, 1)}
+
+
 def test_latency_is_the_mean_over_answers_and_only_where_somebody_counts_it() -> None:
     run = simulated(1, {}, 2, 12)
     asked = tuple(
