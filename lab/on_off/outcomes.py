@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from lab.on_off.common_mode import machine_speeds
 from lab.on_off.estimator import StateShare, estimate_ratio
 from lab.on_off.measure import OnOffRun, OnOffWindow
 from lab.on_off.states import State
@@ -19,45 +18,30 @@ def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:
 
     A state of which one member is not known is left out: without it the others would seem to have had less company.
     """
-    kept = [window for window in run.windows if not window.disturbed]
-    shares = [_shares(run, kept, place) for place in range(len(run.members))]
+    by_state: dict[State, dict[int, OnOffWindow]] = {}
+    for window in run.windows:
+        if not window.disturbed:
+            by_state.setdefault(window.state, {})[window.block] = window
     found: list[StateOutcome] = []
-    for state in sorted({window.state for window in kept}, key=lambda state: (len(state), state)):
-        members = [_of_member(run.members[place], state, place, shares[place]) for place in state]
+    for state, windows in sorted(by_state.items(), key=lambda item: (len(item[0]), item[0])):
+        members = [_of_member(run, state, place, windows, by_state.get((place,), {})) for place in state]
         if len(state) > 1 and all(members):
             found += (outcome for outcomes in members for outcome in outcomes)
     return tuple(found)
 
 
-_Shares = Mapping[str, Mapping[State, Mapping[int, StateShare]]]
-"""Of one member: by outcome, state and block."""
-
-
-def _shares(run: OnOffRun, kept: Sequence[OnOffWindow], place: int) -> _Shares:
-    """Throughput over time as the machine's speed counts it, or over questions; latency over answers."""
-    mine = [window for window in kept if place in window.state]
-    if asks(run, place):
-        throughput = [_answered(window, place) for window in mine]
-    else:
-        worked = [_worked(window, place) for window in mine]
-        speeds = machine_speeds([(window.state, share) for window, share in zip(mine, worked, strict=True)])
-        throughput = [
-            StateShare(share.progress, share.exposure * speed) for share, speed in zip(worked, speeds, strict=True)
-        ]
-    found: dict[str, dict[State, dict[int, StateShare]]] = {THROUGHPUT: {}, LATENCY: {}}
-    for window, share in zip(mine, throughput, strict=True):
-        found[THROUGHPUT].setdefault(window.state, {})[window.block] = share
-        found[LATENCY].setdefault(window.state, {})[window.block] = _waited(window, place)
-    return found
-
-
-def _of_member(name: str, state: State, place: int, shares: _Shares) -> list[StateOutcome]:
+def _of_member(
+    run: OnOffRun, state: State, place: int, together: Mapping[int, OnOffWindow], alone: Mapping[int, OnOffWindow]
+) -> list[StateOutcome]:
     """Throughput, and latency where it is counted; nothing without throughput."""
+    pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
     found: list[StateOutcome] = []
-    for outcome, by_state in shares.items():
-        together, alone = by_state.get(state, {}), by_state.get((place,), {})
-        pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
-        got = estimate_ratio(pairs, f"{name}:{state}:{outcome}")
+    name = run.members[place]
+    throughput = _answered if asks(run, place) else _worked
+    for outcome, share in ((THROUGHPUT, throughput), (LATENCY, _waited)):
+        got = estimate_ratio(
+            [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
+        )
         if got is not None and math.isfinite(got.error):
             found.append(StateOutcome(state, place, outcome, got.alone, got.together, got.error, got.pairs))
         elif outcome == THROUGHPUT:

@@ -33,7 +33,7 @@ from lab.workloads import WorkloadResult
 from models.data.dataset import load_dataset
 from tests.lab.lab_commands import write_campaign
 
-NAMES = ("a.1", "b.2", "c.3", "d.4")
+NAMES = ("a.1", "b.2", "c.3")
 ON_OFF = {"dwell_ms": 100, "guard_ms": 10}
 
 
