@@ -21,6 +21,7 @@ from lab.workloads import WorkloadResult
 
 _TUNING_BLOCKS = 8
 _DWELL, _GUARD, _LAG = "dwell_ms", "guard_ms", "lag_one"
+_BESIDE = "speed_beside_busy"
 _DISTURBED_SHARE = 0.25  # of the windows, from which on the whole run counts as disturbed
 
 
@@ -46,7 +47,8 @@ def make_on_off(
     tunes = run.kind == "calibration"
     plan = _tuning_plan(campaign) if tunes else _plan(campaign, run, number, records)
     got = measure_on_off(instances, plan, rates)
-    further = {run.placed[0].instance: _tuned(got)} if tunes else {}
+    beside = {} if got.beside_busy is None else {_BESIDE: (got.beside_busy, "1")}
+    further = dict.fromkeys(got.members, beside) | ({got.members[0]: _tuned(got)} if tunes else {})
     units = {entry.member.workload: unit for entry, unit in zip(run.placed, got.units, strict=True)}
     return OnOffResult(_measured(got, further), units, () if tunes else state_outcomes(got))
 

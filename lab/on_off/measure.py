@@ -26,6 +26,7 @@ _STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is 
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
 _KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
+_FEWEST_SPEEDS = 5
 _ASKED = "answers per question"  # unit of throughput where questions come at moments fixed in advance
 _RISES, _RISE_S = 3, 0.08
 _BEGINS_WITHIN_S = 10.0
@@ -71,7 +72,11 @@ class OnOffWindow:
 
 @dataclass(frozen=True, slots=True)
 class OnOffRun:
-    """All windows in the order of time; `units` and `members` by position. `switch_ms` is the mean time of a switch."""
+    """All windows in the order of time; `units` and `members` by position. `switch_ms` is the mean time of a switch.
+
+    `beside_busy` is the speed of CPUs while a member worked on another one, over their speed while none did: about 1
+    for cores, well below for threads of one core, which a guest cannot see and a hypervisor may change. None = not known.
+    """
 
     started: str
     seconds: float
@@ -84,6 +89,7 @@ class OnOffRun:
     foreign_percent: float | None
     speeds: Mapping[int, float]
     switch_ms: float
+    beside_busy: float | None = None
 
 
 @runtime_checkable
@@ -144,6 +150,7 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),
             1000 * run.switching_s / max(1, len(windows)),
+            _beside_busy(speed.samples(), windows, begin, [one.running.placed.cpus for one in members]),
         )  # fmt: skip
 
 
@@ -326,6 +333,23 @@ def judged(windows: Sequence[OnOffWindow]) -> list[OnOffWindow]:
         else window
         for window in windows
     ]
+
+
+def _beside_busy(
+    samples: Mapping[int, Sequence[tuple[float, float]]], windows: Sequence[OnOffWindow], begin: float,
+    cpus: Sequence[Sequence[int]],
+) -> float | None:  # fmt: skip
+    """Median over CPUs; windows are what their state is from their begin to their end."""
+    found: list[float] = []
+    for cpu, taken in samples.items():
+        speeds: dict[bool, list[float]] = {True: [], False: []}
+        for window in windows:
+            busy = any(set(cpus[place]) - {cpu} for place in window.state)
+            end = begin + window.at_s
+            speeds[busy] += [speed for at, speed in taken if end - window.seconds <= at <= end]
+        if min(len(values) for values in speeds.values()) >= _FEWEST_SPEEDS:
+            found.append(median(speeds[True]) / median(speeds[False]))
+    return median(found) if found else None
 
 
 def _kernel_threads() -> list[str]:

@@ -22,7 +22,7 @@ from lab.errors import CampaignError
 from lab.measure import RunMeasurement
 from lab.on_off.estimator import StateShare, estimate_ratio, student_t
 from lab.on_off.freezer import Freezer
-from lab.on_off.measure import OnOffRun, OnOffWindow, judged
+from lab.on_off.measure import OnOffRun, OnOffWindow, _beside_busy, judged
 from lab.on_off.outcomes import state_outcomes
 from lab.on_off.states import all_states, draw_order
 from lab.on_off.tuning import STEP_S, settling_ms, tune
@@ -255,3 +255,12 @@ def test_groups_of_version_2_are_frozen_by_their_own_file(tmp_path: Path) -> Non
         freezer.switch((0,))
         assert [(tmp_path / name / "cgroup.freeze").read_text() for name in ("one", "two")] == ["0", "1"]
     assert (tmp_path / "two" / "cgroup.freeze").read_text() == "0"
+
+
+def test_threads_of_one_core_show_by_their_speed_while_the_other_one_works() -> None:
+    windows = simulated(1, {}, 2, 10).windows
+    samples = {
+        cpu: [(window.at_s - 0.01, 1.0 if set(window.state) <= {cpu} else 0.6) for window in windows] for cpu in (0, 1)
+    }
+    assert _beside_busy(samples, windows, 0.0, [(0,), (1,)]) == pytest.approx(0.6)
+    assert _beside_busy({0: samples[0]}, windows, 0.0, [(0,), (0,)]) is None
