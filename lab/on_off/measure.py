@@ -75,7 +75,7 @@ class OnOffRun:
     """All windows in the order of time; `units` and `members` by position. `switch_ms` is the mean time of a switch.
 
     `beside_busy` is the speed of CPUs while a member worked on another one, over their speed while none did: about 1
-    for cores, well below for threads of one core, which a guest cannot see and a hypervisor may change. None = not known.
+    for cores, well below for threads of one core, which a guest cannot see and a hypervisor may change. None = unknown.
     """
 
     started: str
