@@ -48,8 +48,8 @@ def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
     if not found:
         return Tuning(DWELLS_MS[-1], guard_ms, 0.0)
     least, _, _ = min(found)
-    dwell_ms, correlation = next(rest for error, *rest in found if error <= _NEARLY * least or math.isinf(least))
-    return Tuning(int(dwell_ms), guard_ms, correlation)
+    _, dwell_ms, correlation = next(one for one in found if one[0] <= _NEARLY * least or math.isinf(least))
+    return Tuning(dwell_ms, guard_ms, correlation)
 
 
 def settling_ms(windows: Sequence[tuple[str, Sequence[float]]]) -> int:
