@@ -33,7 +33,9 @@ class GroupMaker:
                 raise PreparationError(f"control group controllers {', '.join(missing)} are not mounted on this host")
             roots = [mounts[name] for name in _V1_CONTROLLERS]
             # The empty version 2 tree beside version 1 gives pressure per group.
-            self._roots = list(dict.fromkeys([*roots, *([mounts["unified"]] if "unified" in mounts else [])]))
+            # Groups are frozen by a tree of its own in version 1.
+            more = [mounts[name] for name in ("freezer", "unified") if name in mounts]
+            self._roots = list(dict.fromkeys([*roots, *more]))
         elif "unified" in mounts:
             self._roots = [mounts["unified"]]
         else:
@@ -150,11 +152,20 @@ def remove_group(name: str) -> None:
     """
     places = [group for group in group_places(name) if group.is_dir()]
     groups = [group for place in places for group in (*_within(place), place)]
+    _thaw(groups)
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while _kill_members(groups) and time.monotonic() < deadline:
         time.sleep(0.005)
     for group in groups:
         _remove_directory(group, deadline)
+
+
+def _thaw(groups: list[Path]) -> None:
+    """Version 1 ends nobody who is frozen, not even by SIGKILL, before he is thawed."""
+    for group in groups:
+        with contextlib.suppress(OSError):
+            if (group / "freezer.state").exists():
+                (group / "freezer.state").write_text("THAWED", "ascii")
 
 
 def _within(group: Path) -> list[Path]:

@@ -52,6 +52,10 @@ class SpeedWatch:
                 found[cpu] = sum(speeds) / len(speeds)
         return found
 
+    def samples(self) -> dict[int, tuple[tuple[float, float], ...]]:
+        """So far, of each CPU: (moment on the monotonic clock, speed) in the order of time."""
+        return {cpu: tuple(samples) for cpu, samples in self._samples.items()}
+
     def _sample(self, cpu: int) -> None:
         with contextlib.suppress(OSError):  # not a CPU of this system, or not one for us
             os.sched_setaffinity(0, {cpu})  # of this thread alone

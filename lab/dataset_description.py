@@ -28,6 +28,13 @@ _NOTES = (
     " hypervisor's steal does not tell. It is empty where the run was measured before that was watched."
 )
 
+_ON_OFF = (
+    " Groups were measured on/off: their members were frozen and thawed in balanced random order within a run, and each"
+    " state is a co-location (RUN/1+3 is that in which the first and third members of RUN worked). Its solo is from the"
+    " same run, and ratio_se is the standard error of colocated / solo. In series.csv.gz progress is the rate in each"
+    " state of a run, works who worked, disturbed what was left out."
+)
+
 
 def describe_dataset(
     campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
@@ -44,7 +51,7 @@ def describe_dataset(
         "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
         "kernel": machine.kernel,
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
-        "notes": f"{kind}{_NOTES} {campaign.notes}".strip(),
+        "notes": f"{kind}{_NOTES}{_ON_OFF if campaign.on_off else ''} {campaign.notes}".strip(),
         "circumstances": {
             **found,
             "instances": campaign.instances,
@@ -52,6 +59,7 @@ def describe_dataset(
             "warmup_s": campaign.warmup_s,
             "warmup_most_s": campaign.warmup_most_s,
             **_repeats(campaign),
+            **_on_off(campaign),
             "rounds": len({record.round for record in measured}),
             "order": f"every round in a random order of its own, seed {campaign.seed}",
             "runs": len(measured),
@@ -75,6 +83,15 @@ def _repeats(campaign: Campaign) -> dict[str, Any]:
         "repeats": f"at least {repeats.least} rounds, up to {repeats.most} of what had a 95 % interval of T/B wider"
         f" than +-{100 * repeats.narrow:g} % of its median"
     }
+
+
+def _on_off(campaign: Campaign) -> dict[str, Any]:
+    given = campaign.on_off
+    if given is None:
+        return {}
+    found = f"found for each workload beside {given.beside}, see outcomes.csv, runs tuning:"
+    lengths = found if given.tunes else f"{given.dwell_ms} ms, {given.guard_ms} ms of which do not count"
+    return {"on_off": f"each state for {campaign.seconds} s or longer, in windows of a length that is {lengths}"}
 
 
 def _generators(form: PinningForm) -> str:

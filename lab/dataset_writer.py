@@ -15,6 +15,7 @@ import yaml
 from lab.campaign import Campaign
 from lab.dataset_description import describe_dataset
 from lab.environment import HostMachine
+from lab.on_off.states import State
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
@@ -27,6 +28,7 @@ COLOCATIONS = (
     "run", "platform", "instance", "workload", "load", "vcpus", "pinning", "driver_cpus", "cap_percent", "weight",
     "net_mode", "net_rate_mbit", "disk_limit_mb_s", "outcome", "solo", "colocated", "unit", "repeat",
 )  # fmt: skip
+ON_OFF_COLOCATIONS = (*COLOCATIONS, "ratio_se")
 RUNS = (
     "run", "repeat", "kind", "pinning", "started", "seconds", "steal_percent", "foreign_percent", "disturbed",
     "instance", "clients", "generator_percent", "rate", "dropped", "driver_cpus", "unsteady", "warmup_s",
@@ -52,7 +54,8 @@ def write_dataset(
     measured = [record for record in records if record.kind != "calibration"]
     _write(directory / "platforms.csv", PLATFORMS, _platforms(campaign, machine, measured))
     _write(directory / "profiles.csv", PROFILES, _profiles(campaign, measured))
-    _write(directory / "colocations.csv", COLOCATIONS, _colocations(campaign, measured))
+    columns = COLOCATIONS if campaign.on_off is None else ON_OFF_COLOCATIONS
+    _write(directory / "colocations.csv", columns, _colocations(campaign, measured))
     _write(directory / "runs.csv", RUNS, _runs(records))
     _write(directory / "metrics.csv.gz", METRICS, _metrics(measured))
     (directory / "metrics.csv").unlink(missing_ok=True)  # as labs wrote it before; it would be of other runs
@@ -108,12 +111,19 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
 
 
 def _colocations(campaign: Campaign, records: Sequence[Record]) -> Iterable[_Row]:
-    """One row per instance, run and outcome, beside the solo value of the same round and place."""
+    """One row per instance, run and outcome, beside the solo value of the same round and place.
+
+    On/off, each state of a run is a co-location, beside the solo value of the same run, with the standard error of
+    their ratio: `same:a:b:c/1+3` is the state of `same:a:b:c` in which its first and third members worked.
+    """
     solos = {(record.run, record.round): record.members[0].outcomes for record in records if record.kind == "solo"}
     for record in records:
         if record.kind != "group":
             continue
         where = _platform(campaign, record)
+        if campaign.on_off is not None:
+            yield from _states(record, where)
+            continue
         for member in record.members:
             solo = solos.get((member.solo_key, record.round), {})
             for outcome, value in member.outcomes.items():
@@ -122,6 +132,22 @@ def _colocations(campaign: Campaign, records: Sequence[Record]) -> Iterable[_Row
                     member.pinning, record.driver_cpus, *(member.settings[name] for name in SETTINGS), outcome,
                     solo.get(outcome), value, _unit(outcome, member), record.round,
                 )  # fmt: skip
+
+
+def _states(record: Record, where: str) -> Iterable[_Row]:
+    for found in record.states:
+        member = record.members[found.place]
+        yield (
+            state_run(record.run, found.state, len(record.members)), where, member.instance, member.workload,
+            member.load, member.vcpus, member.pinning, record.driver_cpus,
+            *(member.settings[name] for name in SETTINGS), found.outcome, found.alone, found.together,
+            _unit(found.outcome, member), record.round, found.error,
+        )  # fmt: skip
+
+
+def state_run(run: str, state: State, members: int) -> str:
+    """Name of a state as a run of its own; that of everybody is the run's."""
+    return run if len(state) == members else f"{run}/{'+'.join(str(place + 1) for place in state)}"
 
 
 def _runs(records: Iterable[Record]) -> Iterable[_Row]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from lab.campaign import Campaign
+from lab.on_off.making import is_on_off
+from lab.on_off.states import all_states
 from lab.preflight import missing_tools
 from lab.progress import OVERHEAD_S, in_words
 from lab.records import Record
 from lab.rounds import RoundPlan
+from lab.schedule import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstima
     plan = RoundPlan(campaign)
     groups = [run for run in plan.runs if run.kind == "group"]
     done = sum(record.round <= plan.least_rounds for record in records)
-    guess_s = campaign.seconds + campaign.warmup_s + OVERHEAD_S
+    guess_s = fmean(_guess_s(campaign, run) for run in plan.runs)
     run_s = median(record.took_s for record in records) if records else guess_s
     repeats, temporal = campaign.repeats, campaign.temporal
     further = 0 if temporal else max(0, repeats.most - plan.least_rounds) * len(plan.runs)
@@ -90,3 +93,9 @@ def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstima
         temporal.every_min if temporal else None,
         tuple(missing_tools(campaign)),
     )
+
+
+def _guess_s(campaign: Campaign, run: Run) -> float:
+    """How long a run takes; one on/off goes through all states."""
+    states = len(all_states(len(run.placed))) if is_on_off(campaign, run) else 1
+    return states * campaign.seconds + campaign.warmup_s + OVERHEAD_S

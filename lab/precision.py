@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 
-from lab.records import MemberRecord, Record
+from lab.records import THROUGHPUT, MemberRecord, Record
 from lab.statistics import MemberRepeat, RatioBootstrap, rounds_interval
+
+_NORMAL = 1.96
 
 
 class Precision:
@@ -22,7 +24,8 @@ class Precision:
 
         Infinite where there is no interval yet: one repeat, no solo run beside it, or nothing reached at all.
         """
-        found: dict[str, float] = {}
+        records = list(records)
+        found = _on_off_widths(records)
         for run, members in _paired(records).items():
             found[run] = max((self._width(pairs) for pairs in members.values()), default=math.inf)
         return found
@@ -41,11 +44,30 @@ class Precision:
         return (high - low) / 2 / middle
 
 
+def _on_off_widths(records: Iterable[Record]) -> dict[str, float]:
+    """The same of runs on/off, whose ratios bring their errors: over rounds the mean ratio counts."""
+    values: dict[str, dict[object, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        for state in record.states if record.kind == "group" else ():
+            if state.outcome == THROUGHPUT:
+                key = state.state, state.place
+                values[record.run][key].append((state.together / state.alone, state.error))
+    return {run: max(_mean_width(pairs) for pairs in states.values()) for run, states in values.items()}
+
+
+def _mean_width(pairs: Sequence[tuple[float, float]]) -> float:
+    mean = fmean(ratio for ratio, _ in pairs)
+    error = math.sqrt(sum(error**2 for _, error in pairs)) / len(pairs)
+    return _NORMAL * error / mean if mean > 0 else math.inf
+
+
 def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]]:
     """By group run and instance: what it reached together and alone in the same round, where a round has both."""
     groups: list[Record] = []
     alone: dict[tuple[str, int], MemberRepeat] = {}
     for record in records:
+        if record.states:
+            continue
         if record.kind == "solo":
             alone[record.run, record.round] = _repeat(record, record.members[0], "")
         elif record.kind == "group":

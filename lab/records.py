@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
@@ -15,6 +15,7 @@ from profiler.observed import IsolationSettings, format_cpus
 
 _DIGITS = 6  # more is noise
 _Value = tuple[str | None, str, str, float, str]
+THROUGHPUT = "throughput"
 SETTINGS = ("cap_percent", "weight", "net_mode", "net_rate_mbit", "disk_limit_mb_s")
 
 
@@ -58,8 +59,38 @@ class RunConditions:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOutcome:
+    """One outcome of the member at `place` while those of `state` worked; `error` is that of together / alone."""
+
+    state: tuple[int, ...]
+    place: int
+    outcome: str
+    alone: float
+    together: float
+    error: float
+    pairs: int
+
+    def entry(self) -> list[Any]:
+        """As JSON, with as many digits as mean something."""
+        values = (self.alone, self.together, self.error)
+        return [list(self.state), self.place, self.outcome, *(float(f"{value:.6g}") for value in values), self.pairs]
+
+    @classmethod
+    def load(cls, entry: Sequence[Any]) -> StateOutcome:
+        """Inverse of `entry`; TypeError or ValueError when it is none."""
+        state, place, outcome, alone, together, error, pairs = entry
+        return cls(
+            tuple(map(int, state)), int(place), str(outcome), float(alone), float(together), float(error), int(pairs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One finished run of one round. `values` are (instance, scope, metric, value, unit)."""
+    """One finished run of one round. `values` are (instance, scope, metric, value, unit).
+
+    A run on/off has `states`: what each member reached in each, beside what it reached alone. The outcomes of its
+    members are then those of the state in which everybody works.
+    """
 
     kind: str
     run: str
@@ -79,11 +110,12 @@ class Record:
     unsteady: tuple[str, ...] = ()
     around: RunConditions = RunConditions()
     series: UsageSeries = field(default_factory=UsageSeries)
+    states: tuple[StateOutcome, ...] = ()
 
     @classmethod
     def of(
         cls, run: Run, number: int, measured: RunMeasurement, rates: Mapping[str, float | None], units: Mapping[str,
-        str], took_s: float, around: RunConditions | None = None,
+        str], took_s: float, around: RunConditions | None = None, states: tuple[StateOutcome, ...] = (),
     ) -> Record:  # fmt: skip
         """Everything that is known about a run that just finished."""
         driver = run.placed[0].driver
@@ -93,7 +125,7 @@ class Record:
             tuple((v.instance, v.scope, v.metric, _short(v.value), v.unit) for v in measured.values),
             _known(measured.steal_percent), _known(measured.foreign_percent), measured.disturbed, _short(took_s),
             measured.dropped, None if driver is None else format_cpus(driver), round(measured.warmup_s, 2),
-            measured.unsteady, around or RunConditions(), measured.series,
+            measured.unsteady, around or RunConditions(), measured.series, states,
         )  # fmt: skip
 
     def entry(self) -> dict[str, Any]:
@@ -108,7 +140,9 @@ class Record:
             for member in self.members
         ]
         series = {"at_s": self.series.at_s, **self.series.values}
-        return {**entry, "members": members, "values": by_scope, "around": asdict(self.around), "series": series}
+        states = {"states": [state.entry() for state in self.states]} if self.states else {}
+        around = asdict(self.around)
+        return {**entry, "members": members, "values": by_scope, "around": around, "series": series, **states}
 
     @classmethod
     def load(cls, entry: Mapping[str, Any]) -> Record:
@@ -127,6 +161,7 @@ class Record:
             values=tuple(_values(entry["values"])),
             around=RunConditions(**entry["around"]),
             series=UsageSeries(at_s, values),
+            states=tuple(StateOutcome.load(state) for state in entry.get("states", ())),
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.campaign import Campaign
 from lab.precision import Precision, too_wide
 from lab.records import Record
-from lab.schedule import Run, calibrations, expand, in_round
+from lab.schedule import Run, calibrations, expand, in_round, tunings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RoundPlan:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self.runs = expand(campaign)
-        self.calibrations = calibrations(self.runs)
+        self.calibrations = (*calibrations(self.runs), *tunings(campaign, self.runs))
         self._precision = Precision()
 
     @property

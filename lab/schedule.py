@@ -10,6 +10,7 @@ from lab.campaign import Campaign, Cpus, Member, PinningForm
 from profiler.observed import Pinning, format_cpus
 
 Kind = Literal["calibration", "solo", "group"]
+TUNING = "tuning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Run:
 def expand(campaign: Campaign) -> tuple[Run, ...]:
     """All runs of one round: groups first, then the solo runs that they need, without an order that matters.
 
-    A group of one is its solo run.
+    A group of one is its solo run. On/off, a group holds its own base cases: only profiles are measured alone.
     """
     groups: list[Run] = []
     solos: dict[str, Run] = {}
@@ -52,7 +53,7 @@ def expand(campaign: Campaign) -> tuple[Run, ...]:
         run = ":".join([group.pinning.name, *(entry.member.label for entry in placed)])
         if len(placed) > 1:
             groups.append(Run("group", run, group.pinning.name, placed))
-        for entry in placed:
+        for entry in placed if campaign.on_off is None or len(placed) == 1 else ():
             solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, group.pinning.name, (entry,)))
     for entry in _profiled(campaign):
         solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, campaign.pinnings[0].name, (entry,)))
@@ -90,6 +91,28 @@ def _saturated(entry: PlacedMember) -> PlacedMember:
     part = f".load{entry.member.load:g}"
     member = replace(entry.member, load=1.0, label=entry.member.label.replace(part, "", 1))
     return replace(entry, member=member, instance=entry.instance.replace(part, "", 1))
+
+
+def tunings(campaign: Campaign, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Runs that find how long a state must last: each member of any group beside the workload that shows it."""
+    if campaign.on_off is None or not campaign.on_off.tunes:
+        return ()
+    labels: dict[str, PlacedMember] = {}
+    for run in runs:
+        for entry in run.placed:
+            labels.setdefault(tuning_key(entry.member), entry)
+    form, beside = campaign.pinnings[0], campaign.members[campaign.on_off.beside]
+    return tuple(
+        Run("calibration", key, form.name, tuple(
+            _place(campaign, member, form, position) for position, member in enumerate((entry.member, beside))
+        ))
+        for key, entry in labels.items()
+    )  # fmt: skip
+
+
+def tuning_key(member: Member) -> str:
+    """Which run found the length of states for this member."""
+    return f"{TUNING}:{member.label}"
 
 
 def calibration_key(entry: PlacedMember) -> str:

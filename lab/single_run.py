@@ -17,6 +17,7 @@ from lab.instances import RunSetup, host_instances
 from lab.instances.base import DescribedInstances
 from lab.journal import Journal
 from lab.measure import Timing, measure
+from lab.on_off.making import is_on_off, make_on_off
 from lab.qdiscs import Qdiscs, lab_qdiscs
 from lab.records import Record, RunConditions
 from lab.resource_registry import ResourceRegistry
@@ -55,14 +56,19 @@ class RunMaker:
     def _make(self, run: Run, number: int, round_started: str) -> Record:
         began = time.monotonic()
         load = _load()
-        rates = {} if run.kind == "calibration" else self._rates(run)
+        rates = self._rates(run)
         with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
             if isinstance(instances, DescribedInstances):
                 self._journal.note(MADE, instances.circumstances())
             before = lab_qdiscs(self._registry)
-            measured = measure(instances, self._timing, rates)
+            units, states = self._units, ()
+            if is_on_off(self._campaign, run):
+                found = make_on_off(self._campaign, run, number, self._journal.records, instances, rates)
+                measured, units, states = found.measured, found.units, found.states
+            else:
+                measured = measure(instances, self._timing, rates)
             around = self._around(round_started, load, before, lab_qdiscs(self._registry))
-        return Record.of(run, number, measured, rates, self._units, time.monotonic() - began, around)
+        return Record.of(run, number, measured, rates, units, time.monotonic() - began, around, states)
 
     def _setup(self, run: Run) -> RunSetup:
         campaign = self._campaign

@@ -89,6 +89,22 @@ class Temporal:
 
 
 @dataclass(frozen=True, slots=True)
+class OnOff:
+    """Groups are measured on/off, within one run: `dwell_ms` long states of which the first `guard_ms` do not count.
+
+    Where both are None they are found for each workload in a run beside the workload `beside`, before the first round.
+    """
+
+    beside: str
+    dwell_ms: int | None = None
+    guard_ms: int | None = None
+
+    @property
+    def tunes(self) -> bool:
+        return self.dwell_ms is None or self.guard_ms is None
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """A whole campaign. `fingerprint` changes whenever earlier runs are no longer comparable.
 
@@ -116,6 +132,7 @@ class Campaign:
     warmup_most_s: float = 0.0
     line_mbit: float | None = None
     queue_packets: int = 1000
+    on_off: OnOff | None = None
 
     @property
     def cpus(self) -> frozenset[int]:

@@ -18,6 +18,7 @@ from lab.campaign.model import (
     Cpus,
     GuestSettings,
     Member,
+    OnOff,
     PinningForm,
     Repeats,
     Temporal,
@@ -30,6 +31,7 @@ from profiler.observed import IsolationSettings, check_id, parse_cpus
 
 # Finished runs stay comparable when these fields change.
 _FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
+MOST_ON_OFF = 4  # members: 15 states
 _ENOUGH_ROUNDS = 30  # intervals of medians hardly shrink beyond; the usual limit of adaptive repeats
 
 
@@ -79,11 +81,13 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         warmup_most_s=top.number("warmup_most_s", warmup_s, above=-1e-9, most=3600),
         line_mbit=top.optional("line_mbit", most=1e6),
         queue_packets=top.whole("queue_packets", 1000),
+        on_off=_on_off(top, members),
     )
     top.done()
     if campaign.warmup_most_s < warmup_s:
         top.wrong("warmup_most_s", f"must not be below warmup_s, which is {warmup_s:g}")
     _check_members(top, campaign)
+    _check_on_off(top, campaign)
     return campaign
 
 
@@ -127,6 +131,43 @@ def _temporal(top: Fields) -> Temporal | None:
     if temporal.slots > 100_000:
         top.wrong("temporal", "has more than 100000 rounds")
     return temporal
+
+
+def _on_off(top: Fields, members: Mapping[str, Member]) -> OnOff | None:
+    if not top.has("on_off"):
+        return None
+    fields = top.fields("on_off")
+    beside = fields.text("beside", next(iter(members)))
+    if beside not in members:
+        fields.wrong(fields.at("beside"), f"{beside[:40]!r} is not under workloads")
+    if members[beside].load < 1:
+        fields.wrong(fields.at("beside"), f"{beside!r} must be a workload at full load")
+    dwell = fields.whole("dwell_ms", least=20, most=10_000) if fields.has("dwell_ms") else None
+    guard = fields.whole("guard_ms", least=0, most=5_000) if fields.has("guard_ms") else None
+    fields.done()
+    if (dwell is None) != (guard is None):
+        fields.wrong(fields.place, "needs dwell_ms and guard_ms, or neither, and then both are found by measuring")
+    if dwell is not None and guard is not None and guard > dwell / 2:
+        fields.wrong(fields.at("guard_ms"), "must be at most half of dwell_ms")
+    return OnOff(beside, dwell, guard)
+
+
+def _check_on_off(top: Fields, campaign: Campaign) -> None:
+    """Refuse what cannot be frozen, has too many states, or shows no progress while it runs."""
+    if campaign.on_off is None:
+        return
+    if campaign.instances != "container":
+        top.wrong("on_off", "needs instances: container, whose groups can be frozen")
+    if campaign.temporal is not None:
+        top.wrong("temporal", "and on_off exclude each other: a run on/off needs no time grid")
+    for group in campaign.groups:
+        if len(group.members) > MOST_ON_OFF:
+            top.wrong("groups", f"have more than {MOST_ON_OFF} members, whose states on/off would be too many")
+        for member in group.members:
+            workload = campaign.workloads[member.workload]
+            if workload.progress is None or workload.fixed:
+                reason = f"is of kind {workload.kind}, which shows no progress while it runs: measure it without on_off"
+                top.wrong(f"workloads.{member.workload}", reason)
 
 
 def _guests(fields: Fields) -> GuestSettings:

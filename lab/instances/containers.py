@@ -13,6 +13,8 @@ from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_so
 from lab.processes import LabProcess
 from lab.workloads import Site
 from profiler.backends import LxcBackend
+from profiler.backends.lxc.control_groups import GroupsV1, find_groups
+from profiler.backends.source import LiveSource
 from profiler.observed import Instance
 
 
@@ -28,6 +30,11 @@ class LabContainer(InstanceHandle):
     procs: tuple[str, ...]
     namespace: str
     generators: str
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its control group, and that of its load generator."""
+        return (self.group, self.outside.group) if self.outside else (self.group,)
 
     def start_inside(self, command: list[str], *, wait: bool = False) -> LabProcess:
         return LabProcess(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
@@ -59,6 +66,15 @@ class ContainerInstances(ManagedInstances[LabContainer]):
             for one in self._standing
         }
         return LxcBackend(known=known)
+
+    def usage_files(self) -> list[str]:
+        """Files with the CPU time in ns of every task on this host, and then of each group of these instances; none
+        where that is not counted exactly."""
+        groups = find_groups(LiveSource())
+        if not isinstance(groups, GroupsV1):
+            return []
+        names = ("", *(name for one in self._standing for name in one.groups))
+        return [f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in names]
 
     def _build(self) -> None:
         setup = self._setup

@@ -21,6 +21,9 @@ ENDLESS_S = 3600
 """Longer than any measured window: who works so long is ended by the lab."""
 PROGRAMS = Path(__file__).with_name("programs")
 """Where the lab's own programs are, each a file that runs by itself."""
+Progress = Literal["counted", "sent", "packets", "io"]
+"""What grows with the work while it runs: a counter that the program keeps in a file, what its server sent in bytes or
+packets, or the bytes that its system calls have read and written."""
 _CHUNK = 1 << 20
 _SHOWN = 300  # characters of a tool's output that an error repeats
 
@@ -77,6 +80,11 @@ class Workload(Protocol):
     """How long the measuring program needs from its start until it works; it is started that much earlier."""
     takes_rate: ClassVar[bool] = True
     """Whether it can be asked for less than it reaches at most; who cannot has no part load."""
+
+    @property
+    def progress(self) -> Progress | None:
+        """By what on/off measurement follows it; None = by nothing, it can only be measured in blocks."""
+        return None
 
     @property
     def unit(self) -> str:

@@ -10,6 +10,7 @@ from lab.fields import Fields
 from lab.workloads.base import (
     ENDLESS_S,
     Listens,
+    Progress,
     ServedWorkload,
     Site,
     WorkloadResult,
@@ -29,7 +30,8 @@ class BulkWorkload(ServedWorkload):
     """`streams` connections on which the instance sends (iperf3 -R, so that its way out is what limits).
 
     Throughput is what the receiver got as payload, in Mbit/s. `mbit` is what it sends at most at full load; UDP without
-    it, and without a rate, sends as fast as its CPU can.
+    it, and without a rate, sends as fast as its CPU can. `datagram_bytes` is the payload of each of UDP's, None = what
+    fits into a packet.
     """
 
     kind: ClassVar[str] = "bulk"
@@ -38,12 +40,20 @@ class BulkWorkload(ServedWorkload):
     transport: Transport = "tcp"
     streams: int = 1
     mbit: float | None = None
+    datagram_bytes: int | None = None
+
+    @property
+    def progress(self) -> Progress:
+        return "packets" if self.transport == "udp" else "sent"
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
         transport: Transport = "udp" if fields.choice("transport", ("tcp", "udp"), "tcp") == "udp" else "tcp"
         streams = fields.whole("streams", 1, most=128)  # 128 is iperf3's own limit
-        return cls(transport, streams, fields.optional("mbit", most=1e6))
+        size = fields.whole("datagram_bytes", least=16, most=65_507) if fields.has("datagram_bytes") else None
+        if size is not None and transport == "tcp":
+            fields.wrong(fields.at("datagram_bytes"), "needs transport udp")
+        return cls(transport, streams, fields.optional("mbit", most=1e6), size)
 
     @property
     def listens(self) -> Listens:
@@ -69,6 +79,7 @@ class BulkWorkload(ServedWorkload):
             "iperf3", "--client", site.address, "--port", str(port), "--reverse", "--json", "--bitrate", str(bits),
             "--time", str(whole_seconds(seconds)), "--parallel", str(self.streams),
             *(["--udp"] if self.transport == "udp" else []),
+            *([] if self.datagram_bytes is None else ["--length", str(self.datagram_bytes)]),
         ]  # fmt: skip
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:

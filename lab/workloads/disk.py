@@ -9,7 +9,16 @@ from typing import Any, ClassVar, Literal, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import LocalWorkload, Site, WorkloadResult, excerpt, fill_file, read_report, whole_seconds
+from lab.workloads.base import (
+    LocalWorkload,
+    Progress,
+    Site,
+    WorkloadResult,
+    excerpt,
+    fill_file,
+    read_report,
+    whole_seconds,
+)
 
 Access = Literal["read", "randread", "write", "randwrite"]
 ACCESSES: tuple[Access, ...] = ("read", "randread", "write", "randwrite")
@@ -30,21 +39,27 @@ def _fio(seconds: float, direct: bool, *jobs: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DiskWorkload(LocalWorkload):
-    """One synchronous request at a time per vCPU, on `file_mb` of real (not sparse) data."""
+    """One synchronous request at a time per vCPU, on `file_mb` of real (not sparse) data.
+
+    With `sync` each one is a line of a log: through the page cache, and on the disk before the next (fdatasync).
+    """
 
     kind: ClassVar[str] = "disk"
     unit: ClassVar[str] = "MB/s"
+    progress: ClassVar[Progress] = "io"
     lead_s: ClassVar[float] = _SETUP_S
 
     file_mb: int = 256
     block_kb: int = 64
     access: Access = "randread"
+    sync: bool = False
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
         choice = fields.choice("access", ACCESSES, "randread")
         access = next(known for known in ACCESSES if known == choice)
-        return cls(fields.whole("file_mb", 256, least=8), fields.whole("block_kb", 64, most=8192), access)
+        return cls(fields.whole("file_mb", 256, least=8), fields.whole("block_kb", 64, most=8192), access,
+                   fields.flag("sync", False))  # fmt: skip
 
     def tools(self, _load: float, /) -> tuple[str, ...]:
         return ("fio",)
@@ -57,9 +72,11 @@ class DiskWorkload(LocalWorkload):
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         path = self._path(site)
+        direct = takes_direct(path) and not self.sync
         return _fio(
-            seconds, takes_direct(path), "--name=disk", f"--filename={path}", f"--size={self.file_mb}M",
-            f"--rw={self.access}", f"--bs={self.block_kb}k", f"--numjobs={site.vcpus}", *_limit(rate, site.vcpus),
+            seconds, direct, "--name=disk", f"--filename={path}", f"--size={self.file_mb}M", f"--rw={self.access}",
+            f"--bs={self.block_kb}k", f"--numjobs={site.vcpus}", *_limit(rate, site.vcpus),
+            *(["--fdatasync=1"] if self.sync else []),
         )  # fmt: skip
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
@@ -81,6 +98,7 @@ class DiskMixWorkload(LocalWorkload):
 
     kind: ClassVar[str] = "disk-mix"
     unit: ClassVar[str] = "MB/s"
+    progress: ClassVar[Progress] = "io"
     lead_s: ClassVar[float] = _SETUP_S
 
     pairs: int = 1

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, program
+from lab.workloads.base import Listens, Progress, ServedWorkload, Site, WorkloadResult, excerpt, program
 from lab.workloads.open_loop import at_rate, read_at_rate
 
 Command = Literal["get", "set"]
@@ -30,6 +30,7 @@ class KeyValueWorkload(ServedWorkload):
 
     kind: ClassVar[str] = "key-value"
     unit: ClassVar[str] = "req/s"
+    progress: ClassVar[Progress] = "sent"
     lead_s: ClassVar[float] = 0.03
 
     command: Command = "get"

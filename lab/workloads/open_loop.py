@@ -12,11 +12,17 @@ _LEAST_RATE = 0.001  # a request every quarter of an hour
 
 
 def at_rate(
-    protocol: Literal["http", "redis"], site: Site, port: int, target: str, rate: float, seconds: float
+    protocol: Literal["http", "redis"],
+    site: Site,
+    port: int,
+    target: str,
+    rate: float,
+    seconds: float,
+    bursts: int = 0,
 ) -> list[str]:
-    """The command of the open-loop generator that requests `target` at a rate."""
+    """The command of the open-loop generator that requests `target` at a rate, evenly or in bursts a second."""
     wanted = f"{max(rate, _LEAST_RATE):.6f}"
-    return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS)
+    return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS, bursts)
 
 
 def read_at_rate(output: str) -> WorkloadResult:

@@ -8,7 +8,16 @@ from typing import ClassVar, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, fill_file, whole_seconds
+from lab.workloads.base import (
+    Listens,
+    Progress,
+    ServedWorkload,
+    Site,
+    WorkloadResult,
+    excerpt,
+    fill_file,
+    whole_seconds,
+)
 from lab.workloads.nginx import nginx
 from lab.workloads.open_loop import at_rate, read_at_rate
 
@@ -29,17 +38,20 @@ end
 
 @dataclass(frozen=True, slots=True)
 class WebWorkload(ServedWorkload):
-    """A web server with files of one size."""
+    """A web server with files of one size; a part load comes in `bursts` a second, evenly with none."""
 
     kind: ClassVar[str] = "web"
     unit: ClassVar[str] = "req/s"
+    progress: ClassVar[Progress] = "sent"
 
     size_kb: int = 1
     connections: int = 16
+    bursts: int = 0
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
-        return cls(fields.whole("size_kb", 1, most=1 << 20), fields.whole("connections", 16, most=1000))
+        size_kb, connections = fields.whole("size_kb", 1, most=1 << 20), fields.whole("connections", 16, most=1000)
+        return cls(size_kb, connections, fields.whole("bursts", 0, least=0, most=1000))
 
     @property
     def listens(self) -> Listens:
@@ -62,7 +74,7 @@ class WebWorkload(ServedWorkload):
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         if rate is not None:
-            return at_rate("http", site, _PORT, f"/{self._name}", rate, seconds)
+            return at_rate("http", site, _PORT, f"/{self._name}", rate, seconds, self.bursts)
         return [
             "wrk", "--threads", "1", "--connections", str(self.connections), "--duration", f"{whole_seconds(seconds)}s",
             "--timeout", f"{_TIMEOUT_S}s", "--script", str(site.files / "report.lua"),

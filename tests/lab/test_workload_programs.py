@@ -180,14 +180,16 @@ def test_nobody_there_is_one_sentence() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.floats(0.2, 5000), st.integers(1, 5))
-def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: int) -> None:
-    due = list(islice(open_loop.moments(rate), int(rate * seconds)))
+@given(st.floats(0.2, 5000), st.integers(1, 5), st.sampled_from([0, 5]))
+def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: int, bursts: int) -> None:
+    due = list(islice(open_loop.moments(rate, bursts), int(rate * seconds)))
     assert all(earlier <= later for earlier, later in pairwise(due))
-    assert due == list(islice(open_loop.moments(rate), len(due)))  # the same in every run
+    assert due == list(islice(open_loop.moments(rate, bursts), len(due)))  # the same in every run
     for second in range(seconds):
         count = sum(second <= moment < second + 1 for moment in due)
         assert abs(count - rate) <= 1
+    if bursts and rate > 100 * bursts:
+        assert len({int(moment * 50) for moment in due if moment < 1}) <= 2 * bursts  # 20 ms each, in 20 ms bins
 
 
 class _Piecemeal:

@@ -1,14 +1,18 @@
 """Open-loop load generator: requests at moments fixed in advance, latency counted from the moment each was due.
 
-Run as a file of its own: `python -I -S open_loop.py http|redis HOST PORT TARGET RATE SECONDS CONNECTIONS`; TARGET is a
-path, or for redis COMMAND:KEYS:BYTES. Prints one JSON object. A request that finds no connection free waits, and that
-counts: a server that stalls is not spared what it would have been asked meanwhile (no coordinated omission). Requests
-without a reply at the end count with the time they waited so far. Every second has the same number of requests, at
-random moments in it that are the same in every run, so that two runs differ by what happened to them only.
+Run as a file of its own: `python -I -S open_loop.py http|redis HOST PORT TARGET RATE SECONDS CONNECTIONS [BURSTS]`;
+TARGET is a path, or for redis COMMAND:KEYS:BYTES; with BURSTS above 0 the requests of a second come in so many bursts.
+Prints one JSON object. A request that finds no connection free waits, and that counts: a server that stalls is not
+spared what it would have been asked meanwhile (no coordinated omission). Requests without a reply at the end count with
+the time they waited so far. Every second has the same number of requests, at random moments in it that are the same in
+every run, so that two runs differ by what happened to them only. Where its folder has a file `progress`
+(lab/on_off/progress.py) it counts there what was due, replies and their latency; its clock stands still while it is
+frozen, and what waits for a connection is given up when the lab says that a new state begins: it is of the old one.
 """
 
 import gc
 import json
+import mmap
 import os
 import random
 import re
@@ -29,6 +33,8 @@ _HEAD = 8192  # no reply's head is longer
 _VALUES = 1 << 24  # bytes of all values together that requests may hold in memory
 _PREFIX = 12  # covers the status of an HTTP reply, and the length of a value of Redis
 _SEED = 1
+_BURST_S = 0.02
+_DONE, _WAITED_US, _DUE, _STATE, _FROZEN_NS = 0, 1, 2, -2, -1  # slots of the file
 
 Length = Callable[[bytes], "int | None"]
 
@@ -75,7 +81,16 @@ def redis_requests(target: str) -> list[bytes]:
     return ["".join([f"*{len(word)}\r\n", *(f"${len(w)}\r\n{w}\r\n" for w in word)]).encode() for word in words]
 
 
-def moments(rate: float) -> Iterator[float]:
+def slots() -> memoryview:
+    """What the lab reads while this works; of nobody else's without the file."""
+    try:
+        with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
+            return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+    except FileNotFoundError:
+        return memoryview(bytearray(40)).cast("Q")
+
+
+def moments(rate: float, bursts: int = 0) -> Iterator[float]:
     """When requests are due, in seconds from the start, rising and without end."""
     draw = random.Random(_SEED)  # noqa: S311 - no secret
     second, owed = 0, 0.0
@@ -83,7 +98,12 @@ def moments(rate: float) -> Iterator[float]:
         owed += rate
         count = int(owed)
         owed -= count
-        yield from sorted(second + draw.random() for _ in range(count))
+        if bursts:
+            starts = [draw.random() for _ in range(bursts)]
+            inside = [min(0.999999, draw.choice(starts) + _BURST_S * draw.random()) for _ in range(count)]
+        else:
+            inside = [draw.random() for _ in range(count)]
+        yield from sorted(second + at for at in inside)
         second += 1
 
 
@@ -117,22 +137,31 @@ class OpenLoop:
         self.lags = array("d")  # how late this program itself was, where a connection was free
         self.replies = 0
         self.begin = 0.0
+        self.slots = slots()
         self.epoll = select.epoll()
         for number in self.connections:
             self.epoll.register(number, select.EPOLLIN)
 
-    def run(self, rate: float, seconds: float) -> None:
+    def clock(self) -> float:
+        """Seconds since the begin in which it was not frozen."""
+        return time.perf_counter() - self.begin - self.slots[_FROZEN_NS] * 1e-9
+
+    def run(self, rate: float, seconds: float, bursts: int = 0) -> None:
         """Send requests and take replies for this time, then wait a little for pending replies."""
-        due_at = moments(rate)
+        due_at = moments(rate, bursts)
         due = next(due_at)
-        self.begin = time.perf_counter()
-        now = 0.0
+        self.begin = time.perf_counter() - self.slots[_FROZEN_NS] * 1e-9
+        now, state = 0.0, self.slots[_STATE]
         while now < seconds:
+            if self.slots[_STATE] != state:
+                state = self.slots[_STATE]
+                self.waiting.clear()
             waits_for_none = not self.waiting and bool(self.idle)
             while due <= now:
                 if waits_for_none:
                     self.lags.append(now - due)
                 self.waiting.append(due)
+                self.slots[_DUE] += 1
                 due = next(due_at)
             if self.waiting:
                 self.send()
@@ -170,7 +199,8 @@ class OpenLoop:
         if not events and patience_s > 0:  # epoll itself waits for whole milliseconds only
             select.select([self.epoll], [], [], patience_s)
             events = self.epoll.poll(0)
-        now = time.perf_counter() - self.begin
+        now = self.clock()
+        done, waited = 0, 0.0
         for number, what in events:
             connection = self.connections[number]
             if what == select.EPOLLOUT:
@@ -180,8 +210,13 @@ class OpenLoop:
             like_last = got == self.usual and not connection.left and self.buffer.startswith(self.prefix)
             if like_last or self.is_whole(connection, got):
                 self.latencies.append(now - connection.due)
+                done += 1
+                waited += now - connection.due
                 connection.due = -1.0
                 self.idle.append(connection)
+        if done:
+            self.slots[_DONE] += done
+            self.slots[_WAITED_US] += int(waited * 1e6)
         return now
 
     def is_whole(self, connection: LoadConnection, got: int) -> bool:
@@ -225,7 +260,7 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    kind, host, port, target, rate, seconds, count = arguments
+    kind, host, port, target, rate, seconds, count, *more = arguments
     with open("/proc/self/timerslack_ns", "w", encoding="ascii") as slack:  # noqa: PTH123 - starts fast without pathlib
         slack.write("1")  # waits end when they should, not within 50 µs of it
     requests = http_requests(host, target) if kind == "http" else redis_requests(target)
@@ -233,7 +268,7 @@ def main(arguments: list[str]) -> None:
     try:
         connections = [LoadConnection(host, int(port)) for _ in range(int(count))]
         load = OpenLoop(connections, requests, http_length if kind == "http" else redis_length)
-        load.run(float(rate), float(seconds))
+        load.run(float(rate), float(seconds), int(more[0]) if more else 0)
         os.write(1, json.dumps(load.report(float(seconds))).encode())
     except (BrokenPipeError, ConnectionResetError):
         sys.exit(f"{host}:{port}: the server closed a connection")

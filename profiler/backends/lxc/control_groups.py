@@ -270,7 +270,7 @@ def find_mounts(source: HostSource) -> dict[str, str]:
             found.setdefault("unified", mount.target)
         elif mount.kind == "cgroup":
             for option in mount.options:
-                if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory", "perf_event"):
+                if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory", "perf_event", "freezer"):
                     found.setdefault(option, mount.target)
     return found
 

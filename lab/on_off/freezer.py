@@ -1,0 +1,82 @@
+"""Freezes and thaws control groups, of version 1 (freezer) and version 2 (cgroup.freeze)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from lab.errors import PreparationError, RunError
+from profiler.backends.lxc.control_groups import find_mounts
+from profiler.backends.source import LiveSource
+
+_POLL_S = 0.0003
+_MOST_S = 1.0
+
+
+class Freezer:
+    """Context manager over groups by position: those of an instance and of its load generator go together.
+
+    On exit everybody is thawed. PreparationError where groups cannot be frozen, RunError where one does not stop.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[str]], mounts: Mapping[str, str] | None = None) -> None:
+        mounts = find_mounts(LiveSource()) if mounts is None else mounts
+        self._first = "freezer" in mounts
+        root = mounts.get("freezer") or ("" if "cpuacct" in mounts else mounts.get("unified", ""))
+        if not root:
+            raise PreparationError("groups cannot be frozen here: mount the freezer controller beside the others")
+        files = ("freezer.state", "freezer.state") if self._first else ("cgroup.freeze", "cgroup.events")
+        self._paths = [[(f"{root}/{name}/{files[0]}", f"{root}/{name}/{files[1]}") for name in own] for own in groups]
+        self._open: list[list[tuple[int, int]]] = []
+        self._frozen: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            for own in self._paths:
+                self._open.append([])
+                for state, events in own:
+                    self._open[-1].append((os.open(state, os.O_RDWR | os.O_CLOEXEC), os.open(events, os.O_RDONLY)))
+        except OSError as error:
+            self._close()
+            raise RunError(f"{error.filename} cannot be opened: {error.strerror}") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write(sorted(self._frozen), freeze=False)
+        self._close()
+
+    def switch(self, working: Sequence[int]) -> float:
+        """Let these work and nobody else; how long it took until the others stood still, in seconds."""
+        begin = time.monotonic()
+        off = [place for place in range(len(self._open)) if place not in working and place not in self._frozen]
+        on = [place for place in working if place in self._frozen]
+        self._write(off, freeze=True)
+        while not all(self._stands(place) for place in off):
+            if time.monotonic() > begin + _MOST_S:
+                raise RunError(f"{self._paths[off[0]][0][0]} did not freeze within {_MOST_S:g} s")
+            time.sleep(_POLL_S)
+        self._write(on, freeze=False)
+        return time.monotonic() - begin
+
+    def _write(self, places: Sequence[int], *, freeze: bool) -> None:
+        word = (b"FROZEN" if freeze else b"THAWED") if self._first else (b"1" if freeze else b"0")
+        for place in places:
+            for state, _ in self._open[place]:
+                os.pwrite(state, word, 0)
+            (self._frozen.add if freeze else self._frozen.discard)(place)
+
+    def _stands(self, place: int) -> bool:
+        stands = b"FROZEN" if self._first else b"frozen 1"
+        return all(stands in os.pread(events, 64, 0) for _, events in self._open[place])
+
+    def _close(self) -> None:
+        for own in self._open:
+            for state, events in own:
+                os.close(state)
+                os.close(events)
+        self._open.clear()

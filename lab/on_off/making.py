@@ -1,0 +1,121 @@
+"""Plans, measures and sums up one on/off run of a campaign: a group in all its states, or the tuning of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from lab.campaign import Campaign
+from lab.instances import Instances
+from lab.measure import RunMeasurement
+from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
+from lab.on_off.outcomes import asks, state_outcomes
+from lab.on_off.states import all_states, blocks_for, draw_order
+from lab.on_off.tuning import STEP_S, WINDOW_S, Tuning, tune
+from lab.records import Record, StateOutcome
+from lab.schedule import TUNING, Run, tuning_key
+from lab.usage_windows import UsageSeries
+from lab.workloads import WorkloadResult
+
+_TUNING_BLOCKS = 8
+_DWELL, _GUARD, _LAG = "dwell_ms", "guard_ms", "lag_one"
+_BESIDE = "speed_beside_busy"
+_DISTURBED_SHARE = 0.25  # of the windows, from which on the whole run counts as disturbed
+
+
+@dataclass(frozen=True, slots=True)
+class OnOffResult:
+    """A run as other runs are recorded; the units of throughput by workload; and what each state gave."""
+
+    measured: RunMeasurement
+    units: Mapping[str, str]
+    states: tuple[StateOutcome, ...]
+
+
+def is_on_off(campaign: Campaign, run: Run) -> bool:
+    """Whether this run is to be measured on/off; base cases and the calibrations of loads are not."""
+    return campaign.on_off is not None and (run.kind == "group" or run.run.startswith(f"{TUNING}:"))
+
+
+def make_on_off(
+    campaign: Campaign, run: Run, number: int, records: Sequence[Record], instances: Instances,
+    rates: Mapping[str, float | None],
+) -> OnOffResult:  # fmt: skip
+    """Measure such a run; RunError as `measure_on_off`."""
+    tunes = run.kind == "calibration"
+    plan = _tuning_plan(campaign) if tunes else _plan(campaign, run, number, records)
+    got = measure_on_off(instances, plan, rates)
+    beside = {} if got.beside_busy is None else {_BESIDE: (got.beside_busy, "1")}
+    further = dict.fromkeys(got.members, beside) | ({got.members[0]: _tuned(got)} if tunes else {})
+    units = {entry.member.workload: unit for entry, unit in zip(run.placed, got.units, strict=True)}
+    return OnOffResult(_measured(got, further), units, () if tunes else state_outcomes(got))
+
+
+def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) -> WindowPlan:
+    """As long as its slowest member needs, in an order of its own for each run and round."""
+    tuned = [_tuning_of(campaign, tuning_key(entry.member), records) for entry in run.placed]
+    dwell_s, guard_s = max(one.dwell_ms for one in tuned) / 1000, max(one.guard_ms for one in tuned) / 1000
+    states = all_states(len(run.placed))
+    order = draw_order(states, blocks_for(campaign.seconds, dwell_s), f"{campaign.seed}:{number}:{run.run}")
+    return WindowPlan(order, dwell_s, guard_s, campaign.warmup_s)
+
+
+def _tuning_plan(campaign: Campaign) -> WindowPlan:
+    order = draw_order(((0,), (0, 1)), _TUNING_BLOCKS, f"{campaign.seed}:{TUNING}")
+    return WindowPlan(order, WINDOW_S, 0.0, campaign.warmup_s, STEP_S)
+
+
+def _tuning_of(campaign: Campaign, key: str, records: Sequence[Record]) -> Tuning:
+    given = campaign.on_off
+    if given is not None and given.dwell_ms is not None and given.guard_ms is not None:
+        return Tuning(given.dwell_ms, given.guard_ms, 0.0)
+    found = next(record for record in records if record.run == key).members[0].further
+    return Tuning(round(found[_DWELL][0]), round(found[_GUARD][0]), found[_LAG][0])
+
+
+def _tuned(run: OnOffRun) -> Mapping[str, tuple[float, str]]:
+    kept = [window for window in run.windows if not window.disturbed]
+    if len(kept) <= len(run.windows) // 2:
+        kept = list(run.windows)  # better than nothing: both lengths only make ratios more or less sure
+    found = tune([(str(window.state), [b[0] - a[0] for a, b in pairwise(window.steps)]) for window in kept])
+    return {_DWELL: (float(found.dwell_ms), "ms"), _GUARD: (float(found.guard_ms), "ms"), _LAG: (found.lag_one, "1")}
+
+
+def _measured(run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str]]]) -> RunMeasurement:
+    reached = {
+        name: WorkloadResult(_together(run, place), further=further.get(name, {}))
+        for place, name in enumerate(run.members)
+    }
+    disturbed = sum(window.disturbed for window in run.windows) / len(run.windows)
+    return RunMeasurement(
+        run.started, run.seconds, reached, (), run.generator_percent, run.steal_percent, run.foreign_percent,
+        warmup_s=run.warmup_s, series=_series(run), speeds=run.speeds, late=disturbed > _DISTURBED_SHARE,
+    )  # fmt: skip
+
+
+def _together(run: OnOffRun, place: int) -> float:
+    """The median rate while everybody worked, or answers per question."""
+    windows = [window for window in run.windows if len(window.state) == len(run.members)]
+    if asks(run, place):
+        due = sum(window.due[place] for window in windows)
+        return sum(window.answers[place] for window in windows) / due if due else 0.0
+    return median(window.progress[place] / window.seconds for window in windows) if windows else 0.0
+
+
+def _series(run: OnOffRun) -> UsageSeries:
+    """Each window: the rate, whether the member worked, and whether the window was disturbed."""
+    values = {
+        name: {
+            "progress": tuple(_short(window.progress[place] / window.seconds) for window in run.windows),
+            "works": tuple(float(place in window.state) for window in run.windows),
+            "disturbed": tuple(float(window.disturbed) for window in run.windows),
+        }
+        for place, name in enumerate(run.members)
+    }
+    return UsageSeries(tuple(round(window.at_s, 3) for window in run.windows), values)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")

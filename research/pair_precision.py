@@ -1,0 +1,116 @@
+"""How sure the ratios T/B of a dataset on/off are: by their standard errors, and by what was measured twice.
+
+python -m research.pair_precision DATASET
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, median
+
+_NORMAL = 1.96
+NARROW = 0.03
+_MEAN_OF_NORMAL = math.sqrt(2 / math.pi)  # mean distance from 0 in standard deviations
+
+
+@dataclass(frozen=True, slots=True)
+class PairRatio:
+    """T/B of one member of a state: `place` says who shared CPUs with whom, `company` who the others were."""
+
+    run: str
+    workload: str
+    company: tuple[str, ...]
+    place: str
+    clients: tuple[str, ...]
+    ratio: float
+    error: float
+
+    @property
+    def width(self) -> float:
+        """Half of its 95 % interval, relative."""
+        return _NORMAL * self.error / self.ratio if self.ratio else math.inf
+
+
+def read_ratios(directory: Path) -> list[PairRatio]:
+    """Throughput rows of a dataset with `ratio_se`, of every state."""
+    with (directory / "runs.csv").open(newline="") as file:
+        clients = {(row["run"], row["instance"]): row["clients"] for row in csv.DictReader(file)}
+    states: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    with (directory / "colocations.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["outcome"] == "throughput":
+                states[row["run"], row["repeat"]].append(row)
+    return [_ratio(row, rows, clients) for rows in states.values() for row in rows]
+
+
+def _ratio(row: dict[str, str], rows: Sequence[dict[str, str]], clients: Mapping[tuple[str, str], str]) -> PairRatio:
+    others = sorted((other for other in rows if other is not row), key=lambda other: other["workload"])
+    cpus = _cpus(row["pinning"])
+    shares = ["same" if _cpus(other["pinning"]) == cpus else "different" for other in others]
+    place = "shared" if "-" in cpus else "+".join(shares)
+    ratio = float(row["colocated"]) / float(row["solo"])
+    whose = tuple(clients.get((row["run"].partition("/")[0], one["instance"]), "") for one in (row, *others))
+    return PairRatio(
+        row["run"], row["workload"], tuple(other["workload"] for other in others), place, whose, ratio,
+        float(row["ratio_se"]),
+    )  # fmt: skip
+
+
+def _cpus(pinning: str) -> str:
+    return pinning.partition(":")[2]
+
+
+def sentences(ratios: Iterable[PairRatio]) -> list[str]:
+    """One line for each number of members and place, and one of what was measured twice."""
+    known = list(ratios)
+    lines = [
+        "| members | CPUs | states | ratios | within ±3 % | median ±95 % | noise MAE |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    kinds: dict[tuple[int, str], list[PairRatio]] = defaultdict(list)
+    for one in known:
+        kinds[len(one.company) + 1, one.place if len(one.company) == 1 or one.place == "shared" else "any"].append(one)
+    for (size, place), of in sorted(kinds.items()):
+        states = len({one.run for one in of})
+        narrow, width = fmean(one.width <= NARROW for one in of), median(one.width for one in of)
+        noise = _MEAN_OF_NORMAL * fmean(one.error for one in of)
+        lines.append(
+            f"| {size} | {place} | {states} | {len(of)} | {100 * narrow:.0f} % | {100 * width:.1f} % | {noise:.4f} |"
+        )
+    twice = repeats(known)
+    if twice:
+        apart, expected = (fmean(values) for values in zip(*twice, strict=True))
+        lines.append(
+            f"{len(twice)} ratios were measured in two runs: they differ by {apart:.4f} on average,"
+            f" and by {expected:.4f} by their standard errors"
+        )
+    return lines
+
+
+def repeats(ratios: Iterable[PairRatio]) -> list[tuple[float, float]]:
+    """Pairs that two runs measured on CPUs and with generators shared alike: how far apart, and what errors expect."""
+    alike: dict[tuple[object, ...], list[PairRatio]] = defaultdict(list)
+    for one in ratios:
+        if len(one.company) == 1:
+            alike[one.workload, one.company, one.place, one.clients].append(one)
+    return [
+        (abs(a.ratio - b.ratio), _MEAN_OF_NORMAL * math.hypot(a.error, b.error))
+        for of in alike.values()
+        for a, b in combinations(of, 2)
+        if a.run.partition("/")[0] != b.run.partition("/")[0]
+    ]
+
+
+def main(arguments: Sequence[str]) -> None:
+    sys.stdout.write("\n".join(sentences(read_ratios(Path(arguments[0])))) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
