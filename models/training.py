@@ -19,6 +19,7 @@ from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.window_dataset import holds_windows
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
 from models.features.feature_matrix import WANTED
+from models.features.probe_features import usual_host, with_probe_features
 from models.learning import artifact
 from models.learning.fitted_target import Boost, FittedTarget, fit_share, fit_target
 from models.learning.learned_predictor import LearnedPredictor
@@ -77,6 +78,7 @@ def fit_predictor(
     """
     say = progress or (lambda _what, _done: None)
     trained = boosters or {}
+    datasets = [with_probe_features(one) for one in datasets]
     # Windows bring no metrics, and what is streamed has been measured before they are read.
     metrics = metrics_of([one for one in datasets if not _of_windows(one)])
     examples = build_examples(datasets, metrics)
@@ -116,7 +118,8 @@ def fit_predictor(
         reference=reference,
         platforms={
             name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers
-        },
+        }
+        | ({"": usual} if (usual := usual_host(datasets)) else {}),
     )
 
 

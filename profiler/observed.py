@@ -21,6 +21,7 @@ MAX_WEIGHT = 65_535  # xl(1), sched-credit
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
 _ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_NOT_PROBED: Mapping[str, float] = MappingProxyType({})
 _NO_DEMAND: Mapping[Resource, Demand] = MappingProxyType({})
 
 
@@ -151,7 +152,7 @@ class Host:
     xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit`
     is how much may be promised per unit there; `driver_overcommit` how much work guests may ask of the driver domain
     over what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are what its disk and its memory were measured to do for
-    everybody there together, in MB/s.
+    everybody there together, in MB/s. `probed` is what probes found on it, by name (some of PROBED_VALUES).
     """
 
     id: str
@@ -176,6 +177,7 @@ class Host:
     memory_overcommit: float = 1.0
     driver_overcommit: float = 2.0
     platform: str = ""  # the measured platform it is like; empty = its own numbers only
+    probed: Mapping[str, float] = field(default_factory=lambda: _NOT_PROBED)
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -189,6 +191,11 @@ class Host:
             raise ValueError(
                 f"host {self.id}: driver_cpus {format_cpus(self.driver_cpus)} go beyond {self.pcpus} pCPUs"
             )
+
+    @property
+    def probed_key(self) -> tuple[tuple[str, float], ...]:
+        """What probes found as a value that can be hashed and compared, by name."""
+        return tuple(sorted(self.probed.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +284,17 @@ class UnlikeError(ValueError):
 PROBE_NAMES = (  # whose results are taken; profiler.probes says what each of them measures
     "cpu-share", "cpu-work", "rtt", "tcp", "udp", "loss", "disk", "hops", "transfer", "messages", "requests",
 )  # fmt: skip
+# What probes find of a host that tells how it differs from its inventory, as PROBE.NAME, in the probe's unit: the share
+# of a CPU and its gaps, the way to others (propagation, jitter, throughput), and the disk. None measures the memory.
+PROBED_VALUES = (
+    "cpu-share.share", "cpu-share.longest_gap", "rtt.median", "rtt.stdev", "tcp.throughput", "disk.read_small_mean",
+    "disk.write_small_mean", "disk.read_sustained_mean", "disk.write_sustained_mean",
+)  # fmt: skip
+# Marks that tell what a probe is there to find, or about parts of it that no other program reads: they do not say that
+# the values are those of another moment.
+HELD_BACK = "by this system's own account the"  # ... ran X % of the time
+SHORT_GAPS = "% of the time is in gaps of 20 us and more"
+OWN_END = "(this machine)"  # ends the circumstance `peer` where both ends of a probe were on one machine
 INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run and forbid nothing
 
 

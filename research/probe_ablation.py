@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,8 @@ from models.physics.prior import solve
 from profiler.observed import Colocation, Host, Instance, Outcome
 from research.metric_ablation import quick, run
 
-CORES, UPLINKS, DISKS = (2, 1), (1000.0, 200.0, 60.0), (400.0, 60.0)  # capped core; Mbit/s; MB/s
+CORES, UPLINKS, DISKS = (2.0, 1.0), (1000.0, 200.0, 60.0), (400.0, 60.0)  # Mbit/s; MB/s
+CAPPED = 0.6  # of one core, which a probe sees, and which one of two whole ones is not
 HOSTS_OF_A_KIND = 2
 NOISE, PROBE_NOISE = 0.05, 0.05  # SD of the logarithms of T/B and of probed values
 PROFILES = (
@@ -39,58 +40,85 @@ PROFILES = (
 )
 
 
-def simulated(*, told: bool = True) -> Dataset:
-    """Hosts of each kind, all alike by their inventory, pairs on them, and what probes would find there.
+@dataclass(frozen=True, slots=True)
+class RealHost:
+    """What a host really has: `said` is its inventory, `cores` below 1 are a cap on all instances together."""
 
-    With `told` False no host differs from its inventory, so that probes have nothing to tell.
-    """
+    said: Host
+    cores: float
+    uplink: float
+    disk: float
+
+    def ratios(self, pairs: Sequence[tuple[str, ...]]) -> Floats:
+        """T/B of both instances of each pair, as the queueing prior has it of such a host; (P, 2).
+
+        On a part of a core everybody wants the more of it.
+        """
+        whole = max(int(self.cores), 1)
+        host = replace(self.said, pcpus=whole, nic_mbit=self.uplink, disk_mb_s=self.disk)
+        slower = min(self.cores, 1.0)
+        profiles = [
+            replace(one, metrics={**one.metrics, "cpu": min(one.metrics["cpu"] / slower, 100.0)}) for one in PROFILES
+        ]
+        table = ProfileTable.build(profiles)
+        return solve(build_batch([(host, instances_of(pair)) for pair in pairs], table)).throughput
+
+
+def instances_of(pair: Sequence[str]) -> tuple[Instance, ...]:
+    """The instances of a run, by their workloads."""
+    return tuple(Instance(id=f"{name}.{at}", vcpus=1, workload=name) for at, name in enumerate(pair))
+
+
+def hosts(cores: Sequence[float] = CORES) -> list[RealHost]:
+    """Some of each kind, all alike by their inventory."""
+    kinds = [*itertools.product(cores, UPLINKS, DISKS)] * HOSTS_OF_A_KIND
+    return [
+        RealHost(
+            Host(f"host-{at:02}", "lxc", 2, 16384.0, nic_mbit=1000.0, disk_mb_s=400.0, platform=f"host-{at:02}"), *kind
+        )
+        for at, kind in enumerate(kinds)
+    ]
+
+
+def simulated(real: Sequence[RealHost] | None = None) -> Dataset:
+    """Pairs on hosts, and what probes would find there."""
     random = np.random.default_rng(20)
-    platforms: dict[str, Host] = {}
     probes: dict[tuple[str, str], dict[str, float]] = {}
     runs: list[Colocation] = []
-    kinds = [*itertools.product(CORES, UPLINKS, DISKS)] * HOSTS_OF_A_KIND
-    for number, (cores, uplink, disk) in enumerate(kinds):
-        name = f"host-{number:02}"
-        said = Host(id=name, platform=name, kind="lxc", pcpus=2, memory_mb=16384.0, nic_mbit=1000.0, disk_mb_s=400.0)
-        platforms[name] = said
-        real = replace(said, pcpus=cores, nic_mbit=uplink, disk_mb_s=disk) if told else said
-        probes[name, ""] = _found(real, random)
-        runs += _pairs(real, random)
+    some = hosts() if real is None else real
+    for one in some:
+        probes[one.said.id, ""] = found(one, random)
+        runs += _pairs(one, random)
+    platforms = {one.said.id: one.said for one in some}
     return Dataset("simulated", "simulated", Path(), {}, platforms, PROFILES, tuple(runs), "", probes=probes)
 
 
-def _found(real: Host, random: np.random.Generator) -> dict[str, float]:
+def found(real: RealHost, random: np.random.Generator) -> dict[str, float]:
     """What probes would find: one loop gets a whole CPU on one core as on two, unless something else runs there."""
-    share = 100.0 if real.pcpus > 1 else 97.0  # its own system's tasks have no other core
-    nic, disk = real.nic_mbit or 0.0, real.disk_mb_s or 0.0
+    share = 100.0 if real.cores > 1 else min(97.0, 100 * real.cores)  # its own system's tasks have no other core
     values = {
         "cpu-share.share": share,
-        "tcp.throughput": 0.94 * nic,
-        "rtt.median": 0.1 + 12.0 / nic,
-        "disk.write_sustained_mean": disk,
-        "disk.read_sustained_mean": disk,
+        "tcp.throughput": 0.94 * real.uplink,
+        "rtt.median": 0.1 + 12.0 / real.uplink,
+        "disk.write_sustained_mean": real.disk,
+        "disk.read_sustained_mean": real.disk,
     }
     return {name: value * float(np.exp(random.normal(0, PROBE_NOISE))) for name, value in values.items()}
 
 
-def _pairs(real: Host, random: np.random.Generator) -> list[Colocation]:
+def _pairs(real: RealHost, random: np.random.Generator) -> list[Colocation]:
     pairs = list(itertools.combinations_with_replacement([one.name for one in PROFILES], 2))
-    scenes = [
-        (real, tuple(Instance(id=f"{name}.{at}", vcpus=1, workload=name) for at, name in enumerate(pair)))
-        for pair in pairs
-    ]
-    ratios = solve(build_batch(scenes, ProfileTable.build(PROFILES))).throughput
     return [
         Colocation(
             ":".join(pair),
-            real.id,
+            real.said.id,
             "1",
             tuple(
                 Outcome(one, "throughput", 100.0, 100.0 * float(ratio * np.exp(random.normal(0, NOISE))), "1/s")
-                for one, ratio in zip(instances, own, strict=True)
+                for one, ratio in zip(instances_of(pair), own, strict=True)
             ),
         )
-        for pair, (_, instances), own in zip(pairs, scenes, ratios, strict=True)
+        for pair, own in zip(pairs, real.ratios(pairs), strict=True)
     ]
 
 
@@ -119,7 +147,8 @@ def compare(dataset: Dataset) -> Sequence[tuple[str, float, list[float] | None]]
 def main() -> None:
     """Print a table for each dataset that the command line names, or for the simulated hosts."""
     paths = [Path(one) for one in sys.argv[1:]]
-    made = [load_dataset(path) for path in paths] or [simulated(), simulated(told=False)]
+    plain = [replace(one, cores=CORES[0], uplink=UPLINKS[0], disk=DISKS[0]) for one in hosts()]
+    made = [load_dataset(path) for path in paths] or [simulated(), simulated(plain)]
     words = [str(path) for path in paths] or ["hosts that differ (simulated)", "hosts as they are told (simulated)"]
     for word, dataset in zip(words, made, strict=True):
         sys.stdout.write(f"\n{word}: {len(dataset.platforms)} hosts, {len(dataset.colocations)} runs\n")

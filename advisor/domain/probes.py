@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from advisor.domain.questions import Objective
 from profiler.host_kinds import HostKind
-from profiler.observed import Instance, ProbeResult
+from profiler.observed import HELD_BACK, OWN_END, PROBED_VALUES, SHORT_GAPS, Instance, ProbeResult, parse_cpus
 
 ProbePinning = Literal["same", "different", "shared"]
+BUSY = 0.5  # tasks that ran or waited for each CPU in the minute before a probe: above, it measured what they left
 PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
 
 
@@ -28,6 +30,33 @@ class ProbeReport:
     def key(self) -> tuple[str, str, str, str]:
         """What the newest one is kept of."""
         return self.host, self.instance, self.peer, self.result.probe
+
+    @property
+    def why_not_counted(self) -> str:
+        """Why no answer counts with it; empty where those of a model do that learned from such results.
+
+        A loop that does not get its CPU is what a probe of the CPU is there to find. The load of the machine tells
+        whether other work took it.
+        """
+        if self.instance:
+            return "it tells how one instance fares, and not what its host can do"
+        if not any(name.startswith(f"{self.result.probe}.") for name in PROBED_VALUES):
+            return "no model learns from this probe"
+        if self.peer == self.host or self.result.circumstances.get("peer", "").endswith(OWN_END):
+            return "both of its ends were on this machine"
+        for mark in self.result.marks:
+            if not mark.startswith(HELD_BACK) and SHORT_GAPS not in mark:
+                return "it is marked"
+        return _other_work(self.result.circumstances)
+
+
+def _other_work(found: Mapping[str, str]) -> str:
+    """That other work ran on the machine, by the load average of the minute before the probe; empty = not much."""
+    try:
+        load, cpus = float(found["load"].split()[0]), len(parse_cpus(found["cpus"]))
+    except (KeyError, IndexError, ValueError):
+        return ""  # it does not say
+    return f"other work ran there: a load of {load:g} on {cpus} CPUs" if load > BUSY * cpus else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,16 @@ from typing import Any, get_args
 from advisor.inventories import static
 from profiler.demand import Demand
 from profiler.host_kinds import HOST_KINDS
-from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, Host, Instance, IsolationSettings
+from profiler.observed import (
+    MAX_CPUS,
+    MAX_WEIGHT,
+    NET_MODES,
+    PROBED_VALUES,
+    DiskKind,
+    Host,
+    Instance,
+    IsolationSettings,
+)
 
 Row = tuple[str, str, str]  # unit or type, what is accepted, meaning
 
@@ -79,6 +88,11 @@ HOST: Mapping[str, Row] = {
         "name",
         "a platform of a dataset",
         "the measured platform it is like; left out = its own numbers only",
+    ),
+    "probed": (
+        "mapping of numbers",
+        ", ".join(f"`{name}`" for name in PROBED_VALUES),
+        "what probes found on it; a service takes it from `cotenant-profiler probe --push` only",
     ),
 }
 INSTANCE: Mapping[str, Row] = {

@@ -16,7 +16,16 @@ from models.data.dataset import DatasetError, load_dataset
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
+from profiler.observed import (
+    MAX_CPUS,
+    MAX_WEIGHT,
+    NET_MODES,
+    PROBED_VALUES,
+    DiskKind,
+    NetworkSettings,
+    check_id,
+    parse_cpus,
+)
 
 Reader = Callable[[Item], Any]
 ORIGINS = ("paper", "measured", "simulated", "given", "unknown")
@@ -112,6 +121,10 @@ def _choice(choices: Sequence[str]) -> Reader:
     return lambda item: item.choice(choices)
 
 
+def _probed(item: Item) -> Mapping[str, float]:
+    return {name: one.number() for name, one in item.mapping(PROBED_VALUES).items()}
+
+
 HOST: Mapping[str, Reader] = {
     "id": _id,
     "kind": _choice(HOST_KINDS),
@@ -135,6 +148,7 @@ HOST: Mapping[str, Reader] = {
     "driver_overcommit": lambda item: item.number(0.01, 1000),
     "driver_weight": lambda item: item.whole(1, MAX_WEIGHT),
     "platform": Item.text,
+    "probed": _probed,
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host
 SETTINGS: Mapping[str, Reader] = {

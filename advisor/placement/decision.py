@@ -102,6 +102,8 @@ def _recommend(
         answer_candidates, limit_rejections = _rank(question, np.array(feasible, dtype=np.int64), answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     answer_candidates = with_counts(snapshot, request, answer_candidates)
+    shown = [one.host for one in answer_candidates]
+    notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
     return Recommendation(
         id=new_id(now),
         created_at=now,

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.store import changes, hosts, instances, workloads
+from advisor.telemetry import probe_reports
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ def read(connection: Connection, generation: int) -> News | None:
     several: dict[str, tuple[WorkloadProfile, ...]] = dict.fromkeys(touched.workloads, ())
     for profile in workloads.get_many(connection, touched.workloads):
         several[profile.name] += (profile,)
+    known = probe_reports.with_probed(connection, hosts.get_many(connection, touched.hosts))
     return News(
-        {**dict.fromkeys(touched.hosts), **{host.id: host for host in hosts.get_many(connection, touched.hosts)}},
+        {**dict.fromkeys(touched.hosts), **{host.id: host for host in known}},
         {
             **dict.fromkeys(touched.instances),
             **{one.id: one for one in instances.get_many(connection, touched.instances)},

@@ -24,6 +24,7 @@ from advisor.store import alarms, counters, hosts, instances, models, pending, w
 from advisor.store.counters import Counts
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
+from advisor.telemetry import probe_reports
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
@@ -295,7 +296,7 @@ def _read_moved(
 def _load_inventory(connection: Connection) -> Inventory:
     """Everything, ordered as Python orders names: a database may order them otherwise."""
     return Inventory(
-        tuple(sorted(hosts.load_all(connection), key=attrgetter("id"))),
+        tuple(sorted(probe_reports.with_probed(connection, hosts.load_all(connection)), key=attrgetter("id"))),
         tuple(sorted(instances.load_all(connection), key=attrgetter("id"))),
         tuple(sorted(workloads.load_all(connection), key=attrgetter("name", "platform"))),
     )

@@ -32,9 +32,9 @@ from profiler.observed import DEFAULT_WEIGHT
 Bytes = NDArray[np.bytes_]
 
 _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect performance
-    {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit"}
+    {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit", "probed"}
 )
-_host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED))
+_host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED), "probed_key")
 # Not vcpus, load and demand: they differ too often to be part of a template.
 _instance_kind = attrgetter("workload", "settings", "service")
 

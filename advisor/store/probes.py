@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from advisor.domain import Page, ProbeReport
-from advisor.store import codec
+from advisor.store import changes, codec, counters
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert, page, parameters
+from advisor.store.statements import chunks, insert, page, parameters
 from profiler.observed import ProbeResult
 
 probes = sa.Table(
@@ -72,9 +72,22 @@ def list_page(
     return page(connection, query, keys, _read, cursor=cursor, limit=limit)
 
 
+def of_hosts(connection: sa.Connection, ids: Iterable[str] | None = None) -> tuple[ProbeReport, ...]:
+    """Those of these hosts themselves, by host, far end and probe; `ids` None = of all hosts."""
+    query = sa.select(probes).where(probes.c.instance == "").order_by(*probes.primary_key)
+    some = [query] if ids is None else [query.where(probes.c.host.in_(part)) for part in chunks(sorted(set(ids)))]
+    return tuple(_read(row) for one in some for row in connection.execute(one).mappings())
+
+
 def expire(connection: sa.Connection, before: datetime) -> int:
-    """Forget what was taken before a time; returns how many went."""
-    return connection.execute(sa.delete(probes).where(probes.c.taken_at < before)).rowcount
+    """Forget what was taken before a time; returns how many went. For readers their hosts have changed."""
+    old = probes.c.taken_at < before
+    if not connection.scalar(sa.select(sa.exists().where(old))):
+        return 0
+    generation = counters.bump(connection, "inventory")
+    gone = connection.scalars(sa.select(probes.c.host).where(old, probes.c.instance == "").distinct())
+    changes.note(connection, generation, "host", list(gone))
+    return connection.execute(sa.delete(probes).where(old)).rowcount
 
 
 def _read(row: sa.RowMapping) -> ProbeReport:

@@ -77,9 +77,10 @@ class Retention(BackgroundPass):
 
         try:
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
+            with self._database.write() as connection:  # which may move the inventory, so that nothing is before it
+                probes.expire(connection, now - KEEP_PROBES)
             with self._database.write() as connection:
                 demands.expire(connection, cut_s, now.timestamp())
-                probes.expire(connection, now - KEEP_PROBES)
                 stays.expire(connection, (now - KEEP_STAYS).timestamp())
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:

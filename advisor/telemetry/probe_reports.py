@@ -1,18 +1,21 @@
-"""Probe results on their way in: which are taken, and why the others are not."""
+"""Probe results on their way in: why the others are not, and what models are told of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median
 
 from sqlalchemy import Connection
 
-from advisor.domain import ProbeReport
+from advisor.domain import Host, ProbeReport
 from advisor.settings import CLOCK_SKEW
-from advisor.store import hosts, instances, probes
+from advisor.store import changes, counters, hosts, instances, probes
 from advisor.validation import check_value
-from profiler.observed import PROBE_NAMES
+from profiler.observed import PROBE_NAMES, PROBED_VALUES
+
+MOST_BY_NAME = 2_000  # hosts; of more, the results of all are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ def take(
     stores.
     """
     check_value([(one.result.circumstances, one.result.marks) for one in batch])
+    counters.hold(connection, "inventory")  # before any row: whoever changes hosts holds it first, too
     known_hosts = hosts.staying(connection, (one.host for one in batch))
     others = {name for one in batch for name in (one.instance, one.peer) if name}
     known = instances.known(connection, others)
@@ -48,8 +52,31 @@ def take(
             dropped.append((position, reason))
         elif one.key not in newest or newest[one.key].taken_at < one.taken_at:
             newest[one.key] = one
+    measured = sorted({one.host for one in newest.values() if not one.instance})
+    before = hosts.get_many(connection, measured)
+    were = with_probed(connection, before)
     accepted = probes.put(connection, list(newest.values()))
+    changed = [now.id for old, now in zip(were, with_probed(connection, before), strict=True) if old != now]
+    if changed:  # else the result says nothing to a model, or is told as it was
+        changes.note(connection, counters.bump(connection, "inventory"), "host", changed)
     return TakenProbes(accepted, len(batch) - len(dropped) - accepted, tuple(dropped))
+
+
+def with_probed(connection: Connection, items: Sequence[Host]) -> tuple[Host, ...]:
+    """Hosts with what their stored results say of PROBED_VALUES: the median over far ends of those that count."""
+    several = len(items) > MOST_BY_NAME
+    values: dict[str, dict[str, list[float]]] = {}
+    for one in probes.of_hosts(connection, None if several else [host.id for host in items]):
+        if not one.why_not_counted:
+            told = values.setdefault(one.host, {})
+            for name, found in one.result.values.items():
+                told.setdefault(f"{one.result.probe}.{name}", []).append(found.value)
+    return tuple(
+        replace(host, probed={name: median(mine[name]) for name in PROBED_VALUES if name in mine})
+        if (mine := values.get(host.id))
+        else host
+        for host in items
+    )
 
 
 def _fault(

@@ -103,6 +103,9 @@ class ProbeOut(AnswerBody):
     circumstances: dict[str, str] = Field(description="under which it was measured")
     marks: list[str] = Field(description="reasons to distrust the values")
     time: datetime = Field(description="when it was measured")
+    not_counted: str | None = Field(
+        description="why no answer counts with it; null = those of models that learned from such results do"
+    )
 
     @classmethod
     def of(cls, report: ProbeReport) -> ProbeOut:
@@ -118,4 +121,5 @@ class ProbeOut(AnswerBody):
             circumstances=dict(result.circumstances),
             marks=list(result.marks),
             time=report.taken_at,
+            not_counted=report.why_not_counted or None,
         )

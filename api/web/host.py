@@ -11,9 +11,10 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import Histories, HostDetail, HostNow, Instance, Slowing, time_part
 from api.html.render import page
-from api.routes.common import CloudDep, PathId, TelemetryDep
+from api.routes.common import CloudDep, ModelDep, PathId, TelemetryDep
 from api.web import bars, chart, picture
 from api.web.cloud import age
+from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
 
@@ -64,10 +65,13 @@ class HostedInstance:
     pending: bool
 
 
-def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathId, since: Span = "1h") -> HTMLResponse:
+def host(
+    request: Request, cloud: CloudDep, telemetry: TelemetryDep, models: ModelDep, host: PathId, since: Span = "1h"
+) -> HTMLResponse:
     """One host with everybody on it."""
-    found = cloud.host(host)
+    found, now = cloud.host(host), cloud.now()
     told = telemetry.histories(host=host, since=since)
+    probed = telemetry.probes(host=host, instance="", limit=MOST)
     pairs = [one for one in found.slowing if one.loss >= FELT]
     return page(
         request,
@@ -75,7 +79,7 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         it=found.now.host,
         found=found,
         residents=_residents(found),
-        learned=cloud.now().model_version != "prior",
+        learned=now.model_version != "prior",
         listed=LISTED,
         bars=bars.bars(found.now.pressure, found.now.cpu_peak),
         facts=_facts(found.now),
@@ -84,6 +88,7 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(found.now, cloud.clock()),
         alarms=[one for one in cloud.alarms() if one.host == host],
+        probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
         told=told,
         charts=_charts(told, found),
         chart=chart,

@@ -21,11 +21,12 @@ from advisor.domain import (
 from advisor.errors import NotFound
 from advisor.protocols import InventoryService, TelemetryService
 from api.html.render import page
-from api.routes.common import CloudDep, InventoryDep, PathId, TelemetryDep
+from api.routes.common import CloudDep, InventoryDep, ModelDep, PathId, TelemetryDep
 from api.schemas.slowing import beside
 from api.web import chart, picture
 from api.web.cloud import age
 from api.web.demand import demand_rows
+from api.web.probes import MOST, probe_rows
 
 ALARMING = 0.1  # by so much less than is predicted of the share is an alarm
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
@@ -43,6 +44,7 @@ def instance(
     cloud: CloudDep,
     inventory: InventoryDep,
     telemetry: TelemetryDep,
+    models: ModelDep,
     instance: PathId,
     since: Span = "24h",
 ) -> HTMLResponse:
@@ -54,6 +56,7 @@ def instance(
     told = telemetry.histories(instance=instance, since=since)
     here = [one for one in cloud.alarms() if it.host == one.host]
     mine = [one for one in here if one.instance == instance]
+    probed = telemetry.probes(instance=instance, limit=MOST)
     measured = _measured(telemetry, detail)
     pairs = beside(detail.slowing, measured.found if measured else ()) if detail else []
     return page(
@@ -71,6 +74,7 @@ def instance(
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
+        probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
         obtained=_obtained(telemetry, instance, since),
         alarms=mine,
         alarm="" if mine else _alarm(told, detail, it),

@@ -16,7 +16,7 @@ from models.once import Once
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
+from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, Instance
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
@@ -26,6 +26,7 @@ CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY
 DEVICES = RESOURCES[1:]
 DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
+PROBED = "probe."  # before a probed value among the numbers of a platform, and among metrics
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 
 
@@ -34,7 +35,8 @@ class ProfileTable:
     """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
-    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name. `means` are
+    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name; "" = of any
+    that is not there. `means` are
     rows of which nobody measured anything: a single number for `cpu` was given.
     """
 
@@ -129,7 +131,8 @@ class SceneBatch:
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
     `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan =
-    unknown; `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run and
+    unknown; `platform` (S,) its name, "" = unknown; `probed` (S, 9) what probes found there in the order of
+    PROBED_VALUES, nan = unknown; `driver_cpus` (S, P) where the driver domain may run and
     `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one more than the
     last where no node names it. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf =
     none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
@@ -147,6 +150,7 @@ class SceneBatch:
     disk_mb_s: Floats
     mem_bw_mb_s: Floats
     platform: NDArray[np.str_]
+    probed: Floats
     driver_cpus: Bools
     driver_weight: Floats
     node: Ints
@@ -184,12 +188,19 @@ class SceneBatch:
         return self.host_numbers[:, 0]
 
     def platform_number(self, column: str) -> Floats:
-        """A further number of each scene's platform, nan where unknown; (S,)."""
+        """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself stands
+        in place of its platform's."""
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
-        if not known:
-            return np.full(len(self), np.nan)
-        names, at = np.unique(self.platform, return_inverse=True)
-        return np.array([known.get(str(name), np.nan) for name in names])[at]
+        found = np.full(len(self), np.nan)
+        if known:
+            names, at = np.unique(self.platform, return_inverse=True)
+            usual = known.get("", np.nan)
+            found = np.array([known.get(str(name), usual) for name in names])[at]
+        key = column.removeprefix(PROBED)
+        if key == column or key not in PROBED_VALUES:
+            return found
+        own = self.probed[:, PROBED_VALUES.index(key)]
+        return np.where(np.isnan(own), found, own)
 
     def take(self, scenes: Ints) -> SceneBatch:
         """The scenes with these indices, in this order; an index may repeat."""
@@ -305,6 +316,12 @@ def host_numbers(host: Host) -> list[float]:
     return [np.nan if (value := getattr(host, name)) is None else float(value) for name in HOST_NUMBERS]
 
 
+def probed_numbers(hosts: Sequence[Host]) -> Floats:
+    """What probes found on each host, in the order of PROBED_VALUES, nan where unknown; (H, 9)."""
+    found = np.array([[host.probed.get(name, np.nan) for name in PROBED_VALUES] for host in hosts], dtype=np.float64)
+    return found.reshape(len(hosts), len(PROBED_VALUES))
+
+
 def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: ProfileTable) -> SceneBatch:
     """Turn hosts with their instances into arrays; workloads are looked up in `table` on the host's platform.
 
@@ -340,6 +357,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         disk_mb_s=np.array([host.disk_mb_s or np.nan for host, _ in scenes]),
         mem_bw_mb_s=np.array([host.mem_bw_mb_s or np.nan for host, _ in scenes]),
         platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
+        probed=probed_numbers([host for host, _ in scenes]),
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,

@@ -20,6 +20,7 @@ from models.evaluation.progress import EvaluationProgress, Progress
 from models.evaluation.protocols import DEFAULT_PROTOCOLS, ProtocolFold, check_protocol, folds_of, why_skipped
 from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
 from models.features.examples import Examples, build_examples, metrics_of
+from models.features.probe_features import with_probe_features
 from models.learning.residual_model import LEAST_ROWS
 
 READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
@@ -74,7 +75,7 @@ def examine(
     for protocol in protocols:
         check_protocol(protocol)
     say(f"reading {dataset.name}", 0.0)
-    data = load_dataset(dataset)
+    data = with_probe_features(load_dataset(dataset))
     examples = build_examples([data], metrics_of([data]))
     if len(examples) < LEAST_ROWS:
         raise DatasetError(f"{data.name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")

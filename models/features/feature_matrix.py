@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
-from models.data.scene import CPU_DEMAND, HOST_NUMBERS, SceneBatch
+from models.data.scene import CPU_DEMAND, HOST_NUMBERS, PROBED, SceneBatch
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.prior import RESOURCES, PriorResult, solve
 from profiler.observed import NET_MODES
@@ -17,7 +17,6 @@ from profiler.observed import NET_MODES
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
 PLATFORM = "platform."  # before a platform's own number among the metrics
-PROBED = "probe."  # before a probed value among metrics: how a workload fares, not how it presses others
 WANTED = PLATFORM + "wanted"  # among the metrics where rows are windows: what everybody wants of the CPUs
 SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
 # Metrics whose growth never helps a neighbour. Others (blocked time, pages per execution, solo run time) may come with

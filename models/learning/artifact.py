@@ -15,6 +15,7 @@ import lightgbm
 import numpy as np
 
 from models.arrays import Floats
+from models.features.probe_features import probes_needed
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
@@ -77,6 +78,8 @@ def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) ->
     (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
     whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
     whole |= {"metrics": list(predictor.metrics), "targets": list(predictor.targets)}
+    if needed := probes_needed(predictor.metrics):
+        whole["probes"] = needed  # what hosts are asked about with
     (draft / CARD).write_text(_dump(whole), encoding="utf-8")
     sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
     (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from models.arrays import Hashes, Ints
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.tables import find_table
+from models.features.probe_features import with_probe_features
 from models.scale.columns import mixed
 from models.scale.run_rows import read_rows
 from models.scale.run_stream import RunBatch, read_run_batches
@@ -41,7 +42,7 @@ def survey_of(path: Path) -> FirstPass:
 
     The platforms get as many pCPUs as somebody was pinned to, as `load_dataset` gives them.
     """
-    dataset = load_dataset(path, colocations=False)
+    dataset = with_probe_features(load_dataset(path, colocations=False))
     table = find_table(dataset.path, "colocations")
     parts: list[tuple[Hashes, Hashes, Ints, Ints]] = []
     rows, most = 0, {name: host.pcpus for name, host in dataset.platforms.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, repeat
 from statistics import median
 
-from profiler.observed import Quantity
+from profiler.observed import HELD_BACK, SHORT_GAPS, Quantity
 from profiler.pictures import Figure, histogram, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
 from profiler.probes.options import above, count
@@ -171,12 +171,12 @@ def _marks(values: dict[str, Quantity], iteration_ns: float) -> tuple[str, ...]:
     held = 100 - values["accounted_share"].value
     if held > _NOTICEABLE_PERCENT:
         marks.append(
-            f"by this system's own account the loop ran {100 - held:.1f} % of the time: processes beside it,"
+            f"{HELD_BACK} loop ran {100 - held:.1f} % of the time: processes beside it,"
             " interrupts, a cap or steal took the rest"
         )
     short = values["short_gaps_share"].value
     if short > _NOTICEABLE_PERCENT:
-        marks.append(f"{short:.1f} % of the time is in gaps of 20 us and more that the threshold does not count")
+        marks.append(f"{short:.1f} {SHORT_GAPS} that the threshold does not count")
     if iteration_ns > _NORMAL_NS:
         marks.append(f"an iteration takes {iteration_ns / 1e3:.1f} us, over the 3 us that the paper calls normal")
     return tuple(marks)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from statistics import median
 
-from profiler.observed import Quantity
+from profiler.observed import HELD_BACK, Quantity
 from profiler.pictures import Figure, cumulative, distribution, legend, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
 from profiler.probes.options import above, count
@@ -58,7 +58,7 @@ class CpuWork:
         held = sum(took_ms) / sum(cpu_ms)
         marks: tuple[str, ...] = ()
         if held > _HELD:
-            marks = (f"by this system's own account the work ran {100 / held:.1f} % of its time:"
+            marks = (f"{HELD_BACK} work ran {100 / held:.1f} % of its time:"
                      " processes beside it, interrupts, a cap or steal took the rest",)  # fmt: skip
         every = f"{options.every:g} s" if options.every else "back to back"
         return ProbeRun(values, "median", series, {"iterations": str(iterations), "every": every}, marks)

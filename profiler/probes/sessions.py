@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+from profiler.observed import OWN_END
 from profiler.probes.base import ProbeError
 from profiler.probes.framing import DEFAULT_PORT, TOKEN_BYTES, VERSION, ControlChannel, FramingError
 
@@ -37,7 +38,7 @@ class Peer:
         self._child: subprocess.Popen[bytes] | None = None
 
     def __str__(self) -> str:
-        return f"{self.host} (this machine)" if self.own else self.host
+        return f"{self.host} {OWN_END}" if self.own else self.host
 
     @property
     def port(self) -> int:

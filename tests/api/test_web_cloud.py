@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from advisor.domain import (
     Instance,
     Inventory,
     PlacementRequest,
+    ProbeReport,
     ResidentNow,
     WorkloadProfile,
     time_part,
@@ -31,7 +32,7 @@ from api.web import bars, chart
 from api.web.cloud import AT_ONCE
 from profiler.demand import Demand
 from profiler.metrics import EIGHT
-from profiler.observed import MetricSample
+from profiler.observed import MetricSample, ProbeResult, Quantity
 from tests.api.api_client import Bent, Client
 from tests.api.page_reader import Page
 from tests.api.sample_answer import HOSTILE
@@ -371,3 +372,26 @@ def test_samples_that_come_seldom_are_joined_and_one_between_two_gaps_is_a_dot()
     parts = drawn.lines[0].path.split("M")[1:]
     assert [part.count("L") for part in parts] == [2, 0, 1]
     assert all(part.endswith("h.1") for part in parts)
+
+
+def test_a_page_shows_what_probes_found_last_and_whether_answers_count_with_it(
+    client: Client, advisor: Advisor
+) -> None:
+    advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
+    kernel = {"kernel": HOSTILE, "load": "0.10 0.20 0.30", "cpus": "0-3", "taken_at": "2026-01-31T12:00:00+00:00"}
+    share = ProbeResult("cpu-share", {"share": Quantity(60.25, "%"), "gaps": Quantity(3, "1")}, "share", kernel)
+    rtt = ProbeResult("rtt", {"median": Quantity(0.3125, "ms")}, "median", {}, ("stopped before its end",))
+    when = datetime.now(UTC) - timedelta(hours=3)
+    reports = [ProbeReport("h1", share, when), ProbeReport("h1", rtt, when, peer="h2")]
+    advisor.telemetry.take_probes([*reports, ProbeReport("h1", share, when, "shop-3")])
+    shown = client.page("/hosts/h1").text
+    text = Page(shown).text
+    for said in ("60.25 %", "0.3125 ms", "to h2", "3 h ago", "load 0.10 0.20 0.30", "Mark: stopped before its end"):
+        assert said in text
+    assert "No: it is marked" in text
+    assert "No: the model that answers was trained without it" in text
+    assert "taken at" not in text
+    assert HOSTILE not in shown
+    assert "No: it tells how one instance fares" in Page(client.page("/instances/shop-3").text).text
+    for path in ("/hosts/h2", "/instances/shop-4"):
+        assert 'id="probes"' not in client.page(path).text

@@ -108,3 +108,17 @@ def test_a_broken_dataset_among_good_ones_writes_nothing(small: Path, tmp_path: 
     with pytest.raises(DatasetError, match="is not a dataset directory"):
         train([small, tmp_path / "nowhere"], tmp_path / "models")
     assert not (tmp_path / "models").exists()
+
+
+def test_probes_of_hosts_are_learned_from_and_named_on_the_card(tmp_path: Path, few_trees: None) -> None:
+    folder = World(workloads=3, platforms=("p1", "p2")).write(tmp_path / "world")
+    bare = artifact.read_card(train([folder], tmp_path / "models"))
+    rows = [("p1", "rtt", "median", 0.2), ("p2", "rtt", "median", 0.4), ("p1", "hops", "hop1_median", 1.0)]
+    table = [dict(zip(("platform", "probe", "name", "value"), row, strict=True)) for row in rows]
+    write_csv(folder / "probes.csv", table, ("platform", "probe", "name", "value"))
+    path = train([folder], tmp_path / "models")
+    assert "probes" not in bare
+    assert artifact.read_card(path)["probes"] == ["rtt.median"]
+    assert artifact.read_card(path)["metrics"] == [*bare["metrics"], "platform.probe.rtt.median"]
+    platforms = {name: numbers["probe.rtt.median"] for name, numbers in artifact.load(path).platforms.items()}
+    assert platforms == {"p1": 0.2, "p2": 0.4, "": pytest.approx(0.3)}
