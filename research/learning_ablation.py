@@ -87,7 +87,7 @@ def ablations(metrics: Sequence[str]) -> dict[str, Ablation]:
         instead=[(fitted_target, "choose_stacking_weights", _quarter_each)]
     )
     found["weights of their own for known workloads"] = Ablation(
-        instead=[(fitted_target, "_stacking_weights", partial(_of_all, fitted_target._stacking_weights))]  # noqa: SLF001
+        instead=[(fitted_target, "_stacking_weights", partial(_of_all, fitted_target._stacking_weights))]
     )
     judged = {name: what for name, what in fitted_target.LEFT_OUT.items() if name != "unseen_platform"}
     found["judging of left-out platforms"] = Ablation(instead=[(fitted_target, "LEFT_OUT", judged)])
@@ -100,7 +100,7 @@ def ablations(metrics: Sequence[str]) -> dict[str, Ablation]:
 
 
 def _without_member(at: int) -> Ablation:
-    grid = [weights for weights in residual_model._weight_grid() if not weights[at]]  # noqa: SLF001
+    grid = [weights for weights in residual_model._weight_grid() if not weights[at]]
     return Ablation(instead=[(residual_model, "_weight_grid", lambda: iter(grid))])
 
 
@@ -122,10 +122,8 @@ def _of_all(original: Callable[..., StackingWeights], rows: object, predictions:
 def judge(examples: Examples, folds: Sequence[ProtocolFold], ablation: Ablation) -> JudgedRows:
     """Fit the product on each fold's training rows without the part, and judge it on the test rows."""
     some = ablation.of(examples)
-    told = []
     with ablation.at_work():
-        for fold in folds:
-            told.append(predict_rows(some.take(fold.train), some.take(fold.test)))
+        told = [predict_rows(some.take(fold.train), some.take(fold.test)) for fold in folds]
     row = np.concatenate([fold.test for fold in folds])
     measured = examples.ratio[row]
     expected, lower, upper = (
@@ -168,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--only", action="append", metavar="TEXT", help="only parts with this in their name (repeatable)"
     )
-    parser.add_argument("--protocol", action="append", choices=PROTOCOLS, help="only this one (repeatable)")
+    parser.add_argument("--protocol", action="append", choices=PROTOCOLS, help="only this one")
     options = parser.parse_args(arguments)
     for path in options.datasets:
         dataset = load_dataset(path)

@@ -109,7 +109,8 @@ def lightgbm_plain(train: Examples, test: Examples) -> Floats:
 def matrix_factorisation(train: Examples, test: Examples) -> Floats:
     """log T/B = mean + victim + neighbour + u.v by alternating least squares; neighbours of one row add up.
 
-    Rank and penalty are those that tell left-out pairs of the training rows best. Pinning is ignored. A workload that is not in training contributes nothing.
+    Rank and penalty are those that tell left-out pairs of the training rows best. Pinning is ignored. A workload that
+    is not in training contributes nothing.
     """
     names = {name: at for at, name in enumerate(train.workloads)}
     target = np.log(np.clip(train.ratio, LOWEST, None))

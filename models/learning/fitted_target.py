@@ -171,10 +171,10 @@ def fit_target(
     progress: Progress | None = None,
     booster: lightgbm.Booster | None = None,
 ) -> FittedTarget:
-    """Cross-validate on left-out pairs, workloads and platforms, choose stacking weights, fit on all rows, and calibrate.
+    """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
 
-    Where every left-out pair takes a workload with it, such as with one victim only, single rows are left out, too:
-    nothing else would judge what is said of known workloads.
+    Pairs, workloads and platforms are left out in turn. Where every left-out pair takes a workload with it, such as
+    with one victim only, single rows are, too: nothing else would judge what is said of known workloads.
 
     `booster` replaces the final boosters: it was trained on more rows of log(ratio / base).
     """

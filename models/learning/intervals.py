@@ -127,9 +127,9 @@ def calibrate(
     """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by known or not.
 
     `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
-    measurement it is, `fold` (J,) with what it was left out. `platform` (J,) is "" where the platform was left out: such
-    rows tell how far new platforms are off, which are never told more surely than the others. The score is error over `scale`, the `out_of_fold_scales`:
-    how noisy a new workload is, is as unknown as its ratio.
+    measurement it is, `fold` (J,) with what it was left out. `platform` (J,) is "" where the platform was left out:
+    such rows tell how far new platforms are off, which are never told more surely than the others. The score is error
+    over `scale`, the `out_of_fold_scales`: how noisy a new workload is, is as unknown as its ratio.
     """
     scale = out_of_fold_scales(x, hints, error, row, fold) if scale is None else scale
     typical = _typical(error)
