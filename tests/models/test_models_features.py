@@ -218,7 +218,10 @@ def test_siblings_are_told_from_cores_of_the_same_socket() -> None:
 
 
 def test_neighbours_vcpus_are_features_where_training_saw_different_ones() -> None:
-    scene = (host("kvm", 4), [instance("a", pins="0:0"), instance("b", pins="0:0-1 1:0-1"), instance("c", pins="0:2")])
+    scene = (
+        host("kvm", 4),
+        [instance("a", pins="0:0"), instance("b", vcpus=2, pins="0:0-1|1:0-1"), instance("c", pins="0:2")],
+    )
     matrix = build_matrix(batch(scene), (*METRICS, VCPUS))
     assert column(matrix, "near vcpus") == [1.0, 1.0, 0.0]
     assert column(matrix, "host vcpus") == [3.0, 2.0, 3.0]
