@@ -43,4 +43,4 @@ def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
 def pcpus_in(scenes: SceneBatch, group: Ints) -> Floats:
     """How many pCPUs each slot may use in each group (S, P); (S, N, K)."""
     numbers = np.arange(group.max(initial=0) + 1)[:, None]
-    return np.einsum("snp,skp->snk", scenes.affinity * 1.0, (group[:, None, :] == numbers) * 1.0)
+    return np.asarray(np.einsum("snp,skp->snk", scenes.affinity * 1.0, (group[:, None, :] == numbers) * 1.0))

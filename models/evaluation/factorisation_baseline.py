@@ -34,7 +34,7 @@ class Entries(FactorProducts):
         return cls(len(examples), row, victim, neighbour, np.ones(len(found)))
 
 
-def factorise(entries: Entries, target: Floats, count: int, rank: int, penalty: float) -> tuple[Floats, Floats]:
+def factorise(entries: FactorProducts, target: Floats, count: int, rank: int, penalty: float) -> tuple[Floats, Floats]:
     """Fit factors [1, a, u] of `count` workloads, and one more for unknown victims, and [b, 1, v] of neighbours, so
     that `target` (R,) is about the sum over neighbours of a + b + u.v; ridge-regularised."""
     random, latent = np.random.default_rng(0), range(2, rank + 2)

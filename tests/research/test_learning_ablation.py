@@ -42,7 +42,7 @@ def test_a_member_that_is_left_out_gets_no_weight_and_comes_back(examples: Examp
 
 
 def test_every_part_is_put_back_and_every_replacement_fits(examples: Examples) -> None:
-    before = (effects.RANKS, fitted_target.LEFT_OUT, fitted_target.choose_stacking_weights)
+    before = (effects.RANKS, fitted_target.LEFT_OUT)
     (fold, *_) = folds_of(examples, "unseen_pair")
     usual = predict_rows(examples.take(fold.train), examples.take(fold.test)).expected
     for name in ("effects of names", "factors", "chosen weights (a quarter each)", "judging of left-out platforms",
@@ -50,7 +50,7 @@ def test_every_part_is_put_back_and_every_replacement_fits(examples: Examples) -
         found = judge(examples, [fold], ablations(())[name])
         assert np.isfinite(found.error).all()
         assert found.row.tolist() == fold.test.tolist()
-    assert before == (effects.RANKS, fitted_target.LEFT_OUT, fitted_target.choose_stacking_weights)
+    assert before == (effects.RANKS, fitted_target.LEFT_OUT)
     again = judge(examples, [fold], Ablation())
     np.testing.assert_array_equal(again.error, np.abs(examples.ratio[fold.test] - usual))
 
