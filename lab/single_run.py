@@ -19,7 +19,7 @@ from lab.journal import Journal
 from lab.measure import Timing, measure
 from lab.on_off.making import is_on_off, make_on_off
 from lab.qdiscs import Qdiscs, lab_qdiscs
-from lab.records import Record, RunConditions
+from lab.records import Record, RunConditions, StateOutcome
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import Run, calibration_key
 
@@ -61,7 +61,8 @@ class RunMaker:
             if isinstance(instances, DescribedInstances):
                 self._journal.note(MADE, instances.circumstances())
             before = lab_qdiscs(self._registry)
-            units, states = self._units, ()
+            units: Mapping[str, str] = self._units
+            states: tuple[StateOutcome, ...] = ()
             if is_on_off(self._campaign, run):
                 found = make_on_off(self._campaign, run, number, self._journal.records, instances, rates)
                 measured, units, states = found.measured, found.units, found.states

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.campaign import read_campaign
+from lab.campaign import Campaign, read_campaign
 from lab.dataset_writer import write_dataset
 from lab.environment import read_machine
 from lab.errors import CampaignError
@@ -28,7 +28,7 @@ from lab.on_off.states import all_states, draw_order
 from lab.on_off.tuning import STEP_S, settling_ms, tune
 from lab.precision import Precision
 from lab.records import Record, StateOutcome
-from lab.schedule import expand, tunings
+from lab.schedule import Run, expand, tunings
 from lab.workloads import WorkloadResult
 from models.data.dataset import load_dataset
 from tests.lab.lab_commands import write_campaign
@@ -201,7 +201,7 @@ def test_only_profiles_are_measured_alone_and_each_workload_is_tuned_once(tmp_pa
     assert all(run.placed[1].member.workload == "z" for run in found)
 
 
-def _expanded(path: Path) -> tuple[object, object]:
+def _expanded(path: Path) -> tuple[Campaign, tuple[Run, ...]]:
     campaign = read_campaign(path)
     return campaign, expand(campaign)
 
