@@ -203,6 +203,13 @@ ROUTES: tuple[Route, ...] = (
     ),
 )
 
+ABOUT: Mapping[str, Any] = {
+    "title": "Cotenant",
+    "version": version("cotenant"),
+    "summary": "Where should this VM go, so that nobody on that host suffers?",
+    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+
 
 def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") -> FastAPI:
     """The ASGI application over an Advisor that the caller opened and will close.
@@ -214,10 +221,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     telemetry.watch(lanes.by_name.values())
     app = FastAPI(
         routes=[*_routes()],
-        title="Cotenant",
-        version=version("cotenant"),
-        summary="Where should this VM go, so that nobody on that host suffers?",
-        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        **ABOUT,
         docs_url=None,  # FastAPI's page loads its script from another host
         redoc_url=None,
         redirect_slashes=False,
@@ -241,7 +245,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     problems.install(app)
     conditional.install(app)
     app.mount("/static", StaticFiles(directory=STATIC))
-    openapi.install(app)
+    app.openapi = _description  # type: ignore[method-assign] # FastAPI's documented way to extend the document
     return app
 
 
@@ -252,6 +256,11 @@ def _routes() -> tuple[BaseRoute, ...]:
     for route in ROUTES:
         _add(router, route)
     return tuple(router.routes)
+
+
+@cache
+def _description() -> dict[str, Any]:
+    return openapi.complete(_routes(), **ABOUT)
 
 
 def _add(router: APIRouter, route: Route) -> None:
