@@ -83,7 +83,7 @@ def shown_of(
             more_short=scoring.more_short(
                 prediction.time_short(), np.where(absent, without.time_short(), 0.0), scenes.profiled
             ),
-        ),  # fmt: skip
+        ),
         objective=question.objective,
         predictor=predictor,
         beside=question.constraints.affinity,
