@@ -18,6 +18,9 @@ IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
+# Programs that tests start would else compile all their modules each time, and so would each worker of pytest.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Debian and Ubuntu, as root; elsewhere the tests that need the tools skip and say so.
 define apt_install
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -30,7 +33,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -54,7 +57,8 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 # Nothing here depends on how fast or how quiet the machine is, so that tests share the CPUs. Files go out in their
 # order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
-test: setup lab-tools server-tools lint  ## lint, types, and every test that needs no longer target
+test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
+	@$(MAKE) --no-print-directory --jobs 2 lint compiled
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
 
 test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
@@ -105,10 +109,13 @@ test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
 
+compiled: setup  # what shares CPUs, for all tests and the services that they start: each would else do it for itself
+	@$(BIN)/python -c 'from models.physics.cpu_contention import compile_all; compile_all()'
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 lab-tools:  ## install what the lab runs; what would start a server of the system's own is only unpacked

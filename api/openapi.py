@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from api.http.deadlines import HEADER
 from api.problems import INTERNAL, KINDS, MEDIA_TYPE
@@ -90,24 +90,11 @@ def _problem(status: int) -> dict[str, Any]:
     }
 
 
-def install(app: FastAPI) -> None:
-    """Make the application's document the complete one; it is built once, on first use."""
-
-    def complete() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _complete(app)
-        return app.openapi_schema
-
-    app.openapi = complete  # type: ignore[method-assign] # FastAPI's documented way to extend the document
-
-
-def _complete(app: FastAPI) -> dict[str, Any]:
+def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
+    """The whole document of these routes; `about` are title, version and so on."""
     document = get_openapi(
-        title=app.title,
-        version=app.version,
-        summary=app.summary,
-        license_info=app.license_info,
-        routes=app.routes,
+        **about,
+        routes=routes,
         tags=[
             {"name": "questions", "description": "where should this go, and what would it do to whom"},
             {"name": "inventory", "description": "hosts, instances and workloads as the service knows them"},

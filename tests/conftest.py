@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +25,13 @@ TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, 
 # Hypothesis would fail an example that takes over 0.2 s: real time, asserted of tests that only compute. The same code
 # meets the same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"
-hypothesis.settings.register_profile("steady", deadline=None, derandomize=not SEARCH)
+hypothesis.settings.register_profile(
+    "steady", deadline=None, derandomize=not SEARCH, max_examples=100 if SEARCH else 50
+)
 hypothesis.settings.load_profile("steady")
 
 
+COLLECT = (20_000, 20, 50)  # by default 700, 10, 10: a sixth of the time of tests
 LAB_TOOLS = ("nginx", "wrk", "sysbench", "ip", "tc")
 
 
@@ -44,6 +49,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("lab"):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Look for cycles less often, as the service does: all modules and tests would be gone through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    if (contention := sys.modules.get("models.physics.contention")) is not None:
+        contention.PYTHON_UP_TO = contention.PYTHON_MEANWHILE = 0  # as in a service: compiled before the first answer
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

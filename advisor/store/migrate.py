@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,7 @@ def fit(connection: sa.Connection) -> Fit:
     found = revision(connection)
     if not found:
         return "foreign" if sa.inspect(connection).get_table_names() else "empty"
-    if found == ScriptDirectory.from_config(_config()).get_current_head():
+    if found == _newest():
         return "current"
     return "older" if found in revisions() else "newer"
 
@@ -66,6 +67,12 @@ def bring_to(connection: sa.Connection, wanted: str) -> None:
 def revision(connection: sa.Connection) -> str:
     """Which revision the tables are at; empty = there are none."""
     return MigrationContext.configure(connection).get_current_revision() or ""
+
+
+@cache
+def _newest() -> str | None:
+    """The revision of this code: all migrations are read for it, which takes as long as opening a database."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
 
 
 def revisions() -> frozenset[str]:

@@ -9,9 +9,11 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from typing import Any, Literal, TypeVar
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor import deadline
 from advisor.errors import DeadlinePassed
@@ -147,21 +149,41 @@ class Lanes:
     def __init__(self) -> None:
         self.by_name: Mapping[LaneName, Lane] = {name: Lane(name, *size) for name, size in SIZES.items()}
 
-    def wrap(self, endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitable[T]]:
-        """The same endpoint, run in a lane; to FastAPI it looks as it did."""
-        lane = self.by_name[name]
-
-        @wraps(endpoint)
-        async def in_lane(*args: Any, **kwargs: Any) -> T:
-            caller = actor()
-            return await lane.run(partial(endpoint, *args, **kwargs), None if caller in MANY else caller)
-
-        return in_lane
-
     def close(self) -> None:
         """Let all threads end."""
         for lane in self.by_name.values():
             lane.close()
+
+
+_lanes: ContextVar[Lanes] = ContextVar("lanes")
+
+
+class InLanes:
+    """Tells routes, which applications share, in whose lanes this request runs."""
+
+    def __init__(self, app: ASGIApp, lanes: Lanes) -> None:
+        self.app = app
+        self.lanes = lanes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        token = _lanes.set(self.lanes)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            _lanes.reset(token)
+
+
+def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitable[T]]:
+    """The same endpoint, run in a lane of the application that is asked; to FastAPI it looks as it did."""
+
+    @wraps(endpoint)
+    async def run(*args: Any, **kwargs: Any) -> T:
+        caller = actor()
+        lane = _lanes.get().by_name[name]
+        return await lane.run(partial(endpoint, *args, **kwargs), None if caller in MANY else caller)
+
+    return run
 
 
 def _forget(result: asyncio.Future[Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from models.arrays import Floats
 from models.learning.held_out import HeldOutPredictions
@@ -35,7 +35,7 @@ class ResampledMeans:
         if self.pairs < FEWEST_PAIRS:
             return None
         n = self.pairs
-        wide = np.sqrt(n / (n - 1)) * stats.t.ppf(1 - level, n - 1) / stats.norm.ppf(1 - level)
+        wide = np.sqrt(n / (n - 1)) * stdtrit(n - 1, 1 - level) / ndtri(1 - level)
         off = np.quantile(self.resampled[:, column], [level, 1 - level]) - self.mean[column]
         low, high = self.mean[column] + wide * off
         return float(low), float(high)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as students_t
+from scipy.special import stdtrit
 
 from models.arrays import Bools, Floats, Ints
 
@@ -88,7 +88,7 @@ def matched_difference(units: Sequence[FaredUnit], *, seed: int = 0) -> MatchedD
     random = np.random.default_rng(seed)
     drawn = np.subtract(*_means(near, outcome, _drawn(random, host) * _drawn(random, day), chosen, used))
     sides = min(len(np.unique(host[some])) for some in both)
-    half = float(students_t.ppf(0.5 + LEVEL / 2, max(sides - 1, 1)) * drawn.std())
+    half = float(stdtrit(max(sides - 1, 1), 0.5 + LEVEL / 2) * drawn.std())
     return MatchedDifference(*counts, mine, theirs, mine - theirs - half, mine - theirs + half)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr
 from threadpoolctl import threadpool_limits
 
 from models.arrays import Floats
@@ -88,11 +88,13 @@ def _of_victim(
 def _partials(causes: Floats, lost: Floats, suspects: int) -> list[tuple[float, float, float]]:
     """Loss, partial correlation of ranks and its chance of the first `suspects` rows of the causes (rows: use, own
     use). Ranks, because a few windows of a burst would make a chance of their own."""
+    from scipy.stats import rankdata  # most of a second, for which a service would start later
+
     slopes, _ = _regressed(causes, lost)
-    ranked = stats.rankdata(causes, axis=1)
-    steps, precision = _regressed(ranked, stats.rankdata(lost))
+    ranked, ranked_lost = rankdata(causes, axis=1), rankdata(lost)
+    steps, precision = _regressed(ranked, ranked_lost)
     rows = _centred(ranked)
-    residual = _centred(stats.rankdata(lost)) - steps @ rows
+    residual = _centred(ranked_lost) - steps @ rows
     own = precision[:suspects] @ rows / np.diagonal(precision)[:suspects, None]  # what no other row explains of each
     left = residual + steps[:suspects, None] * own
     squares = (own**2).sum(axis=1)
@@ -124,7 +126,7 @@ def _chance(correlation: Floats, freedom: Floats) -> Floats:
     tested = (freedom >= 1) & (correlation > 0)
     of, free = correlation[tested], freedom[tested]
     chance = np.ones(len(correlation))
-    chance[tested] = stats.t.sf(of * np.sqrt(free / np.maximum(1 - of**2, 1e-12)), free)
+    chance[tested] = stdtr(free, -of * np.sqrt(free / np.maximum(1 - of**2, 1e-12)))
     return chance
 
 

@@ -10,9 +10,11 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,24 @@ def new(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[New]:
 
 
 def fill(database: Database, tmp_path: Path) -> None:
+    """Put everything in; an empty SQLite file gets a copy of what was put into one before."""
+    if database.is_sqlite:
+        Path(database.url.database or "").write_bytes(_filled())
+    else:
+        put_everything(database, tmp_path)
+
+
+@cache
+def _filled() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "filled.sqlite3"
+        database = Database(f"sqlite:///{file}")
+        put_everything(database, Path(folder))
+        database.close()
+        return file.read_bytes()
+
+
+def put_everything(database: Database, tmp_path: Path) -> None:
     with Advisor(settings_of(database, tmp_path)) as advisor:
         advisor.inventory.put(CLOUD, mode="replace", generation=None)
         advisor.placements.place(PlacementRequest(Instance("new")))

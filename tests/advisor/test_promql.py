@@ -242,7 +242,7 @@ def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> Non
         (Path(__file__).parents[2] / "integrations" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
     )
     (agents,) = [job for job in shipped["scrape_configs"] if job["job_name"] == "cotenant-agents"]
-    agents |= {"static_configs": [{"targets": [":".join(map(str, exporter.address))]}], "scrape_interval": "1s"}
+    agents |= {"static_configs": [{"targets": [":".join(map(str, exporter.address))]}], "scrape_interval": "250ms"}
     agents.pop("file_sd_configs", None)
     try:
         with prometheus({"scrape_configs": [agents]}) as running:

@@ -18,7 +18,7 @@ from tests.servers.running import NotInstalled
 @pytest.fixture(scope="module")
 def node() -> Iterator[Prometheus]:
     try:
-        with scraped("prometheus-node-exporter") as store:
+        with scraped("prometheus-node-exporter", every="500ms") as store:
             yield store
     except NotInstalled as missing:
         pytest.skip(str(missing))

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.api.api_client import Client
-from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.fixtures import sqlite_with_cloud
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 
@@ -25,14 +24,13 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    database = sqlite_with_tables(tmp_path / "db.sqlite3")
+    database = sqlite_with_cloud(tmp_path / "db.sqlite3", CLOUD)
     return Settings(database=database, state_dir=tmp_path, max_body_mb=0.25, max_batch=20)
 
 
 @pytest.fixture
 def advisor(settings: Settings) -> Iterator[Advisor]:
     with Advisor(settings) as opened:
-        opened.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
         yield opened
 
 

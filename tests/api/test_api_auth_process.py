@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ def service(folder: Path, listen: str, **environment: str) -> Iterator[tuple[sub
             found = re.search(r"^Cotenant listens on .*\n", log.read_text(encoding="utf-8"), re.MULTILINE)
             if found:
                 break
+            time.sleep(0.02)
         else:
             raise AssertionError(log.read_text(encoding="utf-8"))
         yield process, found[0], log

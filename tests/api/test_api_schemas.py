@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import jsonschema_rs
 import pytest
@@ -18,6 +19,7 @@ from advisor.domain import (
     IsolationSettings,
     Pinning,
     PlacementRequest,
+    Plan,
     WorkloadProfile,
     recommendation_as_json,
 )
@@ -212,8 +214,15 @@ PLAN_FIELDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_the_description_of_a_plan_takes_what_the_service_takes(client: Client) -> None:
+def test_the_description_of_a_plan_takes_what_the_service_takes(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     described = _described(client, "PlanBody")
+
+    def made(*_: object, now: datetime, **__: object) -> Plan:
+        return Plan(str(uuid4()), now, "prior", "prior", (), {}, {})
+
+    monkeypatch.setattr("advisor.planning.planner.build_plan", made)  # what was taken takes a while to plan
     for host in ("h8", "h9"):
         client.ask("PUT", f"/v1/hosts/{host}", json={"kind": "kvm", "pcpus": 8, "memory_mb": 65536})
     for fields in PLAN_FIELDS:

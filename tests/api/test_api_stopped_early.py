@@ -89,7 +89,7 @@ def run(steps: str, folder: Path, *arguments: str) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 3])
+@pytest.mark.parametrize("wanted", [1, 3])
 def test_workers_that_are_being_started_when_it_is_told_to_stop_end_and_no_more_are_started(
     tmp_path: Path, wanted: int
 ) -> None:

@@ -16,8 +16,8 @@ from tests.models import made_models
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_models.fit(tmp_path_factory.mktemp("training"))
+def trained() -> Path:
+    return made_models.fitted()
 
 
 @pytest.fixture(autouse=True)

@@ -226,7 +226,9 @@ def test_what_was_typed_stays_text(client: Client) -> None:
     assert HOSTILE in [one.get("value") for one in Page(shown.text).all("input")]
 
 
-def test_pages_need_no_other_host_and_nothing_inline(client: Client) -> None:
+def test_pages_need_no_other_host_and_nothing_inline_and_every_field_has_a_label_and_every_id_stands_once(
+    client: Client,
+) -> None:
     for path in PAGES:
         shown = client.page(path)
         page = Page(shown.text)
@@ -236,11 +238,6 @@ def test_pages_need_no_other_host_and_nothing_inline(client: Client) -> None:
         assert page.all("style") == []
         assert page.all("script") == [{"src": "/static/cotenant.js", "defer": None}]
         assert shown.headers["content-security-policy"] == POLICY
-
-
-def test_every_field_has_a_label_and_every_id_stands_once(client: Client) -> None:
-    for path in PAGES:
-        page = Page(client.page(path).text)
         ids = [one["id"] for _, one in page.tags if "id" in one]
         assert len(ids) == len(set(ids)), path
         labelled = {one["for"] for one in page.all("label")}

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +15,6 @@ import pytest
 from pydantic import ValidationError
 
 from advisor.domain import Caller
-from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import serving
@@ -74,9 +72,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
-
     with Advisor(settings, clock=clock) as opened:
-        opened.inventory.put(load_inventory(Path(__file__).parent / "cloud.yaml"), mode="replace", generation=None)
         yield opened
 
 

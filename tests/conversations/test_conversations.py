@@ -26,8 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +33,12 @@ import httpx
 import pytest
 import yaml
 
-from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.problems import KINDS
 from tests.models import made_models
-from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.fixtures import sqlite_with_cloud
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.yaml"))
@@ -73,24 +70,17 @@ def question_of(step: dict[str, Any]) -> tuple[str, str]:
     return next((method, step[method]) for method in METHODS if method in step)
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """One artifact for all conversations, fitted when the first one asks for it."""
-    return cache(lambda: made_models.fit(tmp_path_factory.mktemp("training")))
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -> None:
+def test_conversation(file: Path, tmp_path: Path) -> None:
     settings = Settings(
-        database=sqlite_with_tables(tmp_path / "db.sqlite3"),
+        database=sqlite_with_cloud(tmp_path / "db.sqlite3", HERE.parent / "api" / "cloud.yaml"),
         state_dir=tmp_path,
         max_body_mb=0.25,
         max_batch=20,
         reserve_s=0,
     )
     with Advisor(settings) as advisor:
-        advisor.inventory.put(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
-        asyncio.run(_play(create_app(advisor, settings), advisor, steps_of(file), tmp_path, trained))
+        asyncio.run(_play(create_app(advisor, settings), advisor, steps_of(file), tmp_path))
 
 
 def test_every_route_is_spoken_to() -> None:
@@ -109,9 +99,7 @@ def _meets(method: str, template: str, asked_method: str, asked_path: str) -> bo
     return method == asked_method and re.fullmatch(pattern, asked_path.partition("?")[0]) is not None
 
 
-async def _play(
-    app: Any, advisor: Advisor, steps: list[dict[str, Any]], state: Path, trained: Callable[[], Path]
-) -> None:
+async def _play(app: Any, advisor: Advisor, steps: list[dict[str, Any]], state: Path) -> None:
     kept: dict[str, str] = {}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -121,7 +109,7 @@ async def _play(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(step["file"][1], encoding="utf-8")
             if "model" in step:
-                made_models.make(trained(), state / "models", *step["model"])
+                made_models.make(made_models.fitted(), state / "models", *step["model"])
             for name, scope in step.get("token", {}).items():
                 host = scope.removeprefix("agent of ") if scope.startswith("agent of ") else ""
                 allowed: Any = "write" if host else scope

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,14 @@ from tests.models.synthetic import World
 def fit(folder: Path) -> Path:
     """A small real artifact; takes seconds."""
     return training.train([World(workloads=4, repeats=1).write(folder / "world")], folder / "models")
+
+
+@cache
+def fitted() -> Path:
+    """The artifact of `fit`, once in a process; it stays as it is."""
+    folder = Path(tempfile.mkdtemp(prefix="cotenant-fitted-"))
+    atexit.register(shutil.rmtree, folder)
+    return fit(folder)
 
 
 def make(trained: Path, folder: Path, version: str, off: float | None = 0.02, **more: Any) -> Path:

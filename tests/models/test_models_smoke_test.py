@@ -12,12 +12,12 @@ import pytest
 from models.learning import smoke_test
 from models.learning.artifact import SUMS
 from models.learning.smoke_test import SmokeTestError
-from tests.models.made_models import fit
+from tests.models.made_models import fitted
 
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fit(tmp_path_factory.mktemp("trial"))
+def artifact() -> Path:
+    return fitted()
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_a_library_that_dies_or_hangs_takes_nobody_along(
     (tmp_path / "lightgbm.py").write_text(does + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
     if "sleep" in does:
-        monkeypatch.setattr(smoke_test, "LIMIT_S", 8.0)
+        monkeypatch.setattr(smoke_test, "LIMIT_S", 2.0)
     with pytest.raises(SmokeTestError, match=says):
         smoke_test.run(artifact)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.synthetic import World
 from tests.packaging import units
 from tests.packaging.units import PACKAGING, ROOT
 from tests.servers.running import Running, free_port
@@ -82,9 +83,10 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def trained(state: dict[str, str]) -> str:
+def trained(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The version of a model that was trained and activated under the unit's filters."""
-    done = said(*confined(SERVICE, COTENANT, "train", "--dataset", "datasets/lab-neighbours", "--json"), **state)
+    dataset = World(workloads=4, repeats=1).write(tmp_path_factory.mktemp("datasets") / "world")
+    done = said(*confined(SERVICE, COTENANT, "train", "--dataset", dataset, "--json"), **state)
     version = str(json.loads(done)["version"])
     said(*confined(SERVICE, COTENANT, "sync", CLOUD), **state)
     said(*confined(SERVICE, COTENANT, "models", "activate", version, "--force"), **state)

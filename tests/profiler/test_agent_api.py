@@ -65,7 +65,7 @@ def windows(names: tuple[str, ...]) -> list[MetricWindow]:
         if len(made) == 3:
             agent.stop()
 
-    agent = Agent(backend, Pace(0.05, 1.0), keep, Log(io.StringIO()))
+    agent = Agent(backend, Pace(0.05, 0.5), keep, Log(io.StringIO()))
     agent.run()
     return made
 

@@ -333,8 +333,8 @@ def test_a_hung_disk_bounds_what_waits_in_memory(spool: Spool) -> None:
 
 
 def test_a_day_of_windows_waits_and_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # 8640 of them would only test this disk's patience
-    day = 24 * 3600 // 10
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # 1440 of them would only test this disk's patience
+    day = 24 * 3600 // 60
     first = open_spool(tmp_path)
     for number in range(day):
         first.put(batch(number))

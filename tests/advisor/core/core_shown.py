@@ -72,7 +72,18 @@ def shown_of(
         scenes=scenes,
         prediction=prediction,
         before=before,
-        scores=scoring.score(prediction, present, before, limits, used, question.objective, half_before=half_before),
+        scores=scoring.score(
+            prediction,
+            present,
+            before,
+            limits,
+            used,
+            question.objective,
+            half_before=half_before,
+            more_short=scoring.more_short(
+                prediction.time_short(), np.where(absent, without.time_short(), 0.0), scenes.profiled
+            ),
+        ),
         objective=question.objective,
         predictor=predictor,
         beside=question.constraints.affinity,

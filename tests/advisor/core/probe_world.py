@@ -91,7 +91,9 @@ def made_cloud(seed: int, hosts: int = 5, newcomers: int = 3) -> ClusterSnapshot
 def scores(snapshot: ClusterSnapshot, instance: str, workload: str, predictor: Predictor) -> dict[str, float]:
     """The score of each host for an instance, best first."""
     answer = recommend(
-        snapshot, QuestionContext(ActivePredictor(predictor), NOW, 600.0), request(vm(instance, workload))
+        snapshot,
+        QuestionContext(ActivePredictor(predictor), NOW, 600.0),
+        request(vm(instance, workload), explain=False),
     )
     return {one.host: one.score for one in answer.candidates}
 

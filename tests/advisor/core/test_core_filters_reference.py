@@ -129,7 +129,7 @@ def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
     return cloud(hosts, there, pending=waiting, age_s=ages), asked
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(question=questions())
 def test_the_first_reason_for_every_host_is_that_of_a_plain_loop(
     question: tuple[ClusterSnapshot, PlacementRequest],

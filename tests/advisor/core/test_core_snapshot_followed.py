@@ -135,7 +135,7 @@ def same(one: ClusterSnapshot, other: ClusterSnapshot) -> None:
             assert mine == others, field.name
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_snapshot_that_follows_changes_is_the_one_built_whole(data: st.DataObject) -> None:
     state = data.draw(states())

@@ -8,24 +8,19 @@ from pathlib import Path
 import pytest
 
 import models.learning.artifact
-from advisor import offline
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import CLOUD, Sure, use
 from tests.servers.fixtures import sqlite_with_tables
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real artifact that passes the gate, outside of any service's model folder."""
-    from tests.models.made_models import make
+    from tests.models.made_models import fitted, make
 
-    folder = tmp_path_factory.mktemp("training")
-    fitted = offline.train([ROOT / "datasets" / "papers"], settings=Settings(state_dir=folder))
-    return make(fitted, folder / "made", fitted.name)
+    return make(fitted(), tmp_path_factory.mktemp("made"), fitted().name)
 
 
 @pytest.fixture

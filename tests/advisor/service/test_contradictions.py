@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,17 +28,28 @@ from research.contradiction_alarms import LOAD, PCPUS, VCPUS, CloudWithHogs
 KNOWN = 288  # windows, a day: after an hour ranges are so wide that a hog does not lead out of them
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[CloudWithHogs]:
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CloudWithHogs]:
+    """The database of a cloud that was watched for a day, and the cloud, whose advisor is closed."""
+    file = tmp_path_factory.mktemp("learned") / "db.sqlite3"
     clock = [datetime(2026, 11, 2, 9, tzinfo=UTC)]
-    settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
     hosts = [Host(f"h{at}", "kvm", pcpus=PCPUS, memory_mb=65_536, cpu_overcommit=16.0) for at in range(2)]
-    with Advisor(settings, clock=lambda: clock[0]) as advisor:
+    with Advisor(Settings(database=f"sqlite:///{file}", state_dir=file.parent), clock=lambda: clock[0]) as advisor:
         made = CloudWithHogs(advisor, clock, hosts, np.random.default_rng(1))
         made.learn(KNOWN)
+    return file, made
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, learned: tuple[Path, CloudWithHogs]) -> Iterator[CloudWithHogs]:
+    shutil.copy(learned[0], tmp_path)
+    made = copy.copy(learned[1])
+    made.clock, made.hogs, made.slow, made.rng = [*made.clock], {}, set(), copy.deepcopy(made.rng)
+    settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
+    with Advisor(settings, clock=lambda: made.clock[0]) as made.advisor:
         for _ in range(3):
             made.window()
-        assert advisor.cloud.alarms() == ()
+        assert made.advisor.cloud.alarms() == ()
         yield made
 
 

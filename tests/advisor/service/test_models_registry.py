@@ -76,7 +76,7 @@ def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: A
 
 def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Advisor, trained: Path) -> None:
     card = advisor.models.register(trained)
-    assert (card.version, card.status, card.origin) == (trained.name, "candidate", "paper")
+    assert (card.version, card.status, card.origin) == (trained.name, "candidate", "simulated")
     assert card.card == models.learning.artifact.read_card(trained)
     assert advisor.models.get(card.version) == card
     assert advisor.models.register(trained) == card
@@ -88,7 +88,7 @@ def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advis
     version = advisor.models.register(trained).version
     assert advisor.models.activate(version).status == "active"
     answer = advisor.placements.place(REQUEST).recommendation
-    assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "paper", False)
+    assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "simulated", False)
     assert advisor.placements.predict(SCENE).model_version == version
     assert advisor.plans.make(PlanRequest(instances=(Instance("new", workload="web"),))).model_version == version
     assert advisor.cloud.ready()["model"] == version

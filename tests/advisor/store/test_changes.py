@@ -88,7 +88,7 @@ class Reader:
         self.workloads |= {(one.name, one.platform): one for one in workloads.get_many(connection, touched.workloads)}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(STEPS, max_size=4), max_size=6))
 def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
     database: Database, turns: list[list[tuple[Any, ...]]]
@@ -136,12 +136,12 @@ def test_a_whole_cloud_put_anew_is_read_whole(database: Database) -> None:
 def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MOST_LOGGED", 100)
     with database.write() as connection:
-        for number in range(600):
+        for number in range(400):
             writes.put_host(connection, _host(f"h{number}"), NOW)
         rows = connection.scalar(sa.select(sa.func.count()).select_from(changes.changes))
         assert rows is not None and rows <= 100 + 256
         assert changes.since(connection, 0) is None
-        assert changes.since(connection, 599) == Changes(hosts=frozenset(["h599"]))
+        assert changes.since(connection, 399) == Changes(hosts=frozenset(["h399"]))
 
 
 def test_tables_of_an_older_version_have_a_log_that_reaches_back_to_their_upgrade(empty_url: str) -> None:
