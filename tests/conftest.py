@@ -57,7 +57,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(*COLLECT)
     if (contention := sys.modules.get("models.physics.contention")) is not None:
-        contention.PYTHON_UP_TO = contention.PYTHON_MEANWHILE = 0  # as in a service: compiled before the first answer
+        vars(contention).update(PYTHON_UP_TO=0, PYTHON_MEANWHILE=0)  # as in a service: compiled before the first answer
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
