@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -56,7 +57,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
-    if (contention := sys.modules.get("models.physics.contention")) is not None:
+    contention: Any = sys.modules.get("models.physics.contention")
+    if contention is not None:
         contention.PYTHON_UP_TO = contention.PYTHON_MEANWHILE = 0  # as in a service: compiled before the first answer
 
 
