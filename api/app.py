@@ -43,6 +43,7 @@ from api.routes import (
 )
 from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
+from api.schedulers.patience import Patience
 from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
@@ -68,6 +69,7 @@ class Route:
     model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
     scope: Needs | None = None  # that a token must have, where it does not follow from the method
+    hurried: bool = False  # about a pod, which does not wait for long
     reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
 
     @property
@@ -134,8 +136,9 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="admin", scope="admin"
     ),
-    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read"),
-    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question"),
+    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read", hurried=True),
+    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question", hurried=True),
+    Route("POST", "/kubernetes/preempt", kubernetes.preempt, "schedulers", lane="question", scope="read", hurried=True),
     Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
     Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
     Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),
@@ -236,14 +239,15 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     problems.install(app)
     conditional.install(app)
     app.router.route_class = JsonRoute
+    patience = Patience(settings.extender_s)
     for route in ROUTES:
-        _add(app, route, lanes)
+        _add(app, route, lanes, patience)
     app.mount("/static", StaticFiles(directory=STATIC))
     openapi.install(app)
     return app
 
 
-def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
+def _add(app: FastAPI, route: Route, lanes: Lanes, patience: Patience) -> None:
     title, _, text = (route.endpoint.__doc__ or "").partition("\n")
     takes_json = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
     options: dict[str, Any] = {"response_class": route.answers, "response_model": None} if route.answers else {}
@@ -252,10 +256,11 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
     if route.model is not None:
         options["response_model"] = route.model
     asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
+    endpoint = route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane)
     checks = {require_json: takes_json, only_known_parameters(route.reads): asked}
     app.add_api_route(
         route.path,
-        route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane),
+        patience.wrap(endpoint) if route.hurried else endpoint,
         methods=[route.method],
         status_code=route.status,
         tags=[route.tag],

@@ -87,6 +87,7 @@ def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -
         max_body_mb=0.25,
         max_batch=20,
         reserve_s=0,
+        extender_s=60,
     )
     with Advisor(settings) as advisor:
         advisor.inventory.put(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
