@@ -39,19 +39,19 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Abstract
     return lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest, booted: Callable[[str], AbstractContextManager[Lab]]) -> Iterator[Lab]:
-    """A lab with the scheduler that the module's tests have as parameter; modules with the same one share it."""
-    with booted(request.param) as made:
+    """A lab with the scheduler that the module names as SCHEDULER."""
+    with booted(request.module.SCHEDULER) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def vm1(lab: Lab) -> Guest:
     return lab.create("vm1", 1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def vm2(lab: Lab, vm1: Guest) -> Guest:
     return lab.create("vm2", 2)
 

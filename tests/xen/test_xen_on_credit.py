@@ -14,11 +14,8 @@ from tests.xen.xen_lab import Lab
 from tests.xen.xen_scene import Guest, Profiled, Scene
 from tests.xen.xen_witness import Traced, dom0_busy_seconds, guest_upcalls, list_seconds, octets, packets, ring_slots
 
-pytestmark = [
-    pytest.mark.xen,
-    pytest.mark.timeout(1800),  # the first test builds and boots
-    pytest.mark.parametrize("lab", ["credit"], indirect=True),
-]
+SCHEDULER = "credit"
+pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]  # the first test builds and boots
 
 
 @pytest.fixture(scope="module")

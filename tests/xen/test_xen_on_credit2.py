@@ -10,17 +10,14 @@ from tests.xen.xen_lab import Lab
 from tests.xen.xen_scene import Guest, Scene
 from tests.xen.xen_witness import Traced, list_seconds
 
+SCHEDULER = "credit2"
 # As the drop-in for Xen starts the agent: root without any capability, the kernel's file systems read-only.
 CLOSED = (
     "unshare", "--mount", "--propagation", "private", "sh", "-ec",
     'for at in /proc /sys /sys/kernel/debug; do mount -o remount,bind,ro "$at"; done; exec "$@"', "sh",
     "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
 )  # fmt: skip
-pytestmark = [
-    pytest.mark.xen,
-    pytest.mark.timeout(1800),
-    pytest.mark.parametrize("lab", ["credit2"], indirect=True),
-]
+pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,8 @@ from profiler.observed import Host, Instance, IsolationSettings, Pinning
 from tests.xen.xen_lab import Lab
 from tests.xen.xen_scene import Guest
 
-pytestmark = [
-    pytest.mark.xen,
-    pytest.mark.timeout(1800),
-    pytest.mark.parametrize("lab", ["credit2"], indirect=True),
-]
+SCHEDULER = "credit2"
+pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]
 
 HOST = Host("xen-lab", "xen", pcpus=2, memory_mb=2048)
 NOTHING = IsolationSettings()
@@ -97,8 +94,8 @@ def test_a_whole_plan_moves_the_resident_first_and_undo_restores_both(lab: Lab, 
 
 
 def test_the_hint_of_a_shorter_slice_is_accepted_by_xl(lab: Lab) -> None:
-    argv = HINTS["credit2"].split(" (")[0].split()
-    default = HINTS["credit2"].split("default: ")[1].rstrip(")").split()
+    argv = HINTS[SCHEDULER].split(" (")[0].split()
+    default = HINTS[SCHEDULER].split("default: ")[1].rstrip(")").split()
     assert "ratelimit=1000us" in lab.dom0.run(["xl", "sched-credit2", "-s"]).checked().text
     with lab.changed(argv, [*argv[:3], *default]):
         assert "ratelimit=500us" in lab.dom0.run(["xl", "sched-credit2", "-s"]).checked().text
