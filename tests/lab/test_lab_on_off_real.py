@@ -18,7 +18,7 @@ from tests.lab.lab_commands import Started, finished, lab, left_of, write_campai
 pytestmark = pytest.mark.lab
 SPINNING: dict[str, Any] = {
     "workloads": {"spin": {"kind": "loop"}, "web": {"kind": "web"}},
-    "pinnings": {"same": {"cpus": ["0"], "clients": ["1"]}, "different": {"cpus": ["0", "1"]}},
+    "pinnings": {"same": {"cpus": ["0"], "clients": ["1"]}},
     "on_off": {"dwell_ms": 100, "guard_ms": 20},
     "warmup_s": 0.6,
 }
@@ -37,7 +37,6 @@ def test_two_loops_halve_each_other_on_one_cpu_and_a_web_server_survives_freezin
     ratios = {(row["run"], row["instance"]): float(row["colocated"]) / float(row["solo"]) for row in rows}
     assert ratios["same:spin:spin", "spin.1"] == pytest.approx(0.5, abs=0.03)
     assert ratios["same:spin:spin", "spin.2"] == pytest.approx(0.5, abs=0.03)
-    assert ratios["different:spin:spin", "spin.1"] > 0.8
     assert 0.3 < ratios["same:spin:web", "web.2"] < 0.8  # one connection more or less alive would show
     assert all(float(row["ratio_se"]) < 0.05 for row in rows if row["run"] == "same:spin:spin")
     assert lab("show", out, "--json").returncode == 0
