@@ -53,7 +53,7 @@ WANTED = 0.8  # of all worlds and loads, in which the first aim is to be met
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class PlacementRow:
     """One figure of one world and load: by column a value for each stream, lower is better; an oracle may be missing,
     and so may a model. `rule` is the best rule's name."""
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables and which aims are met; 1 with one sentence where a dataset cannot be read."""
     options = _options(arguments)
     public = sorted(path.parent for path in options.public.glob("*/dataset.yaml")) if options.public else []
-    found: list[TableRow] = []
+    found: list[PlacementRow] = []
     try:
         for path in (*(options.datasets or LAB), *public):
             found += of_dataset(path, options.hosts, options.streams)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def of_dataset(path: Path, hosts: int, streams: int) -> list[TableRow]:
+def of_dataset(path: Path, hosts: int, streams: int) -> list[PlacementRow]:
     """The rows of every world that a dataset makes; none, with a sentence, where it makes none."""
     dataset = load_dataset(path)
     try:
@@ -111,7 +111,7 @@ def of_dataset(path: Path, hosts: int, streams: int) -> list[TableRow]:
     return rows
 
 
-def of_world(name: str, world: MeasuredWorld, learned: Predictor, hosts: int, streams: int) -> Iterator[TableRow]:
+def of_world(name: str, world: MeasuredWorld, learned: Predictor, hosts: int, streams: int) -> Iterator[PlacementRow]:
     """Regret and violations of every column in a world, at both loads."""
     thumb = rules_of_thumb(world)
     policies: dict[str, SituationPolicy] = {
@@ -153,7 +153,7 @@ def _fair(
     policies: Mapping[str, SituationPolicy],
     rule: str,
     filled: Callable[..., list[FilledCloud]],
-) -> TableRow:
+) -> PlacementRow:
     """Regret to an oracle that knows every other repeat, judged by those between, each way round."""
     values: dict[str, list[float]] = {}
     for judge, other in (parts, parts[::-1]):
@@ -164,14 +164,14 @@ def _fair(
     return _row(FAIR_REGRET, name, load.name, rule, each_way)
 
 
-def _row(figure: str, name: str, load: str, rule: str, values: dict[str, list[float]]) -> TableRow:
+def _row(figure: str, name: str, load: str, rule: str, values: dict[str, list[float]]) -> PlacementRow:
     if figure != VIOLATIONS:  # what is lost becomes a regret to the oracle of the same stream
         best = values[ORACLE]
         values = {
             column: [100 * (one - least) / (1 - least) for one, least in zip(each, best, strict=True)]
             for column, each in values.items()
         }
-    return TableRow(figure, name, load, rule, {column: values[column] for column in COLUMNS if column in values})
+    return PlacementRow(figure, name, load, rule, {column: values[column] for column in COLUMNS if column in values})
 
 
 def _lost(world: MeasuredWorld, cloud: FilledCloud) -> float:
@@ -183,7 +183,7 @@ def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
     return runs.below(cloud.ratios(world), runs.SLO)
 
 
-def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EVENING_SETS) -> TableRow:
+def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EVENING_SETS) -> PlacementRow:
     """Time short on simulated evenings; the oracle places greedily by what everybody will ask for."""
     _say("evenings")
     judged = [draw(world, number) for world in worlds for number in sets]
@@ -201,7 +201,7 @@ def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EV
         BEST_RULE: rules[rule],
         ORACLE: evenings.by_days(None, known=True),
     }
-    return TableRow(
+    return PlacementRow(
         SHORT,
         "simulated, 10 hosts of 16 CPUs",
         "30 come to 24",
@@ -210,7 +210,7 @@ def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EV
     )
 
 
-def tables(rows: Sequence[TableRow]) -> list[str]:
+def tables(rows: Sequence[PlacementRow]) -> list[str]:
     """A table for each figure, in Markdown."""
     found = []
     for figure in dict.fromkeys(row.figure for row in rows):
@@ -221,7 +221,7 @@ def tables(rows: Sequence[TableRow]) -> list[str]:
     return found
 
 
-def _cells(row: TableRow) -> list[str]:
+def _cells(row: PlacementRow) -> list[str]:
     cells = [row.where, row.load]
     for column in COLUMNS:
         if column not in row.values:
@@ -243,7 +243,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def aims(rows: Sequence[TableRow]) -> list[str]:
+def aims(rows: Sequence[PlacementRow]) -> list[str]:
     """Which of the aims are met, a sentence each, and where the others are not."""
     found = []
     for figure in (REGRET, FAIR_REGRET):

@@ -520,7 +520,7 @@ def test_an_aim_of_the_placement_table_is_met_or_missed_as_the_figures_say(
     others = {"prior": (2.0, 2.1, 2.0), "first fit": (5.0, 5.5, 5.2), "oracle": (0.0, 0.0, 0.0)}
     values = {"learned": learned, **others}
     figures = (placement_table.REGRET, placement_table.VIOLATIONS)
-    told = placement_table.aims([placement_table.TableRow(figure, "w", "full", "", values) for figure in figures])
+    told = placement_table.aims([placement_table.PlacementRow(figure, "w", "full", "", values) for figure in figures])
     assert len(told) == 4
     about = {word: line for line in told for word in ("at most 3 % of regret to the oracle:", "first fit beyond",
              "prior beyond", "first fit's removed") if word in line}  # fmt: skip

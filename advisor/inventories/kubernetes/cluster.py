@@ -43,7 +43,7 @@ def change(kind: Kind, row: Mapping[str, Any], *, deleted: bool = False) -> Chan
 
 
 @dataclass(slots=True)
-class Cluster:
+class WatchedCluster:
     """What is there by key, which groups of instances and nodes changed since the last reading, and which ids of the
     inventory each group had then."""
 

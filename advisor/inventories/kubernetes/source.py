@@ -11,7 +11,7 @@ from functools import cache
 
 from advisor.inventories.kubernetes.account import ClusterAccount, account
 from advisor.inventories.kubernetes.calls import GONE, KubernetesApi, KubernetesCallError
-from advisor.inventories.kubernetes.cluster import KINDS, Change, Cluster, Kind, change
+from advisor.inventories.kubernetes.cluster import KINDS, Change, Kind, WatchedCluster, change
 from advisor.inventories.kubernetes.facts import NAME
 from advisor.inventories.reading import Part, Reading
 
@@ -58,7 +58,7 @@ class Kubernetes:
 
     def read(self) -> Reading:
         """Read everything once; what cannot be read is a part that failed, and stays as it is."""
-        cluster, parts = Cluster(), []
+        cluster, parts = WatchedCluster(), []
         for kind in KINDS:
             try:
                 changes, _ = _listed(KubernetesApi(self._account()), kind)
@@ -81,7 +81,7 @@ class Kubernetes:
         yield from self._readings(told, stop)
 
     def _readings(self, told: queue.SimpleQueue[_Told], stop: threading.Event) -> Iterator[Reading]:
-        cluster, watched = Cluster(), {kind: _Watched() for kind in KINDS}
+        cluster, watched = WatchedCluster(), {kind: _Watched() for kind in KINDS}
         self._whole_next, beats_at = True, time.monotonic() + FIRST_S
         while not stop.is_set():
             for one in _gathered(told, stop, beats_at):
@@ -93,7 +93,7 @@ class Kubernetes:
             if due or (reading is not None and not reading.partial):
                 beats_at = time.monotonic() + HEARTBEAT_S
 
-    def _reading(self, cluster: Cluster, watched: Mapping[Kind, _Watched], *, due: bool) -> Reading | None:
+    def _reading(self, cluster: WatchedCluster, watched: Mapping[Kind, _Watched], *, due: bool) -> Reading | None:
         parts = tuple(one.part or Part(kind, "failed", reason="no answer yet") for kind, one in watched.items())
         if self._whole_next:
             if any(one.part is None for one in watched.values()) or any(part.state != "read" for part in parts[:2]):
@@ -105,7 +105,7 @@ class Kubernetes:
         return None
 
 
-def _take(cluster: Cluster, watched: _Watched, one: _Told) -> None:
+def _take(cluster: WatchedCluster, watched: _Watched, one: _Told) -> None:
     watched.part = one.part or watched.part
     watched.open = watched.open if one.open is None else one.open
     if one.everything is not None:

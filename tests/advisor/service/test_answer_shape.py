@@ -111,6 +111,7 @@ def test_the_shape_is_the_contract_s() -> None:
                     "memory_before": 0.6,
                     "nic_before": None,
                 },
+                "reserved": 0.0,
                 "crowded": 0.12,
                 "calibration": "observed",
                 "evidence": {"class": 1, "measured": 3},
