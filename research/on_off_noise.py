@@ -9,6 +9,7 @@ runs in blocks of a campaign are minutes apart. The lines of OUT are kept: a fur
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 
 from lab.campaign import Campaign, read_campaign
 from lab.control_groups import GroupMaker
-from lab.errors import RunError
+from lab.errors import CampaignError, RunError
 from lab.instances import RunSetup, host_instances
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
 from lab.on_off.states import all_states, draw_order
@@ -122,11 +123,21 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    campaign, out = read_campaign(Path(arguments[0])), Path(arguments[1])
-    repeats = int(arguments[2]) if len(arguments) > 2 else 6
-    if repeats:
-        measure_pairs(campaign, out, repeats, Path(arguments[3]) if len(arguments) > 3 else DEFAULT_STATE)
-    sys.stdout.write("\n".join(table(read_lines(out))) + "\n")
+    parser = argparse.ArgumentParser(prog="python -m research.on_off_noise", description=__doc__)
+    parser.add_argument("campaign", type=Path)
+    parser.add_argument(
+        "out", type=Path, help="what was measured, a line each; what stands there is not measured again"
+    )
+    parser.add_argument("repeats", type=int, nargs="?", default=6, help="0 = only print what was measured (6)")
+    parser.add_argument("state", type=Path, nargs="?", default=DEFAULT_STATE, help="folder of the lab's state")
+    asked = parser.parse_args(arguments)
+    try:
+        campaign = read_campaign(asked.campaign)
+    except CampaignError as error:
+        parser.error(str(error))
+    if asked.repeats:
+        measure_pairs(campaign, asked.out, asked.repeats, asked.state)
+    sys.stdout.write("\n".join(table(read_lines(asked.out))) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python -m research.pair_precision DATASET
 
 from __future__ import annotations
 
+import argparse
 import csv
 import math
 import sys
@@ -109,7 +110,12 @@ def repeats(ratios: Iterable[PairRatio]) -> list[tuple[float, float]]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    sys.stdout.write("\n".join(sentences(read_ratios(Path(arguments[0])))) + "\n")
+    parser = argparse.ArgumentParser(prog="python -m research.pair_precision", description=__doc__)
+    parser.add_argument("dataset", type=Path, help="the folder that a campaign on/off wrote")
+    folder: Path = parser.parse_args(arguments).dataset
+    if not (folder / "runs.csv").is_file():
+        parser.error(f"{folder} holds no runs.csv: give the folder that cotenant-lab run --dataset wrote")
+    sys.stdout.write("\n".join(sentences(read_ratios(folder))) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Probe results on their way in: why the others are not, and what models are told of them."""
+"""Probe results on their way in: which are taken, why others are not, and what models are told of them."""
 
 from __future__ import annotations
 

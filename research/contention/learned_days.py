@@ -328,6 +328,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=Path, default=None, help="a record of the same plan with other chances")
     parser.add_argument("--together", type=int, default=4, help="turns that are one window (4)")
     options = parser.parse_args(arguments)
+    for path in (options.record, options.again):
+        if path is not None and not path.is_file():
+            parser.error(f"there is no record {path}: python -m research.contention.compressed_days writes one")
     days = RecordedDays.read(options.record, options.together)
     cpu_contention.compile_all()
     with tempfile.TemporaryDirectory() as folder:
