@@ -83,6 +83,13 @@ class GroupMaker:
             raise RunError(f"control group {name} cannot be made: {error}") from None
         return [f"{root}/{name}/cgroup.procs" for root in self._roots]
 
+    def let_others_first(self, name: str) -> None:
+        """Let a group work only when nobody else wants its CPUs. RunError before Linux 5.15."""
+        try:
+            _write(f"{self._mounts['cpu' if self.version == 1 else 'unified']}/{name}/cpu.idle", "1")
+        except OSError as error:
+            raise RunError(f"idle CPUs cannot be kept busy here ({error}): set fill_idle: false under on_off") from None
+
     def open_up(self, name: str) -> None:
         """Let groups be made within a group without members: version 2 hands controllers down one level at a time."""
         if self.version == 2:

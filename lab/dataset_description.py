@@ -91,7 +91,10 @@ def _on_off(campaign: Campaign) -> dict[str, Any]:
         return {}
     found = f"found for each workload beside {given.beside}, see outcomes.csv, runs tuning:"
     lengths = found if given.tunes else f"{given.dwell_ms} ms, {given.guard_ms} ms of which do not count"
-    return {"on_off": f"each state for {campaign.seconds} s or longer, in windows of a length that is {lengths}"}
+    busy = (
+        "; CPUs without work were kept busy by a program that lets everybody else go first" if given.fill_idle else ""
+    )
+    return {"on_off": f"each state for {campaign.seconds} s or longer, in windows of a length that is {lengths}{busy}"}
 
 
 def _generators(form: PinningForm) -> str:

@@ -88,6 +88,7 @@ class _WindowEdge:
     counters: Counters
     generator_ns: Mapping[str, int]
     all_tasks_ns: int | None
+    filler_ns: int
 
     @property
     def kernel_ns(self) -> int:
@@ -213,7 +214,9 @@ def _turn(works: list[InstancePrograms], watch: UsageWatch | None) -> None:
 
 
 def _edge(backend: Backend, instances: Instances) -> _WindowEdge:
-    return _WindowEdge(backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns())
+    return _WindowEdge(
+        backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns(), instances.filler_ns()
+    )
 
 
 def _sleep_until(moment: float) -> None:
@@ -255,7 +258,12 @@ def _foreign(
     instance's back count there for the instance as well as for the driver domain.
     """
     samples = collected.samples
-    ours = sum(s.value for s in samples if s.metric == "cpu" and s.scope == "instance") + sum(generators.values())
+    fillers = (second.filler_ns - first.filler_ns) / 1e7 / collected.seconds
+    ours = (
+        sum(s.value for s in samples if s.metric == "cpu" and s.scope == "instance")
+        + sum(generators.values())
+        + fillers
+    )
     if first.all_tasks_ns is not None and second.all_tasks_ns is not None:
         others_ns = second.all_tasks_ns - first.all_tasks_ns - (second.kernel_ns - first.kernel_ns)
         return max(0.0, others_ns / 1e7 / collected.seconds - ours)

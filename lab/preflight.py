@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lab.campaign import Campaign
 from lab.errors import PreparationError
+from lab.instances.containers import FILLER
 from lab.processes import call
 from lab.shaping import check_promises
 from profiler.observed import format_cpus
@@ -92,6 +93,8 @@ def needed_tools(campaign: Campaign) -> frozenset[str]:
     needed |= {"ip"} | _GUEST_TOOLS.get(campaign.instances, frozenset())
     if campaign.line_mbit is not None or any(member.settings.network is not None for member in members):
         needed |= {"tc"}
+    if campaign.on_off is not None and campaign.on_off.fill_idle:
+        needed |= {FILLER[0]}
     return frozenset(needed)
 
 

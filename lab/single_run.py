@@ -77,7 +77,7 @@ class RunMaker:
         return RunSetup(
             self._registry, run.placed, workloads, self._scratch, link_mbit=campaign.link_mbit,
             driver_cpus=run.placed[0].driver, guests=campaign.guests, line_mbit=campaign.line_mbit,
-            queue_packets=campaign.queue_packets,
+            queue_packets=campaign.queue_packets, fill_idle=campaign.on_off is not None and campaign.on_off.fill_idle,
         )  # fmt: skip
 
     def _around(

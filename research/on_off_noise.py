@@ -15,8 +15,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import median, stdev
 from typing import Any
 
 from lab.campaign import Campaign, read_campaign
@@ -30,11 +31,13 @@ from lab.schedule import Run, expand
 
 SECONDS, DWELL_S, GUARD_S, WARMUP_S = 1.0, 0.1, 0.02, 0.5
 WAYS = ("blocks", "on/off")
+FILLED = ", filled"
+ALL_WAYS = (*WAYS, *(f"{way}{FILLED}" for way in WAYS))
 
 
 def plan(way: str, states: int, seed: str) -> WindowPlan:
     """The same time of each state, at a stretch or in short windows."""
-    blocks, dwell_s = (1, SECONDS) if way == "blocks" else (round(SECONDS / DWELL_S), DWELL_S)
+    blocks, dwell_s = (1, SECONDS) if way.startswith("blocks") else (round(SECONDS / DWELL_S), DWELL_S)
     return WindowPlan(draw_order(all_states(states), blocks, seed), dwell_s, GUARD_S, WARMUP_S)
 
 
@@ -66,15 +69,19 @@ def table(lines: Iterable[dict[str, Any]]) -> list[str]:
     for line in lines:
         for name, ratio in line["ratios"].items():
             values[line["run"], name][line["way"]].append(ratio)
-    rows = ["| beside | workload | T/B | sd in blocks | sd on/off | n |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| beside | workload | T/B | T/B, filled |" + "".join(f" sd, {way} |" for way in ALL_WAYS) + " n |",
+        "|---" * (5 + len(ALL_WAYS)) + "|",
+    ]
     for (run, name), ways in sorted(values.items()):
-        counts = [len(ways[way]) for way in WAYS]
+        counts = [len(ways[way]) for way in ALL_WAYS]
         if min(counts) > 2:
-            spread = " | ".join(f"{stdev(ways[way]):.3f}" for way in WAYS)
-            rows.append(f"| `{run}` | `{name}` | {median(ways[WAYS[1]]):.3f} | {spread} | {counts[0]}, {counts[1]} |")
-    whole = [[stdev(ways[way]) for ways in values.values() if len(ways[way]) > 2] for way in WAYS]
+            middle = " | ".join(f"{median(ways[way]):.3f}" for way in (ALL_WAYS[1], ALL_WAYS[3]))
+            spread = " | ".join(f"{stdev(ways[way]):.3f}" for way in ALL_WAYS)
+            rows.append(f"| `{run}` | `{name}` | {middle} | {spread} | {min(counts)} |")
+    whole = [[stdev(ways[way]) for ways in values.values() if len(ways[way]) > 2] for way in ALL_WAYS]
     if all(whole):
-        rows.append(f"| | mean | | {fmean(whole[0]):.3f} | {fmean(whole[1]):.3f} | |")
+        rows.append("| | median | | | " + " | ".join(f"{median(one):.3f}" for one in whole) + " | |")
     return rows
 
 
@@ -87,22 +94,25 @@ def measure_pairs(campaign: Campaign, out: Path, repeats: int, state: Path) -> N
     try:
         with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
             for run in (run for run in expand(campaign) if run.kind == "group"):
-                todo = [(n, way) for n in range(repeats) for way in WAYS if (run.run, way, n) not in done]
-                if todo:
-                    _measure(campaign, run, RunSetup(
-                        registry, run.placed, tuple(campaign.workloads[one.member.workload] for one in run.placed),
-                        Path(scratch), link_mbit=campaign.link_mbit,
-                    ), maker, todo, out)  # fmt: skip
+                for number, filled in product(range(repeats), (False, True)):
+                    ways = [f"{way}{FILLED}" if filled else way for way in WAYS]
+                    todo = [way for way in ways if (run.run, way, number) not in done]
+                    if todo:
+                        _measure(campaign, run, RunSetup(
+                            registry, run.placed, tuple(campaign.workloads[one.member.workload] for one in run.placed),
+                            Path(scratch), link_mbit=campaign.link_mbit, fill_idle=filled,
+                        ), maker, (number, todo), out)  # fmt: skip
     finally:
         registry.close()
 
 
 def _measure(
-    campaign: Campaign, run: Run, setup: RunSetup, maker: GroupMaker, todo: Sequence[tuple[int, str]], out: Path
+    campaign: Campaign, run: Run, setup: RunSetup, maker: GroupMaker, todo: tuple[int, Sequence[str]], out: Path
 ) -> None:
     try:
         with host_instances(campaign.instances, setup, maker) as instances, out.open("a", encoding="utf-8") as file:
-            for number, way in todo:
+            number, ways = todo
+            for way in ways:
                 got = measure_on_off(instances, plan(way, len(run.placed), f"{run.run}:{number}"), {})
                 entry = {
                     "run": run.run,
@@ -110,6 +120,8 @@ def _measure(
                     "repeat": number,
                     "ratios": ratios(got),
                     "steal": got.steal_percent,
+                    "disturbed": sum(window.disturbed for window in got.windows) / len(got.windows),
+                    "speed_beside_busy": got.beside_busy,
                 }
                 file.write(json.dumps(entry) + "\n")
                 file.flush()

@@ -93,11 +93,13 @@ class OnOff:
     """Groups are measured on/off, within one run: `dwell_ms` long states of which the first `guard_ms` do not count.
 
     Where both are None they are found for each workload in a run beside the workload `beside`, before the first round.
+    With `fill_idle` CPUs without work are kept busy meanwhile, so that each is as fast as beside a busy one.
     """
 
     beside: str
     dwell_ms: int | None = None
     guard_ms: int | None = None
+    fill_idle: bool = True
 
     @property
     def tunes(self) -> bool:

@@ -144,12 +144,13 @@ def _on_off(top: Fields, members: Mapping[str, Member]) -> OnOff | None:
         fields.wrong(fields.at("beside"), f"{beside!r} must be a workload at full load")
     dwell = fields.whole("dwell_ms", least=20, most=10_000) if fields.has("dwell_ms") else None
     guard = fields.whole("guard_ms", least=0, most=5_000) if fields.has("guard_ms") else None
+    fill_idle = fields.flag("fill_idle", True)
     fields.done()
     if (dwell is None) != (guard is None):
         fields.wrong(fields.place, "needs dwell_ms and guard_ms, or neither, and then both are found by measuring")
     if dwell is not None and guard is not None and guard > dwell / 2:
         fields.wrong(fields.at("guard_ms"), "must be at most half of dwell_ms")
-    return OnOff(beside, dwell, guard)
+    return OnOff(beside, dwell, guard, fill_idle)
 
 
 def _check_on_off(top: Fields, campaign: Campaign) -> None:

@@ -24,7 +24,8 @@ class RunSetup:
     rate of the line that everybody's traffic to the generators leaves by, also that of instances without shaping, None
     = as fast as the host; it is the link then. Who has no HTB class of its own queues there in one fifo of
     `queue_packets`. `driver_cpus` are the CPUs that do the host's I/O work for the instances (softirqs of a container's
-    packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it.
+    packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it. With `fill_idle` containers are
+    accompanied by a program that works on each CPU whenever nobody else does.
     """
 
     registry: ResourceRegistry
@@ -36,6 +37,7 @@ class RunSetup:
     guests: GuestSettings = field(default_factory=GuestSettings)
     line_mbit: float | None = None
     queue_packets: int = 1000
+    fill_idle: bool = False
 
 
 class Program(Protocol):
@@ -111,6 +113,9 @@ class Instances(Protocol):
 
     def all_tasks_ns(self) -> int | None:
         """CPU time so far of every task on this host; None where that is not counted exactly."""
+
+    def filler_ns(self) -> int:
+        """CPU time so far of the programs that fill idle CPUs."""
 
     def host_cpus(self) -> frozenset[int]:
         """CPUs that instances run on, by the numbers under which this system has them; none where it has other CPUs."""

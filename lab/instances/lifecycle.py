@@ -174,6 +174,10 @@ class ManagedInstances(ABC, Generic[S]):
         groups = find_groups(LiveSource())
         return groups.cpu_ns("") if groups.version == 1 else None
 
+    def filler_ns(self) -> int:
+        """Nobody fills idle CPUs."""
+        return 0
+
     def host_cpus(self) -> frozenset[int]:
         return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)
 

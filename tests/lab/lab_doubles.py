@@ -131,6 +131,9 @@ class FakeInstances:
     def all_tasks_ns(self) -> int | None:
         return None
 
+    def filler_ns(self) -> int:
+        return 0
+
     def host_cpus(self) -> frozenset[int]:
         return frozenset(cpu for one in self.members for cpu in one.placed.cpus)
 

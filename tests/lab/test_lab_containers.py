@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from lab.control_groups import GroupMaker
+from lab.control_groups import GroupMaker, group_places
 from lab.errors import RunError, StopRequested
 from lab.instances import RunSetup
 from lab.instances.containers import ContainerInstances
@@ -223,3 +223,18 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
             assert left_of(registry.run) == [f"/run/netns/{name}"]
         finally:
             call(["ip", "netns", "delete", name])
+
+
+@pytest.mark.usefixtures("runs")
+def test_idle_cpus_are_kept_busy_by_programs_that_let_everybody_else_go_first() -> None:
+    with registered() as (registry, scratch):
+        maker = GroupMaker()
+        maker.prepare()
+        setup = RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch, fill_idle=True)
+        with ContainerInstances(setup, maker) as made:
+            groups = [registry.group(f"idle.{cpu}") for cpu in sorted(os.sched_getaffinity(0))]
+            places = [path for group in groups for path in group_places(group) if (path / "cpu.idle").exists()]
+            assert [(path / "cpu.idle").read_text().strip() for path in places] == ["1"] * len(groups)
+            assert wait_until(lambda: all((path / "cgroup.procs").read_text() for path in places), 5.0)
+            counted = made.usage_files()
+            assert not counted or all(any(group in path for path in counted) for group in groups)

@@ -196,6 +196,8 @@ def test_only_profiles_are_measured_alone_and_each_workload_is_tuned_once(tmp_pa
     runs = expand(campaign)
     assert sorted(run.kind for run in runs) == ["group", "group", "solo", "solo", "solo"]
     assert tunings(campaign, runs) == ()
+    assert campaign.on_off is not None
+    assert campaign.on_off.fill_idle
     found = tunings(*_expanded(write_campaign(tmp_path / "b.yaml", pairs=None, on_off={"beside": "z"}, **more)))
     assert [run.run for run in found] == ["tuning:x", "tuning:y", "tuning:z"]
     assert all(run.placed[1].member.workload == "z" for run in found)
