@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from lab.emulated_xen import SIZES_KB
@@ -13,10 +14,12 @@ from lab.errors import RunError
 from lab.guests.channel import AgentChannel
 from lab.guests.domain import connect_from
 from lab.guests.image import TCP_PORT, BootImage
+from lab.processes import wait_until
 from lab.workloads import Site
 from lab.workloads.nginx import nginx
 
 _UP_S = 240.0
+_SERVES_S = 60.0
 _WORK = "/tmp"  # noqa: S108 - of Dom0, which nobody else uses
 SPIN_PORT = 7078
 WEB_PORT = 80
@@ -27,8 +30,15 @@ ramdisk = "{work}/guest.img"
 extra = "console=hvc0 quiet loglevel=3 panic=-1 cotenant.address={address}/24"
 memory = {memory_mb}
 vcpus = 1
-vif = ['mac=00:16:3e:00:00:{number:02x},bridge=xenbr0']
+vif = ['mac=00:16:3e:00:00:{number:02x},bridge=xenbr0,script={work}/plug']
 on_crash = "destroy"
+"""
+
+
+# Xen's own script takes an emulated Dom0 some seconds, and xl gives up after ten.
+_PLUG = """#!/bin/sh
+[ "$1" = online ] || exit 0
+ip link set "$vif" master xenbr0 up && xenstore-write "$XENBUS_PATH/hotplug-status" connected
 """
 
 
@@ -64,9 +74,26 @@ class ServingDomain:
         command = nginx(site, WEB_PORT, site.files, "tcp_nopush on")
         channel.write(str(scratch / "nginx.conf"), (scratch / "nginx.conf").read_text("utf-8"))
         channel.write("/run/spin.py", (FILES / "spin.py").read_text("utf-8"))
-        channel.start(command, scratch)
+        channel.call("mkdir", "-p", "/etc")
+        channel.write("/etc/passwd", "root:x:0:0::/:/bin/sh\n")  # nginx looks itself up
+        channel.write("/etc/group", "root:x:0:\n")
         python = str(Path(sys.executable).resolve())
-        channel.start([python, "-I", "-S", "-B", "/run/spin.py", str(SPIN_PORT)], scratch)
+        servers = {
+            WEB_PORT: channel.start(command, scratch),
+            SPIN_PORT: channel.start(
+                [python, "-I", "-S", "-B", "/run/spin.py", "serve", self.address, str(SPIN_PORT)], scratch
+            ),
+        }
+        for port, server in servers.items():
+            if not wait_until(partial(self._listens, port), _SERVES_S):
+                raise RunError(f"{server.command[0]} of guest {self.name} does not serve: {server.errors()}")
+
+    def _listens(self, port: int) -> bool:
+        try:
+            connect_from(self._machine.network, self.address, port, 2.0).close()
+        except OSError:
+            return False
+        return True
 
     def _wait_up(self) -> AgentChannel:
         end = time.monotonic() + _UP_S
@@ -99,6 +126,8 @@ def start_guests(machine: XenMachine, image: BootImage, scratch: Path, memory_mb
         ["dd", "if=/dev/vdb", f"of={_WORK}/guest.img", "bs=1M", "iflag=count_bytes", f"count={size}", "status=none"],
         timeout_s=120,
     ).checked()
+    put(machine.dom0, f"{_WORK}/plug", _PLUG.encode())
+    machine.dom0.run(["chmod", "+x", f"{_WORK}/plug"]).checked()
     guests = [ServingDomain(machine, number, memory_mb) for number in (1, 2)]
     for guest in guests:  # one after the other: xl gives up on a device that takes Dom0 more than ten seconds
         guest.create()

@@ -80,11 +80,11 @@ def test_a_fetcher_says_what_the_server_refused(web: ThreadingHTTPServer) -> Non
 
 
 def test_a_loop_in_a_guest_tells_its_progress_in_the_clock_outside() -> None:
-    served = start(FILES / "spin.py", 7191)
+    served = start(FILES / "spin.py", "serve", "127.0.0.1", 7191)
     try:
         time.sleep(0.5)
         begin = time.monotonic()
-        client = start(FILES / "spin.py", "127.0.0.1", 7191)
+        client = start(FILES / "spin.py", "drive", "127.0.0.1", 7191)
         time.sleep(1)
         found = ended(client)
     finally:

@@ -1,12 +1,13 @@
 """Counts in a loop and remembers when how much was done: work of the CPU alone, also while it lasts.
 
-Run as a file of its own: `spin.py PORT` inside a guest waits for `spin.py ADDRESS PORT` outside, which translates the
-guest's clock into its own (the quickest of some questions before and after the work) and ends it at SIGTERM. Outside it
-prints what fetch.py prints; the unit of `amounts` is 1,000 turns of the loop.
+Run as a file of its own: `spin.py serve ADDRESS PORT` in a guest waits for `spin.py drive ADDRESS PORT` outside, which
+translates the guest's clock into its own (the quickest of some questions before and after the work) and ends it at
+SIGTERM. Outside it prints what fetch.py prints; the unit of `amounts` is 1,000 turns of the loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import signal
@@ -20,13 +21,13 @@ _TURNS = 1000
 _PATIENCE_S = 60.0
 
 
-def serve(port: int) -> None:
+def serve(address: str, port: int) -> None:
     """Inside: one client after another."""
-    with socket.create_server(("", port)) as listener:
+    with socket.create_server((address, port)) as listener:
         while True:
             connection, _peer = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with connection, connection.makefile("r") as orders:
+            with contextlib.suppress(OSError), connection, connection.makefile("r") as orders:
                 for order in orders:
                     if order == "time\n":
                         connection.sendall(f"{time.monotonic()}\n".encode())
@@ -83,7 +84,4 @@ def drive(address: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        serve(int(sys.argv[1]))
-    else:
-        drive(sys.argv[1], int(sys.argv[2]))
+    {"serve": serve, "drive": drive}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
