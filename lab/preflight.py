@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.campaign import Campaign, EmulatedXen
 from lab.emulated_xen import SIZES_KB
 from lab.errors import PreparationError
-from lab.instances.containers import FILLER
+from lab.idle_filler import TOOL
 from lab.processes import call
 from lab.shaping import check_promises
 from lab.workloads import CpuWorkload, WebWorkload
@@ -147,7 +147,7 @@ def needed_tools(campaign: Campaign) -> frozenset[str]:
     if campaign.line_mbit is not None or any(member.settings.network is not None for member in members):
         needed |= {"tc"}
     if campaign.on_off is not None and campaign.on_off.fill_idle:
-        needed |= {FILLER[0]}
+        needed |= {TOOL}
     return frozenset(needed)
 
 

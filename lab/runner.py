@@ -126,7 +126,7 @@ class _Campaigner:
 
     def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker | EmulatedXenRuns:
         if self._campaign.emulated is not None:
-            return EmulatedXenRuns(self._campaign, self._journal, registry, scratch, self._progress.say)
+            return EmulatedXenRuns(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
         return RunMaker(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
 
     def _rounds(self, maker: RunMaker | EmulatedXenRuns) -> Ending:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.campaign import Campaign, EmulatedXen, OnOff
+from lab.control_groups import GroupMaker
 from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.emulated_xen.client_progress import ClientProgress, HostUsage, StateSpell
 from lab.emulated_xen.dom0_source import Dom0Source
@@ -29,6 +30,7 @@ from lab.environment import MADE
 from lab.errors import PreparationError, RepeatedError, RunError
 from lab.guests.image import build_image, cache_directory
 from lab.guests.renaming_backend import RenamingBackend
+from lab.idle_filler import IdleFiller
 from lab.journal import Journal
 from lab.measure import MetricValue, RunMeasurement
 from lab.on_off.making import on_off_measurement
@@ -58,7 +60,7 @@ class EmulatedXenRuns:
     """Measures runs as `lab.single_run.RunMaker` does; the machine is booted at the first, ends with the registry."""
 
     def __init__(
-        self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path,
+        self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         if campaign.emulated is None or campaign.on_off is None:
@@ -73,6 +75,7 @@ class EmulatedXenRuns:
         self._journal = journal
         self._registry = registry
         self._scratch = scratch
+        self._maker = maker
         self._say = say
         self._open = ExitStack()
         self._machine: XenMachine | None = None
@@ -152,12 +155,14 @@ class EmulatedXenRuns:
     def _measured(self, machine: XenMachine, run: Run, number: int) -> tuple[RunMeasurement, tuple[StateOutcome, ...]]:
         campaign, placed = self._campaign, run.placed
         with ExitStack() as opened:
+            fillers = self._fill_idle(machine, opened)
             clients = [self._client(machine, guest, entry, opened) for guest, entry in self._pairs(run)]
             time.sleep(campaign.warmup_s)
             values, dropped = self._metrics(machine, placed)
-            started, first = datetime.now(UTC).isoformat(timespec="milliseconds"), HostUsage.read(machine, clients)
-            spells = self._spells(machine, clients, f"{campaign.seed}:{number}:{run.run}", len(placed))
-            last = HostUsage.read(machine, clients)
+            started = datetime.now(UTC).isoformat(timespec="milliseconds")
+            first = HostUsage.read(machine, clients, fillers)
+            spells = self._spells(machine, (clients, fillers), f"{campaign.seed}:{number}:{run.run}", len(placed))
+            last = HostUsage.read(machine, clients, fillers)
             progress = [self._ended(client, entry) for client, entry in zip(clients, placed, strict=True)]
         seconds = last.at_s - first.at_s
         steal, foreign = last.since(first)
@@ -187,6 +192,12 @@ class EmulatedXenRuns:
         opened.callback(client.stop, 0)
         return client
 
+    def _fill_idle(self, machine: XenMachine, opened: ExitStack) -> Sequence[LabProcess]:
+        if not self._on_off.fill_idle:
+            return ()
+        filler = IdleFiller(self._registry, self._maker, self._scratch, machine.network)
+        return opened.enter_context(filler).programs
+
     def _ended(self, client: LabProcess, entry: PlacedMember) -> ClientProgress:
         client.check()
         client.terminate()
@@ -199,15 +210,17 @@ class EmulatedXenRuns:
             raise RunError(f"the client of {entry.instance} told nothing: {client.errors()}") from None
         return ClientProgress(found["bin_s"], {int(number): amount for number, amount in found["amounts"].items()})
 
-    def _spells(self, machine: XenMachine, clients: Sequence[LabProcess], seed: str, members: int) -> list[StateSpell]:
+    def _spells(
+        self, machine: XenMachine, programs: tuple[Sequence[LabProcess], Sequence[LabProcess]], seed: str, members: int
+    ) -> list[StateSpell]:
         """One after another; a spell counts from its switch's end to the next one's begin."""
         blocks = blocks_for(self._campaign.seconds, self._dwell_s)
         spells: list[StateSpell] = []
         for block, state in draw_order(all_states(members), blocks, seed):
             self._switch(machine, frozenset(state))
-            first = HostUsage.read(machine, clients)
+            first = HostUsage.read(machine, *programs)
             time.sleep(max(0.0, first.at_s + self._dwell_s - time.monotonic()))
-            spells.append(StateSpell(block, state, first, HostUsage.read(machine, clients)))
+            spells.append(StateSpell(block, state, first, HostUsage.read(machine, *programs)))
         self._switch(machine, frozenset(range(members)))
         return spells
 

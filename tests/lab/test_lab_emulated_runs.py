@@ -134,7 +134,7 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
     document = yaml.safe_load(EXAMPLE.read_text("utf-8")) | {
         "workloads": {"cpu": {"kind": "cpu"}}, "pairs": [["cpu", "cpu"]], "rounds": 1, "warmup_s": 0.1, "seconds": 1,
         "pinnings": {"2-1-1": {"driver": "0-1", "cpus": ["2"]}},
-        "on_off": {"dwell_ms": 50, "guard_ms": 10},
+        "on_off": {"dwell_ms": 50, "guard_ms": 10, "fill_idle": True},
     }  # fmt: skip
     document["emulated"]["metrics_s"] = 0.1
     path = tmp_path / "campaign.yaml"
