@@ -108,16 +108,24 @@ def _together(run: OnOffRun, place: int) -> float:
 
 
 def _series(run: OnOffRun) -> UsageSeries:
-    """Each window: the rate, whether the member worked, and whether the window was disturbed."""
+    """Each window: the rate, whether the member worked, whether the window was disturbed, and the speed of its CPUs."""
     values = {
         name: {
             "progress": tuple(_short(window.progress[place] / window.seconds) for window in run.windows),
             "works": tuple(float(place in window.state) for window in run.windows),
             "disturbed": tuple(float(window.disturbed) for window in run.windows),
+            **_speeds(run, place),
         }
         for place, name in enumerate(run.members)
     }
     return UsageSeries(tuple(round(window.at_s, 3) for window in run.windows), values)
+
+
+def _speeds(run: OnOffRun, place: int) -> dict[str, tuple[float, ...]]:
+    """Of the member's CPUs in each window, where every window has a sample."""
+    speeds = [window.speeds[place] for window in run.windows if window.speeds]
+    known = tuple(_short(speed) for speed in speeds if speed is not None)
+    return {"speed": known} if len(known) == len(run.windows) else {}
 
 
 def _short(value: float) -> float:
