@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Protocol, runtime_checkable
 
-from lab.cpu_speed import SpeedWatch
+from lab.cpu_speed import SpeedWatch, run_before_others
 from lab.errors import RunError
 from lab.instances import Instances, Program, RunningInstance
 from lab.on_off.freezer import Freezer
@@ -388,8 +388,7 @@ def _kernel_threads() -> list[str]:
 def _prompt() -> Iterator[None]:
     """The switching thread runs when it is due, before everybody it measures; it needs some 1 % of a CPU."""
     policy, usual = os.sched_getscheduler(0), os.sched_getparam(0)
-    with contextlib.suppress(OSError):  # not everywhere even for root: then it is late sometimes, and that is seen
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    run_before_others()
     try:
         yield
     finally:
