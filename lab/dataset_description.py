@@ -31,7 +31,7 @@ _NOTES = (
 _ON_OFF = (
     " Groups were measured on/off: their members were frozen and thawed in balanced random order within a run, and each"
     " state is a co-location (RUN/1+3 is that in which the first and third members of RUN worked). Its solo is from the"
-    " same run, and ratio_se is the standard error of colocated / solo. Both are rates at the full speed of the CPUs. In"
+    " same run, and ratio_se is the standard error of colocated / solo. Both are rates at the full speed of CPUs. In"
     " series.csv.gz progress is the rate in each state of a run, works who worked, disturbed what was left out, speed"
     " that of the CPUs."
 )
