@@ -111,7 +111,9 @@ def _run(options: argparse.Namespace) -> int:
 def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) -> int:
     from lab.dry_run import estimate_campaign
     from lab.journal import NAME, read_journal, without_disturbed
+    from lab.preflight import refuse_impossible
 
+    refuse_impossible(campaign)
     journal = None if options.fresh else read_journal(directory / NAME, campaign)
     records = [] if journal is None else journal.records
     found = estimate_campaign(campaign, without_disturbed(records) if options.again_disturbed else records)

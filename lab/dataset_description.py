@@ -31,8 +31,16 @@ _NOTES = (
 _ON_OFF = (
     " Groups were measured on/off: their members were frozen and thawed in balanced random order within a run, and each"
     " state is a co-location (RUN/1+3 is that in which the first and third members of RUN worked). Its solo is from the"
-    " same run, and ratio_se is the standard error of colocated / solo. In series.csv.gz progress is the rate in each"
-    " state of a run, works who worked, disturbed what was left out."
+    " same run, and ratio_se is the standard error of colocated / solo. Both are rates at the full speed of CPUs. In"
+    " series.csv.gz progress is the rate in each state of a run, works who worked, disturbed what was left out, speed"
+    " that of the CPUs."
+)
+_EMULATED = "Xen domains on an EMULATED machine (QEMU without hardware virtualisation)"
+_EMULATED_NOTES = (
+    ": times, pages, events and switches cost there what the emulator makes of them, so no value is that of a real"
+    " machine; every row's platform says so. Clients run outside of the machine (generator_percent in runs.csv is their"
+    " CPU time). profiles.csv holds the solo runs on the first place of the first pinning form; metrics.csv.gz holds"
+    " the metrics with everybody at work. Of cpu the unit is not sysbench's event, but 1,000 turns of a loop."
 )
 
 
@@ -41,7 +49,7 @@ def describe_dataset(
 ) -> dict[str, Any]:
     """The content of dataset.yaml; `found` are the circumstances that the host showed."""
     measured = [record for record in records if record.kind != "calibration"]
-    kind = _INSTANCES.get(campaign.instances, campaign.instances)
+    kind = _INSTANCES.get(campaign.instances, campaign.instances) if campaign.emulated is None else _EMULATED
     return {
         "name": campaign.name,
         "origin": "measured",
@@ -51,7 +59,7 @@ def describe_dataset(
         "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
         "kernel": machine.kernel,
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
-        "notes": f"{kind}{_NOTES}{_ON_OFF if campaign.on_off else ''} {campaign.notes}".strip(),
+        "notes": f"{kind}{_notes(campaign)} {campaign.notes}".strip(),
         "circumstances": {
             **found,
             "instances": campaign.instances,
@@ -70,6 +78,11 @@ def describe_dataset(
             "load_generators": {form.name: _generators(form) for form in campaign.pinnings},
         },
     }
+
+
+def _notes(campaign: Campaign) -> str:
+    usual = _NOTES if campaign.emulated is None else _EMULATED_NOTES
+    return f"{usual}{_ON_OFF if campaign.on_off else ''}"
 
 
 def _repeats(campaign: Campaign) -> dict[str, Any]:

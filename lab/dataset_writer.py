@@ -68,6 +68,9 @@ def write_dataset(
 
 def _platforms(campaign: Campaign, machine: HostMachine, records: Sequence[Record]) -> Iterable[_Row]:
     """The host with a link of its own for each instance, and, where runs had that, with one uplink for all."""
+    if (emulated := campaign.emulated) is not None:  # caches and clock are this host's, of which each has only a part
+        yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "")
+        return
     names = {_platform(campaign, record): _on_uplink(record) for record in records if record.kind == "group"}
     for name, uplink in sorted({campaign.platform: False, **names}.items()):
         # A virtual disk says nothing about what it lies on, so disk_kind stays empty rather than guessed.

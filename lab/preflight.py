@@ -6,12 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
-from lab.campaign import Campaign
+from lab.campaign import Campaign, EmulatedXen
+from lab.emulated_xen import SIZES_KB
 from lab.errors import PreparationError
-from lab.instances.containers import FILLER
+from lab.idle_filler import TOOL
 from lab.processes import call
 from lab.shaping import check_promises
-from profiler.observed import format_cpus
+from lab.workloads import CpuWorkload, WebWorkload
+from profiler.observed import IsolationSettings, format_cpus
 from profiler.parse.xl_host import parse_xl_info
 
 PACKAGES = {  # Debian and Ubuntu
@@ -36,7 +38,10 @@ PACKAGES = {  # Debian and Ubuntu
     "mkfs.ext4": "e2fsprogs",
     "ldd": "libc-bin",
     "xl": "xen-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
 }
+_EMULATED_TOOLS = frozenset({"qemu-system-x86_64", "mmdebstrap", "mke2fs", "setpriv", "busybox", "ldd", "nginx", "ip"})
 _GUEST_TOOLS = {  # what whole VMs need beside their workloads
     "container": frozenset[str](),
     "native": frozenset[str](),
@@ -49,6 +54,7 @@ _SPARE_MB = 64  # tables, journal and logs beside the workloads' own files
 
 def check_ready(campaign: Campaign, directory: Path) -> None:
     """Raise PreparationError for the first thing that is missing."""
+    refuse_impossible(campaign)
     if os.geteuid() != 0:
         raise PreparationError("the lab makes control groups and network namespaces: run it as root (sudo)")
     missing = missing_tools(campaign)
@@ -56,13 +62,6 @@ def check_ready(campaign: Campaign, directory: Path) -> None:
         packages = " ".join(sorted({PACKAGES[tool] for tool in missing}))
         verb = "is" if len(missing) == 1 else "are"
         raise PreparationError(f"{', '.join(missing)} {verb} not installed: apt-get install {packages}")
-    here = _cpus(campaign)
-    beyond = campaign.cpus - here
-    if beyond:
-        raise PreparationError(
-            f"campaign {campaign.name} uses CPU {format_cpus(beyond)}, this host has {format_cpus(here)}:"
-            " change its pinnings"
-        )
     for group in campaign.groups:
         networks = [member.settings.network for member in group.members]
         check_promises(networks, campaign.link_mbit, campaign.line_mbit)
@@ -74,8 +73,60 @@ def check_ready(campaign: Campaign, directory: Path) -> None:
         )
 
 
+def refuse_impossible(campaign: Campaign) -> None:
+    """Raise PreparationError for what no host can do, or this one as far as that shows without root."""
+    if campaign.emulated is not None:
+        _refuse_in_emulation(campaign, campaign.emulated)
+    members = [member for group in campaign.groups for member in group.members]
+    if campaign.instances == "xen":
+        for member in members:
+            if member.settings.disk_limit_mb_s is not None:
+                raise PreparationError(f"{member.label} has a disk limit, which Xen does not have: leave it out")
+    elif campaign.emulated is not None:
+        raise PreparationError("`emulated` is a Xen machine: write `instances: xen`, or leave it out")
+    known = campaign.instances != "xen" or campaign.emulated is not None or shutil.which("xl") is not None
+    if known and (beyond := campaign.cpus - (here := _cpus(campaign))):
+        raise PreparationError(
+            f"campaign {campaign.name} uses CPU {format_cpus(beyond)}, this host has {format_cpus(here)}:"
+            " change its pinnings"
+        )
+
+
+def _refuse_in_emulation(campaign: Campaign, emulated: EmulatedXen) -> None:
+    """What the emulated machine's two guests of one vCPU cannot do."""
+    if campaign.on_off is None or campaign.on_off.tunes:
+        raise PreparationError("the emulated machine needs on_off with dwell_ms and guard_ms")
+    for form in campaign.pinnings:
+        if form.clients is not None:
+            raise PreparationError(
+                f"pinning {form.name} places clients, which are outside the emulated machine: leave it out"
+            )
+        if form.driver is None or len(form.driver) > emulated.dom0_vcpus:
+            raise PreparationError(
+                f"pinning {form.name} must give Dom0 as `driver` between 1 and {emulated.dom0_vcpus} CPUs"
+                " (dom0_vcpus of the emulated machine)"
+            )
+    for group in campaign.groups:
+        if len(group.members) > 2:
+            raise PreparationError("the emulated machine has two guests: leave out groups of more")
+        for member in group.members:
+            workload = campaign.workloads[member.workload]
+            served = isinstance(workload, WebWorkload) and workload.size_kb in SIZES_KB
+            if not served and not isinstance(workload, CpuWorkload):
+                sizes = ", ".join(str(size) for size in SIZES_KB)
+                raise PreparationError(
+                    f"{member.label} cannot run in the emulated machine, which has cpu, and web with size_kb {sizes}"
+                )
+            if member.vcpus != 1 or member.load < 1 or member.settings != IsolationSettings():
+                raise PreparationError(
+                    f"{member.label} must have one vCPU, full load and no settings in the emulated machine"
+                )
+
+
 def _cpus(campaign: Campaign) -> frozenset[int]:
     """The CPUs that instances can be put on; Dom0 itself sees only its own."""
+    if campaign.emulated is not None:
+        return frozenset(range(campaign.emulated.pcpus))
     if campaign.instances == "xen":
         return frozenset(range(parse_xl_info(call(["xl", "info"]), "xl info").pcpus))
     return frozenset(os.sched_getaffinity(0))
@@ -88,13 +139,15 @@ def missing_tools(campaign: Campaign) -> list[str]:
 
 def needed_tools(campaign: Campaign) -> frozenset[str]:
     """Programs that this campaign starts."""
+    if campaign.emulated is not None:
+        return _EMULATED_TOOLS
     members = [member for group in campaign.groups for member in group.members]
     needed = {tool for member in members for tool in campaign.workloads[member.workload].tools(member.load)}
     needed |= {"ip"} | _GUEST_TOOLS.get(campaign.instances, frozenset())
     if campaign.line_mbit is not None or any(member.settings.network is not None for member in members):
         needed |= {"tc"}
     if campaign.on_off is not None and campaign.on_off.fill_idle:
-        needed |= {FILLER[0]}
+        needed |= {TOOL}
     return frozenset(needed)
 
 

@@ -18,8 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from lab.control_groups import group_places, remove_group
+from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.errors import LabError, PreparationError, RunError
 from lab.processes import call
+from profiler.observed import format_cpus, parse_cpus
 
 DEFAULT_STATE = Path("/run/cotenant-lab")
 _RUN_ID = re.compile(r"[0-9a-f]{6}\Z")
@@ -59,6 +61,11 @@ class ResourceRegistry:
     def network(self, name: str) -> str:
         """Name for a network namespace."""
         return f"cotenant-{self.run}-{name}"
+
+    def driver(self, online: int, cpus: Sequence[int] | None) -> str:
+        """What Dom0 had before it was moved, as a name: the number of its vCPUs and its pCPUs, None = all."""
+        where = "all" if cpus is None else format_cpus(tuple(cpus))
+        return f"cotenant-{self.run}-{online}-on-{where}"
 
     def directory(self, parent: Path) -> Path:
         """Path for scratch files."""
@@ -203,6 +210,17 @@ def _remove_domain(name: str) -> None:
         call(["xl", "destroy", name], timeout_s=_DESTROYED_WITHIN_S)
 
 
+def _remove_driver(name: str) -> None:
+    """Put Dom0 back to where it was."""
+    found = re.fullmatch(r"cotenant-[0-9a-f]{6}-(\d+)-on-(all|[\d,-]+)", name)
+    if found is None:
+        return
+    count, where = int(found[1]), found[2]
+    now = Dom0Cpus.parse(call(["xl", "vcpu-list", DOM0]))
+    for command in move_commands(now.online, count, None if where == "all" else parse_cpus(where)):
+        call(command)
+
+
 def _remove_directory(name: str) -> None:
     shutil.rmtree(name, ignore_errors=True)
 
@@ -213,11 +231,13 @@ _REMOVERS: dict[str, Callable[[str], None]] = {
     "directory": _remove_directory,
     "bridge": _remove_bridge,
     "domain": _remove_domain,
+    "driver": _remove_driver,
 }
 _PLACES: dict[str, Callable[[str], list[Path]]] = {
     "group": group_places,
     "network": lambda name: [_NAMESPACES / name],
     "directory": lambda name: [Path(name)],
     "bridge": lambda name: [_INTERFACES / name],
+    "driver": lambda _name: [],
     "domain": lambda _name: [],  # xl refuses a second one of the same name
 }

@@ -12,6 +12,7 @@ from typing import Any, Literal, TextIO
 from lab.campaign import Campaign
 from lab.control_groups import GroupMaker
 from lab.dataset_writer import write_dataset
+from lab.emulated_xen.pair_runs import EmulatedXenRuns
 from lab.environment import circumstances, read_machine, remembered
 from lab.errors import LabError, RepeatedError, StopRequested
 from lab.journal import Journal
@@ -123,10 +124,12 @@ class _Campaigner:
                 self._write()
         return self._summary(ending)
 
-    def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker:
+    def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker | EmulatedXenRuns:
+        if self._campaign.emulated is not None:
+            return EmulatedXenRuns(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
         return RunMaker(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
 
-    def _rounds(self, maker: RunMaker) -> Ending:
+    def _rounds(self, maker: RunMaker | EmulatedXenRuns) -> Ending:
         for step in self._plan.steps(self._journal.records):
             todo = [run for run in step.runs if (run.run, step.number) not in self._done]
             self._announce(step, len(todo))
@@ -134,7 +137,7 @@ class _Campaigner:
                 return "out of time"
         return "finished"
 
-    def _round(self, number: int, todo: Sequence[Run], maker: RunMaker) -> bool:
+    def _round(self, number: int, todo: Sequence[Run], maker: RunMaker | EmulatedXenRuns) -> bool:
         """Measure what is left of a round; False when the time that may be taken is over."""
         self._write()  # tables of all whole rounds so far
         started = self._round_started(number)

@@ -25,6 +25,7 @@ from lab.control_groups import GroupMaker
 from lab.errors import CampaignError, RunError
 from lab.instances import RunSetup, host_instances
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
+from lab.on_off.speed_correction import SpeedCorrection
 from lab.on_off.states import all_states, draw_order
 from lab.resource_registry import DEFAULT_STATE, ResourceRegistry
 from lab.schedule import Run, expand
@@ -44,13 +45,11 @@ def plan(way: str, states: int, seed: str) -> WindowPlan:
 def ratios(run: OnOffRun) -> dict[str, float]:
     """T/B of each member of a pair, from the windows that nothing disturbed."""
     found: dict[str, float] = {}
+    counted = [window for window in run.windows if not window.disturbed]
     for place, name in enumerate(run.members):
+        correction = SpeedCorrection(counted, place)
         sums = {
-            state: [
-                (window.progress[place], window.seconds)
-                for window in run.windows
-                if window.state == state and not window.disturbed
-            ]
+            state: [(window.progress[place], correction.seconds(window)) for window in counted if window.state == state]
             for state in ((place,), (0, 1))
         }
         alone, together = (_rate(values) for values in sums.values())

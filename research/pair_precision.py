@@ -1,20 +1,25 @@
 """How sure the ratios T/B of a dataset on/off are: by their standard errors, and by what was measured twice.
 
 python -m research.pair_precision DATASET
+
+It also says how sure they would be had the speed of CPUs not been taken out, from the same windows.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
+
+from lab.on_off.estimator import StateShare, estimate_ratio
 
 _NORMAL = 1.96
 NARROW = 0.03
@@ -95,6 +100,36 @@ def sentences(ratios: Iterable[PairRatio]) -> list[str]:
     return lines
 
 
+def widths_without_speed(directory: Path) -> list[float]:
+    """Half widths, relative, of all ratios of `series.csv.gz` with rates as they were at whatever speed."""
+    series: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    with gzip.open(directory / "series.csv.gz", "rt", newline="") as file:
+        for row in csv.DictReader(file):
+            series[f"{row['run']} {row['repeat']}"][row["instance"]][row["metric"]].append(float(row["value"]))
+    found: list[float] = []
+    for members in series.values():
+        if len(members) > 1 and all("works" in metrics for metrics in members.values()):
+            found += _widths(list(members.values()))
+    return found
+
+
+def _widths(members: Sequence[Mapping[str, Sequence[float]]]) -> Iterator[float]:
+    count = 2 ** len(members) - 1
+    blocks: list[dict[tuple[int, ...], int]] = []
+    for at in range(len(members[0]["works"])):
+        if at % count == 0:
+            blocks.append({})
+        if not members[0]["disturbed"][at]:
+            blocks[-1][tuple(place for place, one in enumerate(members) if one["works"][at])] = at
+    for place, own in enumerate(members):
+        for state in {state for block in blocks for state in block if place in state and len(state) > 1}:
+            pairs = [(block[state], block[place,]) for block in blocks if state in block and (place,) in block]
+            rates = [(StateShare(own["progress"][a], 1), StateShare(own["progress"][b], 1)) for a, b in pairs]
+            ratio = estimate_ratio(rates, f"{place}:{state}")
+            if ratio is not None and ratio.ratio:
+                yield _NORMAL * ratio.error / ratio.ratio
+
+
 def repeats(ratios: Iterable[PairRatio]) -> list[tuple[float, float]]:
     """Pairs that two runs measured on CPUs and with generators shared alike: how far apart, and what errors expect."""
     alike: dict[tuple[object, ...], list[PairRatio]] = defaultdict(list)
@@ -115,7 +150,15 @@ def main(arguments: Sequence[str]) -> None:
     folder: Path = parser.parse_args(arguments).dataset
     if not (folder / "runs.csv").is_file():
         parser.error(f"{folder} holds no runs.csv: give the folder that cotenant-lab run --dataset wrote")
-    sys.stdout.write("\n".join(sentences(read_ratios(folder))) + "\n")
+    ratios, widths = read_ratios(folder), widths_without_speed(folder)
+    sys.stdout.write("\n".join(sentences(ratios)) + "\n")
+    if widths:
+        narrow = 100 * fmean(width <= NARROW for width in widths)
+        sys.stdout.write(
+            f"all ratios: ±95 % median {100 * median(one.width for one in ratios):.1f} %,"
+            f" {100 * fmean(one.width <= NARROW for one in ratios):.0f} % within ±3 %;"
+            f" with speed left in: {100 * median(widths):.1f} %, {narrow:.0f} %\n"
+        )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,22 @@ class GuestSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EmulatedXen:
+    """A Xen machine that the lab emulates, with two guests of one vCPU.
+
+    Dom0 has at most `dom0_vcpus`, `memory_mb` is the machine's. Each pCPU gets at most `pcpu_percent` of a CPU of this
+    host, None = no limit. The eight metrics are read over `metrics_s` of each run, 0 = not at all.
+    """
+
+    pcpus: int = 4
+    dom0_vcpus: int = 4
+    memory_mb: int = 2048
+    scheduler: Literal["credit", "credit2"] = "credit"
+    pcpu_percent: float | None = None
+    metrics_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class PinningForm:
     """Where the members run: member i on `cpus[i % len]`, its load generator on `clients[i % len]`, None = with it.
 
@@ -135,6 +151,7 @@ class Campaign:
     line_mbit: float | None = None
     queue_packets: int = 1000
     on_off: OnOff | None = None
+    emulated: EmulatedXen | None = None
 
     @property
     def cpus(self) -> frozenset[int]:

@@ -16,6 +16,7 @@ from lab.campaign.model import (
     Backing,
     Campaign,
     Cpus,
+    EmulatedXen,
     GuestSettings,
     Member,
     OnOff,
@@ -82,6 +83,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         line_mbit=top.optional("line_mbit", most=1e6),
         queue_packets=top.whole("queue_packets", 1000),
         on_off=_on_off(top, members),
+        emulated=_emulated(top),
     )
     top.done()
     if campaign.warmup_most_s < warmup_s:
@@ -157,8 +159,8 @@ def _check_on_off(top: Fields, campaign: Campaign) -> None:
     """Refuse what cannot be frozen, has too many states, or shows no progress while it runs."""
     if campaign.on_off is None:
         return
-    if campaign.instances != "container":
-        top.wrong("on_off", "needs instances: container, whose groups can be frozen")
+    if campaign.instances != "container" and campaign.emulated is None:
+        top.wrong("on_off", "needs instances: container, whose groups can be frozen, or an emulated Xen machine")
     if campaign.temporal is not None:
         top.wrong("temporal", "and on_off exclude each other: a run on/off needs no time grid")
     for group in campaign.groups:
@@ -166,7 +168,7 @@ def _check_on_off(top: Fields, campaign: Campaign) -> None:
             top.wrong("groups", f"have more than {MOST_ON_OFF} members, whose states on/off would be too many")
         for member in group.members:
             workload = campaign.workloads[member.workload]
-            if workload.progress is None or workload.fixed:
+            if campaign.emulated is None and (workload.progress is None or workload.fixed):
                 reason = f"is of kind {workload.kind}, which shows no progress while it runs: measure it without on_off"
                 top.wrong(f"workloads.{member.workload}", reason)
 
@@ -178,6 +180,24 @@ def _guests(fields: Fields) -> GuestSettings:
     guests = GuestSettings(fields.whole("memory_mb", usual.memory_mb, least=32), accelerator, vhost)
     fields.done()
     return guests
+
+
+def _emulated(top: Fields) -> EmulatedXen | None:
+    if not top.has("emulated"):
+        return None
+    if not top.has("on_off"):
+        top.wrong("emulated", "needs on_off with dwell_ms and guard_ms: in blocks an emulated machine is too noisy")
+    fields, usual = top.fields("emulated"), EmulatedXen()
+    emulated = EmulatedXen(
+        fields.whole("pcpus", usual.pcpus, most=64),
+        fields.whole("dom0_vcpus", usual.dom0_vcpus, most=64),
+        fields.whole("memory_mb", usual.memory_mb, least=1024),
+        _one_of(fields, "scheduler", ("credit", "credit2"), usual.scheduler),
+        fields.optional("pcpu_percent", most=100),
+        fields.number("metrics_s", usual.metrics_s, above=-1e-9, most=60),
+    )
+    fields.done()
+    return emulated
 
 
 def _one_of(fields: Fields, name: str, choices: tuple[Any, ...], default: str) -> Any:

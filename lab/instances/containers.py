@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from lab import network
 from lab.control_groups import GroupMaker
+from lab.idle_filler import IdleFiller
 from lab.instances.base import RunSetup, Transport
 from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
 from lab.processes import LabProcess
 from lab.workloads import Site
-from lab.workloads.base import PROGRAMS
 from profiler.backends import LxcBackend
 from profiler.backends.lxc.control_groups import GroupsV1, find_groups
 from profiler.backends.source import LiveSource
-from profiler.observed import Instance, IsolationSettings
-
-FILLER = ("sysbench", str(PROGRAMS / "loop.lua"), "--work=spin", "--kb=0", "--threads=1")
-_FILLER_S = 86_400
+from profiler.observed import Instance
 
 
 @dataclass(slots=True)
@@ -67,8 +64,8 @@ class ContainerInstances(ManagedInstances[LabContainer]):
 
     def __init__(self, setup: RunSetup, maker: GroupMaker) -> None:
         super().__init__(setup, maker)
-        self._idle: list[LabProcess] = []
-        self._fillers: list[str] = []
+        self._filling = ExitStack()
+        self._filler: IdleFiller | None = None
 
     def backend(self) -> LxcBackend:
         """Reads exactly these instances."""
@@ -84,19 +81,20 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         groups = find_groups(LiveSource())
         if not isinstance(groups, GroupsV1):
             return []
-        names = ("", *self._fillers, *(name for one in self._standing for name in one.groups))
+        fillers = [] if self._filler is None else self._filler.groups
+        names = ("", *fillers, *(name for one in self._standing for name in one.groups))
         return [f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in names]
 
     def filler_ns(self) -> int:
         """CPU time so far of the programs that fill idle CPUs."""
-        groups = find_groups(LiveSource())
-        return sum(groups.cpu_ns(name) for name in self._fillers)
+        return 0 if self._filler is None else self._filler.cpu_ns()
 
     def _build(self) -> None:
         setup = self._setup
         net = self._network()
         if setup.fill_idle:
-            self._fill_idle(net.generators)
+            filler = IdleFiller(self._registry, self._maker, setup.directory, net.generators)
+            self._filler = self._filling.enter_context(filler)
         for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
             port = net.ports[position]
             site = Site(position, setup.directory, self._directory(position), port.address, entry.member.vcpus)
@@ -110,29 +108,13 @@ class ContainerInstances(ManagedInstances[LabContainer]):
                 )
             )
 
-    def _fill_idle(self, namespace: str) -> None:
-        """Keep every CPU busy with work that anybody else's goes before, until the groups are removed.
-
-        A virtual CPU is faster while the other hardware thread of its core idles, and waking it takes time: with this,
-        neither depends on who else works.
-        """
-        for cpu in sorted(os.sched_getaffinity(0)):
-            group = self._registry.group(f"idle.{cpu}")
-            procs = self._group(group, (cpu,), IsolationSettings())
-            self._maker.let_others_first(group)
-            command = [*FILLER, f"--time={_FILLER_S}", "run"]
-            self._idle.append(LabProcess(command, groups=procs, network=namespace, directory=self._setup.directory))
-            self._fillers.append(group)
-
     def _network(self) -> network.LabNetwork:
         return network.build(self._registry, self._networks(), self._wiring())
 
     def _leave(self) -> None:
         """All but the programs that fill idle CPUs is on the registry."""
-        for program in self._idle:
-            program.stop(0)
-        self._idle.clear()
-        self._fillers.clear()
+        self._filling.close()
+        self._filler = None
 
 
 def listens(tables: Path, transport: Transport, port: int) -> bool:

@@ -4,14 +4,16 @@
 
 Unlike the switch of other instances the bridge lies in Dom0's own network namespace, where Xen's scripts look for it. A
 domain boots the self-contained image (no 9p on Xen), and its agent is spoken to over the lab's network. Cap and weight
-are the scheduler's own, in credit and credit2 alike.
+are the scheduler's own, in credit and credit2 alike. `driver` gives Dom0 these pCPUs, and a vCPU for each, for the run.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from lab.campaign import Cpus
 from lab.control_groups import GroupMaker
+from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.errors import PreparationError
 from lab.guests.domain import Domain, DomainConfig, config_text, domain_type
 from lab.guests.image import BootImage, build_image
@@ -56,6 +58,8 @@ class XenInstances(GuestInstances):
     def _build(self) -> None:
         setup = self._setup
         check_settings(setup)
+        if setup.driver_cpus is not None:
+            self._move_driver(setup.driver_cpus)
         self._type = domain_type(call(["xl", "info"]))
         tools = {tool for entry, work in zip(setup.placed, setup.workloads, strict=True)
                  for tool in work.tools(entry.member.load)}  # fmt: skip
@@ -68,6 +72,14 @@ class XenInstances(GuestInstances):
             domain.wait_up()
         for guest, domain in zip(self._standing, self._domains, strict=True):
             domain.settle(guest.site)
+
+    def _move_driver(self, cpus: Cpus) -> None:
+        """Give Dom0 these pCPUs; where it was before stands on the registry, which puts it back after the run."""
+        now = Dom0Cpus.parse(call(["xl", "vcpu-list", DOM0]))
+        now.check(cpus)
+        self._registry.made("driver", self._registry.driver(now.online, now.cpus))
+        for command in move_commands(now.online, len(cpus), cpus):
+            call(command)
 
     def _wire(self) -> tuple[str, str]:
         """Make bridge, uplink and the generators' namespace; names of the bridge and path of the namespace."""
@@ -126,10 +138,6 @@ class XenInstances(GuestInstances):
 
 def check_settings(setup: RunSetup) -> None:
     """Raise PreparationError for what a campaign cannot have on Xen."""
-    if setup.driver_cpus is not None:
-        raise PreparationError(
-            "Dom0's CPUs are the host's affair: set dom0_max_vcpus and dom0_vcpus_pin at boot, and leave `driver` out"
-        )
     for entry in setup.placed:
         if entry.member.settings.disk_limit_mb_s is not None:
             raise PreparationError(f"{entry.instance} has a disk limit, which Xen does not have: leave it out")

@@ -50,7 +50,7 @@ def make_on_off(
     beside = {} if got.beside_busy is None else {_BESIDE: (got.beside_busy, "1")}
     further = dict.fromkeys(got.members, beside) | ({got.members[0]: _tuned(got)} if tunes else {})
     units = {entry.member.workload: unit for entry, unit in zip(run.placed, got.units, strict=True)}
-    return OnOffResult(_measured(got, further), units, () if tunes else state_outcomes(got))
+    return OnOffResult(on_off_measurement(got, further), units, () if tunes else state_outcomes(got))
 
 
 def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) -> WindowPlan:
@@ -83,9 +83,12 @@ def _tuned(run: OnOffRun) -> Mapping[str, tuple[float, str]]:
     return {_DWELL: (float(found.dwell_ms), "ms"), _GUARD: (float(found.guard_ms), "ms"), _LAG: (found.lag_one, "1")}
 
 
-def _measured(run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str]]]) -> RunMeasurement:
+def on_off_measurement(
+    run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str]]] | None = None
+) -> RunMeasurement:
+    """A run as other runs are recorded: its members' outcomes are those of the state in which everybody works."""
     reached = {
-        name: WorkloadResult(_together(run, place), further=further.get(name, {}))
+        name: WorkloadResult(_together(run, place), further=(further or {}).get(name, {}))
         for place, name in enumerate(run.members)
     }
     disturbed = sum(window.disturbed for window in run.windows) / len(run.windows)
@@ -105,16 +108,24 @@ def _together(run: OnOffRun, place: int) -> float:
 
 
 def _series(run: OnOffRun) -> UsageSeries:
-    """Each window: the rate, whether the member worked, and whether the window was disturbed."""
+    """Each window: the rate, whether the member worked, whether the window was disturbed, and the speed of its CPUs."""
     values = {
         name: {
             "progress": tuple(_short(window.progress[place] / window.seconds) for window in run.windows),
             "works": tuple(float(place in window.state) for window in run.windows),
             "disturbed": tuple(float(window.disturbed) for window in run.windows),
+            **_speeds(run, place),
         }
         for place, name in enumerate(run.members)
     }
     return UsageSeries(tuple(round(window.at_s, 3) for window in run.windows), values)
+
+
+def _speeds(run: OnOffRun, place: int) -> dict[str, tuple[float, ...]]:
+    """Of the member's CPUs in each window, where every window has a sample."""
+    speeds = [window.speeds[place] for window in run.windows if window.speeds]
+    known = tuple(_short(speed) for speed in speeds if speed is not None)
+    return {"speed": known} if len(known) == len(run.windows) else {}
 
 
 def _short(value: float) -> float:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Protocol, runtime_checkable
 
-from lab.cpu_speed import SpeedWatch
+from lab.cpu_speed import SpeedWatch, run_before_others
 from lab.errors import RunError
 from lab.instances import Instances, Program, RunningInstance
 from lab.on_off.freezer import Freezer
@@ -54,6 +55,7 @@ class OnOffWindow:
 
     `steal` is its share of the time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` is decided by these
     and the lab's lateness, never by what was reached. `steps` are progress in the order of reading, where asked for.
+    `speeds` are the mean speeds of each member's CPUs; None = no sample fell into it.
     """
 
     block: int
@@ -68,6 +70,7 @@ class OnOffWindow:
     steps: tuple[tuple[float, ...], ...] = ()
     steal: float = 0.0
     foreign: float = 0.0
+    speeds: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
     """Run all windows; RunError when a program ends, or cannot be frozen or followed."""
     groups = [_groups(running) for running in instances.running]
     with (
-        SpeedWatch(instances.host_cpus()) as speed,
+        SpeedWatch(instances.host_cpus(), often=True) as speed,
         contextlib.ExitStack() as opened,
         Freezer(groups) as freezer,
     ):
@@ -146,7 +149,9 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
         foreign = host.foreign_s(first, last)
         return OnOffRun(
             started, seconds, warmup_s, tuple(one.running.placed.instance for one in members),
-            tuple(_ASKED if one.counter.due else one.reader.unit for one in members), tuple(judged(windows)), used,
+            tuple(_ASKED if one.counter.due else one.reader.unit for one in members),
+            tuple(_with_speeds(judged(windows), speed.samples(), begin, [one.running.placed.cpus for one in members])),
+            used,
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),
             1000 * run.switching_s / max(1, len(windows)),
@@ -352,6 +357,23 @@ def _beside_busy(
     return median(found) if found else None
 
 
+def _with_speeds(
+    windows: Sequence[OnOffWindow], samples: Mapping[int, Sequence[tuple[float, float]]], begin: float,
+    cpus: Sequence[Sequence[int]],
+) -> list[OnOffWindow]:  # fmt: skip
+    times = {cpu: [at for at, _ in taken] for cpu, taken in samples.items()}
+    found: list[OnOffWindow] = []
+    for window in windows:
+        end = begin + window.at_s
+        of_cpu = {
+            cpu: [speed for _, speed in taken[bisect(times[cpu], end - window.seconds) : bisect(times[cpu], end)]]
+            for cpu, taken in samples.items()
+        }
+        of_members = [[speed for cpu in own for speed in of_cpu.get(cpu, ())] for own in cpus]
+        found.append(replace(window, speeds=tuple(fmean(one) if one else None for one in of_members)))
+    return found
+
+
 def _kernel_threads() -> list[str]:
     """Where the kernel tells the run time of its threads that do the members' I/O: packets, journals, writing back."""
     found: list[str] = []
@@ -366,8 +388,7 @@ def _kernel_threads() -> list[str]:
 def _prompt() -> Iterator[None]:
     """The switching thread runs when it is due, before everybody it measures; it needs some 1 % of a CPU."""
     policy, usual = os.sched_getscheduler(0), os.sched_getparam(0)
-    with contextlib.suppress(OSError):  # not everywhere even for root: then it is late sometimes, and that is seen
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    run_before_others()
     try:
         yield
     finally:

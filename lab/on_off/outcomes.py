@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lab.on_off.estimator import StateShare, estimate_ratio
 from lab.on_off.measure import OnOffRun, OnOffWindow
+from lab.on_off.speed_correction import SpeedCorrection
 from lab.on_off.states import State
 from lab.records import THROUGHPUT, StateOutcome
 
@@ -23,21 +24,30 @@ def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:
         if not window.disturbed:
             by_state.setdefault(window.state, {})[window.block] = window
     found: list[StateOutcome] = []
+    counted = [window for window in run.windows if not window.disturbed]
+    corrections = [SpeedCorrection(counted, place) for place in range(len(run.members))]
     for state, windows in sorted(by_state.items(), key=lambda item: (len(item[0]), item[0])):
-        members = [_of_member(run, state, place, windows, by_state.get((place,), {})) for place in state]
+        members = [
+            _of_member(run, corrections[place], state, place, windows, by_state.get((place,), {})) for place in state
+        ]
         if len(state) > 1 and all(members):
             found += (outcome for outcomes in members for outcome in outcomes)
     return tuple(found)
 
 
 def _of_member(
-    run: OnOffRun, state: State, place: int, together: Mapping[int, OnOffWindow], alone: Mapping[int, OnOffWindow]
-) -> list[StateOutcome]:
+    run: OnOffRun, correction: SpeedCorrection, state: State, place: int, together: Mapping[int, OnOffWindow],
+    alone: Mapping[int, OnOffWindow],
+) -> list[StateOutcome]:  # fmt: skip
     """Throughput, and latency where it is counted; nothing without throughput."""
     pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
     found: list[StateOutcome] = []
     name = run.members[place]
-    throughput = _answered if asks(run, place) else _worked
+
+    def worked(window: OnOffWindow, place: int) -> StateShare:
+        return StateShare(window.progress[place], correction.seconds(window))
+
+    throughput = _answered if asks(run, place) else worked
     for outcome, share in ((THROUGHPUT, throughput), (LATENCY, _waited)):
         got = estimate_ratio(
             [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
@@ -57,10 +67,6 @@ def asks(run: OnOffRun, place: int) -> bool:
 def _answered(window: OnOffWindow, place: int) -> StateShare:
     """Answers over what was asked for meanwhile: how much that was in a short window is chance."""
     return StateShare(float(window.answers[place]), float(window.due[place]))
-
-
-def _worked(window: OnOffWindow, place: int) -> StateShare:
-    return StateShare(window.progress[place], window.seconds)
 
 
 def _waited(window: OnOffWindow, place: int) -> StateShare:

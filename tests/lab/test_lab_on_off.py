@@ -24,6 +24,7 @@ from lab.on_off.estimator import StateShare, estimate_ratio, student_t
 from lab.on_off.freezer import Freezer
 from lab.on_off.measure import OnOffRun, OnOffWindow, _beside_busy, judged
 from lab.on_off.outcomes import state_outcomes
+from lab.on_off.speed_correction import SpeedCorrection
 from lab.on_off.states import all_states, draw_order
 from lab.on_off.tuning import STEP_S, settling_ms, tune
 from lab.precision import Precision
@@ -125,6 +126,40 @@ def test_disturbed_windows_count_for_nothing_and_triples_come_from_the_same_run(
             found = outcome(run, state, place)
             assert found.together / found.alone == pytest.approx(ratio, abs=0.03)
             assert 10 < found.pairs < 40
+
+
+def on_two_speeds(seed: int, ratio: float, follows: float, *, known: bool) -> OnOffRun:
+    """A run on CPUs that lose 0.45 of their speed for spells of some windows; the second member feels nothing of it."""
+    run, draw, slow = simulated(seed, {(0, 1): ratio}, 2, 20, spread=0.01), random.Random(seed), False
+    windows = []
+    for window in run.windows:
+        slow = draw.random() < (0.8 if slow else 0.2)
+        speed = 0.55 if slow else 1.0
+        done = (window.progress[0] * (1 - follows * (1 - speed)), window.progress[1])
+        speeds = tuple(speed * (1 + draw.gauss(0, 0.03)) for _ in done) if known else ()
+        windows.append(replace(window, progress=done, speeds=speeds))
+    return replace(run, windows=tuple(windows))
+
+
+@pytest.mark.parametrize("follows", [0.0, 0.4, 1.0])
+def test_rates_are_told_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(follows: float) -> None:
+    known, unknown = [], []
+    for seed in range(60):
+        run = on_two_speeds(seed, 0.7, follows, known=True)
+        assert SpeedCorrection(run.windows, 0).follows == pytest.approx(follows, abs=0.15)
+        assert SpeedCorrection(run.windows, 1).follows <= 0.1
+        found = outcome(run, (0, 1), 0)
+        known.append((found.together / found.alone - 0.7) / found.error)
+        unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / found.error)
+    assert abs(fmean(known)) < 0.6
+    assert fmean(abs(value) <= student_t(19) for value in known) >= 0.85
+    assert fmean(unknown) > (2 if follows else 0.9)
+
+
+def test_without_speeds_or_with_few_windows_rates_are_as_they_were() -> None:
+    run = on_two_speeds(1, 0.7, 1.0, known=True)
+    assert SpeedCorrection(run.windows[:20], 0).seconds(run.windows[0]) == run.windows[0].seconds
+    assert SpeedCorrection(on_two_speeds(1, 0.7, 1.0, known=False).windows, 0).follows == 0.0
 
 
 def test_a_state_of_which_one_member_is_not_known_is_left_out() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.emulated_xen.machine import MachineShape, boot
+from lab.emulated_xen.parts import prepare
 from tests.xen.xen_lab import REPOSITORY, Lab
-from tests.xen.xen_machine import boot
 from tests.xen.xen_needs import missing
-from tests.xen.xen_root import prepare
 from tests.xen.xen_scene import Guest
 
 ASKED = os.environ.get("COTENANT_TEST_XEN") == "1"
@@ -33,7 +33,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Abstract
 
     @contextmanager
     def lab(scheduler: str) -> Iterator[Lab]:
-        with boot(parts, tmp_path_factory.mktemp(f"xen-{scheduler}"), scheduler) as machine:
+        with boot(parts, tmp_path_factory.mktemp(f"xen-{scheduler}"), MachineShape(scheduler)) as machine:
             yield Lab(machine, parts)
 
     return lab

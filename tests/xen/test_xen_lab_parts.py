@@ -20,11 +20,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xen.xen_archive import Entry, initramfs
-from tests.xen.xen_channel import Channel, ChannelError
+from lab.emulated_xen.archive import RamDiskEntry, initramfs
+from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Error
+from lab.emulated_xen.machine import FILES, XenMachine
+from lab.emulated_xen.parts import machine_sources, unpacked_kernel
+from lab.errors import PreparationError
 from tests.xen.xen_lab import Lab
-from tests.xen.xen_machine import Machine
-from tests.xen.xen_root import LabError, machine_sources, unpacked_kernel
 from tests.xen.xen_scene import Guest
 from tests.xen.xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
 
@@ -51,18 +52,18 @@ def members(archive: bytes) -> dict[str, bytes]:
 @given(st.dictionaries(paths, st.binary(max_size=20), max_size=6))
 def test_an_archive_holds_every_file_and_the_folders_above_it(contents: dict[str, bytes]) -> None:
     above = {"/".join(path.split("/")[:depth]) for path in contents for depth in range(1, path.count("/") + 1)}
-    archive = gzip.decompress(initramfs({path: Entry.file(content) for path, content in contents.items()}))
+    archive = gzip.decompress(initramfs({path: RamDiskEntry.file(content) for path, content in contents.items()}))
     assert members(archive) == dict.fromkeys(above, b"") | contents
 
 
 def test_an_archive_names_folders_before_what_is_in_them() -> None:
-    order = list(members(gzip.decompress(initramfs({"b/c/d": Entry.file(b"x"), "a": Entry.link("b")}))))
+    order = list(members(gzip.decompress(initramfs({"b/c/d": RamDiskEntry.file(b"x"), "a": RamDiskEntry.link("b")}))))
     assert order == ["a", "b", "b/c", "b/c/d"]
 
 
 @pytest.fixture(scope="module")
 def agent() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("xen_agent", Path(__file__).parent / "guest" / "agent.py")
+    spec = importlib.util.spec_from_file_location("xen_agent", FILES / "agent.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -71,29 +72,29 @@ def agent() -> ModuleType:
 
 
 @pytest.fixture
-def channel(agent: ModuleType) -> Iterator[Channel]:
+def channel(agent: ModuleType) -> Iterator[Dom0Channel]:
     """A channel to an agent that serves in a thread; the thread ends with the wire."""
     ours, theirs = socket.socketpair()
     with theirs, theirs.makefile("rb") as orders, theirs.makefile("wb") as answers:
         serving = threading.Thread(target=agent.serve, args=(orders, answers))
         serving.start()
         with ours:
-            yield Channel(ours)
+            yield Dom0Channel(ours)
         serving.join(10)
         assert not serving.is_alive()
 
 
-def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Channel) -> None:
+def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Dom0Channel) -> None:
     channel.wait_ready(10)
     given_bytes = bytes(range(256)) * 5000
     done = channel.run(["sh", "-c", "cat; echo oops >&2; exit 3"], given=given_bytes)
     assert (done.code, done.output, done.errors) == (3, given_bytes, "oops\n")
-    with pytest.raises(ChannelError, match="failed with 3: oops"):
+    with pytest.raises(Dom0Error, match="failed with 3: oops"):
         done.checked()
 
 
 @pytest.mark.measured
-def test_commands_do_not_wait_for_each_other(channel: Channel) -> None:
+def test_commands_do_not_wait_for_each_other(channel: Dom0Channel) -> None:
     slow = channel.start(["sleep", "1"])
     began = time.monotonic()
     assert channel.run(["echo", "quick"]).text == "quick\n"
@@ -101,13 +102,13 @@ def test_commands_do_not_wait_for_each_other(channel: Channel) -> None:
     assert channel.wait(slow).code == 0
 
 
-def test_a_command_that_takes_too_long_is_killed_and_says_so(channel: Channel) -> None:
+def test_a_command_that_takes_too_long_is_killed_and_says_so(channel: Dom0Channel) -> None:
     done = channel.run(["sleep", "60"], timeout_s=0.2)
     assert done.code is None
     assert "too long" in done.errors
 
 
-def test_a_program_that_is_not_there_is_an_answer(channel: Channel) -> None:
+def test_a_program_that_is_not_there_is_an_answer(channel: Dom0Channel) -> None:
     done = channel.run(["no-such-program"])
     assert done.code is None
     assert "no-such-program" in done.errors
@@ -117,14 +118,14 @@ def test_a_machine_that_goes_away_is_an_error() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         theirs.close()
-        with pytest.raises(ChannelError, match="went away"):
-            Channel(ours).wait_ready(5)
+        with pytest.raises(Dom0Error, match="went away"):
+            Dom0Channel(ours).wait_ready(5)
 
 
 def test_a_machine_that_is_silent_is_an_error() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(ChannelError, match="no answer"):
-        Channel(ours).wait_ready(0.1)
+    with ours, theirs, pytest.raises(Dom0Error, match="no answer"):
+        Dom0Channel(ours).wait_ready(0.1)
 
 
 def test_packages_come_from_this_machines_sources_of_this_release_only(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_the_kernel_is_found_behind_a_false_start() -> None:
 
 
 def test_an_image_without_a_kernel_is_named() -> None:
-    with pytest.raises(LabError, match="no xz-compressed kernel"):
+    with pytest.raises(PreparationError, match="no xz-compressed kernel"):
         unpacked_kernel(b"boot" + lzma.compress(b"no kernel"))
 
 
@@ -240,7 +241,7 @@ def test_a_guest_whose_server_answers_nothing_several_times_is_asked_again() -> 
                 connection.sendall(page if len(asked) > 5 else b"")
 
     lab = Lab.__new__(Lab)  # without a machine: its clients run here
-    lab._machine = cast("Machine", SimpleNamespace(client=lambda argv: argv))
+    lab._machine = cast("XenMachine", SimpleNamespace(client=lambda argv: argv))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
         guest = Guest("vm1", 1, f"127.0.0.1:{listener.getsockname()[1]}")

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.xen.xen_channel import ChannelError, Done, Order
-from tests.xen.xen_machine import GUEST_FILES, Machine, guest_image
-from tests.xen.xen_root import Parts
+from lab.emulated_xen.dom0_channel import Dom0Answer, Dom0Error, Dom0Order
+from lab.emulated_xen.machine import XenMachine
+from lab.emulated_xen.parts import XenParts
+from tests.xen.xen_guest import GUEST_FILES, guest_image
 from tests.xen.xen_scene import Guest, Profiled, Scene
 from tests.xen.xen_witness import GuestTimes, Traced, Witness
 
@@ -44,7 +45,7 @@ on_crash = "destroy"
 class Lab:
     """Two guests on one machine that was booted, each pinned to pCPU 1."""
 
-    def __init__(self, machine: Machine, parts: Parts) -> None:
+    def __init__(self, machine: XenMachine, parts: XenParts) -> None:
         self.dom0 = machine.dom0
         self._machine = machine
         self._put(f"{_WORK}/guest.img", guest_image(parts))
@@ -76,7 +77,7 @@ class Lab:
         while not self._answers(guest):
             if time.monotonic() > end:
                 console = self.dom0.run(["tail", "-n", "20", f"/var/log/xen/console/guest-{name}.log"]).text
-                raise ChannelError(f"guest {name} does not serve; its console says: {console}")
+                raise Dom0Error(f"guest {name} does not serve; its console says: {console}")
             time.sleep(0.5)
         return guest
 
@@ -96,7 +97,7 @@ class Lab:
         for _ in range(_ATTEMPTS):
             if said := self._fetch(guest, "/cgi-bin/stat").strip():
                 return GuestTimes.parse(said)
-        raise ChannelError(f"{guest.name} does not tell its times")
+        raise Dom0Error(f"{guest.name} does not tell its times")
 
     @contextmanager
     def spinning(self, *guests: Guest, seconds: int = 600) -> Iterator[None]:
@@ -117,7 +118,7 @@ class Lab:
             time.sleep(2)
             if self.times(guest).idle_percent(before) < _BUSY_IDLE_PERCENT:
                 return
-        raise ChannelError(f"{guest.name} does not get busy")
+        raise Dom0Error(f"{guest.name} does not get busy")
 
     @contextmanager
     def serving(self, *requests: tuple[Guest, str], seconds: int = 600) -> Iterator[None]:
@@ -134,7 +135,7 @@ class Lab:
         try:
             time.sleep(2)
             if ended := [client for client in clients if client.poll() is not None]:
-                raise ChannelError(f"a client gave up: {ended[0].communicate()[1].decode()[-500:]}")
+                raise Dom0Error(f"a client gave up: {ended[0].communicate()[1].decode()[-500:]}")
             yield
         finally:
             for client in clients:
@@ -151,7 +152,7 @@ class Lab:
         profiled = self.profile()
         return Scene(profiled, before, {guest.name: self.times(guest) for guest in guests})
 
-    def start_profile(self, interval_s: float) -> tuple[Order, Order]:
+    def start_profile(self, interval_s: float) -> tuple[Dom0Order, Dom0Order]:
         """Start the witness, then the profiler."""
         self.dom0.run(["rm", "-f", _SAMPLES, _STOP, _RECORD]).checked()
         witness = self.dom0.start(["python3", f"{_WORK}/witness.py", _SAMPLES, _STOP, "2"], timeout_s=300)
@@ -160,7 +161,7 @@ class Lab:
         argv = ["python3", "-m", "profiler.cli", "once", "--backend", "xen", "--json", "--record", _RECORD]
         return witness, self.dom0.start([*argv, "--every", str(interval_s)], folder=_PRODUCT, timeout_s=180)
 
-    def end_profile(self, started: tuple[Order, Order]) -> Profiled:
+    def end_profile(self, started: tuple[Dom0Order, Dom0Order]) -> Profiled:
         """Wait for what `start_profile` started."""
         witness, profiler = started
         said = self.dom0.wait(profiler)
@@ -179,7 +180,7 @@ class Lab:
         finally:
             self.dom0.run(undo).checked()
 
-    def profiler(self, *arguments: str, under: Sequence[str] = ()) -> Done:
+    def profiler(self, *arguments: str, under: Sequence[str] = ()) -> Dom0Answer:
         """Run `cotenant-profiler` in Dom0, by the program `under` where one is named."""
         return self.dom0.run([*under, "python3", "-m", "profiler.cli", *arguments], folder=_PRODUCT, timeout_s=180)
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from lab.errors import RunError
 
 _GRACE_S = 60.0  # what an answer may take longer than its command: an emulated machine on a busy host stalls
 
 
-class ChannelError(Exception):
+class Dom0Error(RunError):
     """Dom0 does not answer or went away."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Dom0Answer:
     """A command that ended; `code` None = it took too long or could not be started."""
 
     argv: tuple[str, ...]
@@ -30,15 +33,15 @@ class Done:
     def text(self) -> str:
         return self.output.decode("utf-8", "replace")
 
-    def checked(self) -> Done:
-        """This, or ChannelError with the command's own words when it failed."""
+    def checked(self) -> Dom0Answer:
+        """This, or Dom0Error with the command's own words when it failed."""
         if self.code != 0:
-            raise ChannelError(f"{' '.join(self.argv)} failed with {self.code}: {self.errors.strip()[-2000:]}")
+            raise Dom0Error(f"{' '.join(self.argv)} failed with {self.code}: {self.errors.strip()[-2000:]}")
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Dom0Order:
     """A command under way in Dom0."""
 
     number: int
@@ -46,7 +49,7 @@ class Order:
     timeout_s: float
 
 
-class Channel:
+class Dom0Channel:
     """Commands in Dom0 through a stream socket; several may be under way."""
 
     def __init__(self, wire: socket.socket) -> None:
@@ -56,30 +59,50 @@ class Channel:
         self._last = 0
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait for the agent's greeting; ChannelError when it does not come."""
+        """Wait for the agent's greeting; Dom0Error when it does not come."""
         self._answer(0, timeout_s)
 
-    def start(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Order:
+    def start(
+        self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0
+    ) -> Dom0Order:
         """Start a command with `given` as its standard input; it is killed after `timeout_s`."""
         self._last += 1
-        order = {
+        self._send({
             "id": self._last, "argv": list(argv), "input": base64.b64encode(given).decode(), "folder": folder,
             "timeout_s": timeout_s,
-        }  # fmt: skip
+        })  # fmt: skip
+        return Dom0Order(self._last, tuple(argv), timeout_s)
+
+    def switch(self, *, pause: Sequence[int] = (), resume: Sequence[int] = ()) -> None:
+        """Pause and resume domains, by their numbers, within about a millisecond, and wait until that is done."""
+        self._last += 1
+        self._send({"id": self._last, "pause": list(pause), "resume": list(resume)})
+        if problem := self._answer(self._last, _GRACE_S)["problem"]:
+            raise Dom0Error(problem)
+
+    def look(self, how: Literal["read", "names", "link"], path: str) -> Any:
+        """A file's text, the names of a folder's folders, or a link's target; OSError as Dom0 has it."""
+        self._last += 1
+        self._send({"id": self._last, "look": how, "path": path})
+        answer = self._answer(self._last, _GRACE_S)
+        if "errno" in answer:
+            raise OSError(answer["errno"], os.strerror(answer["errno"]), path)
+        return answer["found"]
+
+    def _send(self, order: dict[str, Any]) -> None:
         try:
             self._wire.settimeout(_GRACE_S)
             self._wire.sendall(json.dumps(order).encode() + b"\n")
         except OSError as error:
-            raise ChannelError(f"Dom0 takes no orders: {error}") from None
-        return Order(self._last, tuple(argv), timeout_s)
+            raise Dom0Error(f"Dom0 takes no orders: {error}") from None
 
-    def wait(self, order: Order) -> Done:
+    def wait(self, order: Dom0Order) -> Dom0Answer:
         """Wait for a command that was started."""
         answer = self._answer(order.number, order.timeout_s + _GRACE_S)
         output, errors = base64.b64decode(answer["output"]), base64.b64decode(answer["errors"])
-        return Done(order.argv, answer["code"], output, errors.decode("utf-8", "replace"))
+        return Dom0Answer(order.argv, answer["code"], output, errors.decode("utf-8", "replace"))
 
-    def run(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Done:
+    def run(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Dom0Answer:
         """Run one command to its end."""
         return self.wait(self.start(argv, given=given, folder=folder, timeout_s=timeout_s))
 
@@ -95,16 +118,16 @@ class Channel:
         while b"\n" not in self._unread:
             remaining = end - time.monotonic()
             if remaining <= 0:
-                raise ChannelError("Dom0 gave no answer in time")
+                raise Dom0Error("Dom0 gave no answer in time")
             self._wire.settimeout(remaining)
             try:
                 received = self._wire.recv(1 << 16)
             except TimeoutError:
                 continue
             except OSError as error:
-                raise ChannelError(f"Dom0 went away: {error}") from None
+                raise Dom0Error(f"Dom0 went away: {error}") from None
             if not received:
-                raise ChannelError("Dom0 went away")
+                raise Dom0Error("Dom0 went away")
             self._unread += received
         line, _, self._unread = self._unread.partition(b"\n")
         return line

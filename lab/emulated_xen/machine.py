@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.xen.xen_archive import Entry, initramfs
-from tests.xen.xen_channel import Channel
-from tests.xen.xen_root import LabError, Parts
+from lab.emulated_xen.archive import RamDiskEntry, initramfs
+from lab.emulated_xen.dom0_channel import Dom0Channel
+from lab.emulated_xen.parts import XenParts
+from lab.errors import PreparationError
 
-GUEST_FILES = Path(__file__).parent / "guest"
+FILES = Path(__file__).with_name("files")
 CLIENT_ADDRESS = "10.9.0.254"  # of the tap device, where the clients are; dom0-init has 10.9.0.1
 _BOOT_S = 300.0
 _STEP_S = 30.0
@@ -27,11 +28,33 @@ _TAP = "tap0"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineShape:
+    """What is emulated. With one vCPU Dom0 has pCPU 0 for itself; with more it runs anywhere until it is pinned."""
+
+    scheduler: str = "credit"
+    pcpus: int = 2
+    dom0_vcpus: int = 1
+    memory_mb: int = 1536
+
+
+@dataclass(frozen=True, slots=True)
+class XenMachine:
     """A running machine: its Dom0, and the process whose network namespace holds the clients."""
 
-    dom0: Channel
+    dom0: Dom0Channel
     process: int
+
+    @property
+    def network(self) -> str:
+        """Path of the clients' network namespace."""
+        return f"/proc/{self.process}/ns/net"
+
+    def cpu_threads(self) -> list[int]:
+        """The host's threads that emulate the pCPUs, in their order."""
+        named = {
+            (task / "comm").read_text().strip(): int(task.name) for task in Path(f"/proc/{self.process}/task").iterdir()
+        }
+        return [named[name] for name in sorted(named) if name.startswith("CPU ")]
 
     def client(self, argv: Sequence[str]) -> list[str]:
         """`argv` made to run where the clients are, for as long as this process lives."""
@@ -39,25 +62,28 @@ class Machine:
 
 
 @contextmanager
-def boot(parts: Parts, scratch: Path, scheduler: str) -> Iterator[Machine]:
-    """Boot Xen with this scheduler and wait for Dom0's agent; `scratch` gets the serial log.
+def boot(
+    parts: XenParts, scratch: Path, shape: MachineShape | None = None, image: Path | None = None
+) -> Iterator[XenMachine]:
+    """Boot Xen in this shape and wait for Dom0's agent; `scratch` gets the serial log, Dom0 sees `image` as /dev/vdb.
 
-    Raises LabError with the end of that log when it does not come up. QEMU lives in a network namespace that has no
-    name, dies with this process, and writes to no disk: nothing can be left behind.
+    Raises PreparationError with the end of that log when it does not come up. QEMU lives in a network namespace that
+    has no name, dies with this process, and writes to no disk: nothing can be left behind.
     """
     (scratch / "dom0.img").write_bytes(dom0_image(parts))
     ours, theirs = socket.socketpair()
+    command = qemu(parts, scratch, shape or MachineShape(), theirs.fileno(), image)
     with ours, theirs, (scratch / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", *qemu(parts, scratch, scheduler, theirs.fileno())],
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", *command],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
         theirs.close()
         try:
             _connect(process)
-            dom0 = Channel(ours)
+            dom0 = Dom0Channel(ours)
             dom0.wait_ready(_BOOT_S)
-            yield Machine(dom0, process.pid)
+            yield XenMachine(dom0, process.pid)
         except BaseException as error:
             error.add_note(_last_words(scratch))
             raise
@@ -65,20 +91,22 @@ def boot(parts: Parts, scratch: Path, scheduler: str) -> Iterator[Machine]:
             _stop(process)
 
 
-def qemu(parts: Parts, scratch: Path, scheduler: str, channel: int) -> list[str]:
-    """Two emulated CPUs: Dom0 has pCPU 0 for itself, guests are pinned to pCPU 1."""
+def qemu(parts: XenParts, scratch: Path, shape: MachineShape, channel: int, image: Path | None = None) -> list[str]:
+    """The command line of the emulator."""
+    alone = " dom0_vcpus_pin" if shape.dom0_vcpus == 1 else ""
     xen = (
-        f"console=com1 com1=115200,8n1 sched={scheduler} dom0_mem=640M,max:640M dom0_max_vcpus=1 dom0_vcpus_pin"
-        " noreboot loglvl=warning guest_loglvl=warning"
+        f"console=com1 com1=115200,8n1 sched={shape.scheduler} dom0_mem=640M,max:640M"
+        f" dom0_max_vcpus={shape.dom0_vcpus}{alone} noreboot loglvl=warning guest_loglvl=warning"
     )
     linux = "console=hvc0 quiet loglevel=4 panic=-1 net.ifnames=0"
+    second = [] if image is None else ["-drive", f"file={image},if=virtio,format=raw,readonly=on"]
     return [
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi",
+        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-name", "xen,debug-threads=on",
         "-cpu", "max,-smap,-svm",  # Xen 4.17 crashes a PV Dom0 under TCG's SMAP
-        "-smp", "2", "-m", "1536", "-display", "none", "-no-reboot", "-nodefaults",
+        "-smp", str(shape.pcpus), "-m", str(shape.memory_mb), "-display", "none", "-no-reboot", "-nodefaults",
         "-kernel", str(parts.hypervisor), "-append", xen,
         "-initrd", f"{parts.kernel} {linux},{scratch / 'dom0.img'}",
-        "-drive", f"file={parts.disk},if=virtio,format=raw,cache=unsafe,snapshot=on",
+        "-drive", f"file={parts.disk},if=virtio,format=raw,cache=unsafe,snapshot=on", *second,
         "-netdev", f"tap,id=net,ifname={_TAP},script=no,downscript=no",
         "-device", "virtio-net-pci,netdev=net,romfile=",
         "-device", "virtio-serial-pci", "-chardev", f"socket,id=lab,fd={channel}",
@@ -87,32 +115,23 @@ def qemu(parts: Parts, scratch: Path, scheduler: str, channel: int) -> list[str]
     ]  # fmt: skip
 
 
-def dom0_image(parts: Parts) -> bytes:
+def dom0_image(parts: XenParts) -> bytes:
     """Dom0's initial RAM disk: enough to find its disk, and the lab's own programs."""
-    entries = _small_root(parts, "disk", "mount insmod sleep cp switch_root", GUEST_FILES / "first-init")
+    entries = small_root(parts, "disk", "mount insmod sleep cp switch_root", FILES / "first-init")
     for name, executable in (("dom0-init", True), ("agent.py", False)):
-        entries[f"lab/{name}"] = Entry.file((GUEST_FILES / name).read_bytes(), executable=executable)
-    return initramfs(entries | {"new": Entry.folder()})
+        entries[f"lab/{name}"] = RamDiskEntry.file((FILES / name).read_bytes(), executable=executable)
+    return initramfs(entries | {"new": RamDiskEntry.folder()})
 
 
-def guest_image(parts: Parts) -> bytes:
-    """The whole of a guest: a web server with two files and two programs."""
-    programs = "mount insmod ip dd httpd cat killall setsid timeout awk"
-    entries = _small_root(parts, "guest", programs, GUEST_FILES / "guest-init")
-    for name in ("stat", "spin"):
-        script = (GUEST_FILES / f"{name}.cgi").read_bytes()
-        entries[f"www/cgi-bin/{name}"] = Entry.file(script, executable=True)
-    return initramfs(entries)
-
-
-def _small_root(parts: Parts, drivers: str, programs: str, first: Path) -> dict[str, Entry]:
-    entries = {name: Entry.folder() for name in ("dev", "proc", "sys")}
-    entries["init"] = Entry.file(first.read_bytes(), executable=True)
-    entries["bin/busybox"] = Entry.file(parts.busybox.read_bytes(), executable=True)
-    entries |= {f"bin/{name}": Entry.link("busybox") for name in ("sh", *programs.split())}
+def small_root(parts: XenParts, drivers: str, programs: str, first: Path) -> dict[str, RamDiskEntry]:
+    """A first root: busybox under the names of these programs, drivers of `disk` or `guest`, its first script."""
+    entries = {name: RamDiskEntry.folder() for name in ("dev", "proc", "sys")}
+    entries["init"] = RamDiskEntry.file(first.read_bytes(), executable=True)
+    entries["bin/busybox"] = RamDiskEntry.file(parts.busybox.read_bytes(), executable=True)
+    entries |= {f"bin/{name}": RamDiskEntry.link("busybox") for name in ("sh", *programs.split())}
     order = parts.drivers_for(drivers)
-    entries |= {f"modules/{file.name}": Entry.file(file.read_bytes()) for file in order}
-    entries["modules/order"] = Entry.file("".join(f"{file.name}\n" for file in order).encode())
+    entries |= {f"modules/{file.name}": RamDiskEntry.file(file.read_bytes()) for file in order}
+    entries["modules/order"] = RamDiskEntry.file("".join(f"{file.name}\n" for file in order).encode())
     return entries
 
 
@@ -123,7 +142,7 @@ def _connect(process: subprocess.Popen[bytes]) -> None:
     add = [*inside, "addr", "add", f"{CLIENT_ADDRESS}/24", "dev", _TAP]
     while subprocess.run(add, capture_output=True, check=False, timeout=_STEP_S).returncode != 0:
         if process.poll() is not None or time.monotonic() > end:
-            raise LabError(f"QEMU did not start (it ended with {process.poll()})")
+            raise PreparationError(f"QEMU did not start (it ended with {process.poll()})")
         time.sleep(0.1)
     for name in ("lo", _TAP):
         subprocess.run([*inside, "link", "set", name, "up"], check=True, timeout=_STEP_S)

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import PreparationError
+
 DOM0_PACKAGES = (
     "xen-system-amd64", "linux-image-amd64", "python3", "busybox-static",
     "bridge-utils", "ethtool", "iproute2", "kmod", "procps", "udev",
@@ -32,12 +34,8 @@ _STEP_S = 300.0
 _XZ, _ELF = b"\xfd7zXZ\x00", b"\x7fELF"
 
 
-class LabError(Exception):
-    """The lab cannot be built or booted here; the message says what is missing."""
-
-
 @dataclass(frozen=True, slots=True)
-class Parts:
+class XenParts:
     """What was built, as files: `drivers` holds .ko files and, per use, the order to load them in."""
 
     hypervisor: Path
@@ -47,7 +45,7 @@ class Parts:
     drivers: Path
 
     @classmethod
-    def below(cls, folder: Path) -> Parts:
+    def below(cls, folder: Path) -> XenParts:
         names = ("hypervisor", "kernel", "disk.ext4", "busybox", "drivers")
         return cls(*(folder / name for name in names))
 
@@ -56,10 +54,10 @@ class Parts:
         return [self.drivers / name for name in (self.drivers / use).read_text().split()]
 
 
-def prepare(cache: Path) -> Parts:
+def prepare(cache: Path) -> XenParts:
     """Build the parts below `cache`, or take those that this very recipe built before.
 
-    Raises LabError with the failed step's last words.
+    Raises PreparationError with the failed step's last words.
     """
     cache.mkdir(parents=True, exist_ok=True)
     recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
@@ -71,9 +69,9 @@ def prepare(cache: Path) -> Parts:
             with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as temporary:
                 made = Path(temporary) / "parts"
                 made.mkdir()
-                _build(Path(temporary), Parts.below(made))
+                _build(Path(temporary), XenParts.below(made))
                 made.rename(finished)
-    return Parts.below(finished)
+    return XenParts.below(finished)
 
 
 @contextmanager
@@ -83,7 +81,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(work: Path, parts: Parts) -> None:
+def _build(work: Path, parts: XenParts) -> None:
     root = work / "root"
     _bootstrap(root, work)
     (version,) = [path.name for path in (root / "usr/lib/modules").iterdir()]
@@ -114,7 +112,7 @@ def _bootstrap(root: Path, work: Path) -> None:
     ]  # fmt: skip
     sources = machine_sources(Path("/etc/apt"), release)
     if not sources:
-        raise LabError(f"no source of {release} in /etc/apt: where should Dom0's packages come from?")
+        raise PreparationError(f"no source of {release} in /etc/apt: where should Dom0's packages come from?")
     for number, text in enumerate(sources):
         file = work / f"sources-{number}"
         file.write_text(text)
@@ -140,12 +138,12 @@ def _os_release() -> str:
     text = Path("/etc/os-release").read_text()
     match = re.search(r"^VERSION_CODENAME=(\w+)$", text, re.MULTILINE)
     if not match or not re.search(r"^ID=debian$", text, re.MULTILINE):
-        raise LabError("the lab is built from Debian's packages, and this is no Debian")
+        raise PreparationError("the lab is built from Debian's packages, and this is no Debian")
     return match[1]
 
 
 def unpacked_kernel(image: bytes) -> bytes:
-    """The ELF kernel inside a bzImage compressed with xz, as Debian's are; LabError when there is none."""
+    """The ELF kernel inside a bzImage compressed with xz, as Debian's are; PreparationError when there is none."""
     start = image.find(_XZ)
     while start >= 0:
         try:
@@ -155,7 +153,7 @@ def unpacked_kernel(image: bytes) -> bytes:
         if kernel.startswith(_ELF):
             return kernel
         start = image.find(_XZ, start + 1)
-    raise LabError("the kernel image holds no xz-compressed kernel")
+    raise PreparationError("the kernel image holds no xz-compressed kernel")
 
 
 def _with_dependencies(root: Path, version: str, names: tuple[str, ...]) -> list[Path]:
@@ -193,7 +191,7 @@ def _run(argv: list[str], timeout_s: float = _STEP_S) -> str:
             argv, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{argv[0]}: {error}") from None
+        raise PreparationError(f"{argv[0]}: {error}") from None
     if done.returncode != 0:
-        raise LabError(f"{argv[0]} failed with {done.returncode}: {' / '.join(done.stderr.splitlines()[-3:])}")
+        raise PreparationError(f"{argv[0]} failed with {done.returncode}: {' / '.join(done.stderr.splitlines()[-3:])}")
     return done.stdout

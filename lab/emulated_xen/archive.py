@@ -13,30 +13,30 @@ _ALIGNED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RamDiskEntry:
     """A file, folder (no content) or symbolic link (its target as content) with its mode bits."""
 
     mode: int
     content: bytes = b""
 
     @classmethod
-    def file(cls, content: bytes, *, executable: bool = False) -> Entry:
+    def file(cls, content: bytes, *, executable: bool = False) -> RamDiskEntry:
         return cls(stat.S_IFREG | (0o755 if executable else 0o644), content)
 
     @classmethod
-    def folder(cls) -> Entry:
+    def folder(cls) -> RamDiskEntry:
         return cls(stat.S_IFDIR | 0o755)
 
     @classmethod
-    def link(cls, target: str) -> Entry:
+    def link(cls, target: str) -> RamDiskEntry:
         return cls(stat.S_IFLNK | 0o777, target.encode())
 
 
-def initramfs(entries: Mapping[str, Entry]) -> bytes:
+def initramfs(entries: Mapping[str, RamDiskEntry]) -> bytes:
     """Gzipped archive of `entries` by path without a leading slash; folders above them are added."""
-    whole = {folder: Entry.folder() for path in entries for folder in _above(path)} | dict(entries)
+    whole = {folder: RamDiskEntry.folder() for path in entries for folder in _above(path)} | dict(entries)
     parts = [_member(path, whole[path], number) for number, path in zip(count(1), sorted(whole), strict=False)]
-    return gzip.compress(b"".join([*parts, _member("TRAILER!!!", Entry(0), 0)]), compresslevel=1, mtime=0)
+    return gzip.compress(b"".join([*parts, _member("TRAILER!!!", RamDiskEntry(0), 0)]), compresslevel=1, mtime=0)
 
 
 def _above(path: str) -> list[str]:
@@ -44,7 +44,7 @@ def _above(path: str) -> list[str]:
     return ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
 
 
-def _member(path: str, entry: Entry, number: int) -> bytes:
+def _member(path: str, entry: RamDiskEntry, number: int) -> bytes:
     name = path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     # inode, mode, owner, group, links, time, size, four device numbers, length of the name, unused checksum

@@ -1,0 +1,269 @@
+"""Runs of a campaign on one emulated Xen machine: two guests, driver domain and guests pinned anew for each run.
+
+A run of a pair has a window with both at work, over which the eight metrics are read, and then turns in which both,
+only the first or only the second work (the others are paused), from which T/B comes: together and alone are of the
+same seconds. A run of one is a window in which the other guest is paused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.campaign import Campaign, EmulatedXen, OnOff
+from lab.control_groups import GroupMaker
+from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
+from lab.emulated_xen.client_progress import ClientProgress, HostUsage, StateSpell
+from lab.emulated_xen.dom0_source import Dom0Source
+from lab.emulated_xen.guests import SPIN_PORT, WEB_PORT, ServingDomain, start_guests
+from lab.emulated_xen.machine import FILES, MachineShape, XenMachine, boot
+from lab.emulated_xen.parts import prepare
+from lab.emulated_xen.thread_limits import limit_threads
+from lab.environment import MADE
+from lab.errors import PreparationError, RepeatedError, RunError
+from lab.guests.image import build_image, cache_directory
+from lab.guests.renaming_backend import RenamingBackend
+from lab.idle_filler import IdleFiller
+from lab.journal import Journal
+from lab.measure import MetricValue, RunMeasurement
+from lab.on_off.making import on_off_measurement
+from lab.on_off.measure import OnOffRun, OnOffWindow
+from lab.on_off.outcomes import state_outcomes
+from lab.on_off.states import all_states, blocks_for, draw_order
+from lab.processes import LabProcess, wait_until
+from lab.records import Record, RunConditions, StateOutcome
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import PlacedMember, Run
+from lab.workloads import WebWorkload
+from profiler.backends import BackendError
+from profiler.backends.xen.backend import XenBackend
+from profiler.collectors import collect, unit_of
+from profiler.observed import format_cpus, parse_cpus
+
+_TRIES = 2
+_MOST_STOPPED_S = 5.0  # a client that ended says so at once
+_ONLINE_S = 20.0  # Dom0's kernel takes vCPUs on and off line by itself
+_LOOP_UNIT = "1000 turns/s"
+# Percent of a CPU in one window; counters go in ticks of 10 ms, and the packets' own softirqs count as others'.
+_MOST_STEAL = 20.0
+_MOST_FOREIGN = 40.0
+
+
+class EmulatedXenRuns:
+    """Measures runs as `lab.single_run.RunMaker` does; the machine is booted at the first, ends with the registry."""
+
+    def __init__(
+        self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        if campaign.emulated is None or campaign.on_off is None:
+            raise PreparationError("the campaign names no machine to emulate")
+        self._campaign = campaign
+        self._shape: EmulatedXen = campaign.emulated
+        self._on_off: OnOff = campaign.on_off
+        self._units = {
+            name: workload.unit if isinstance(workload, WebWorkload) else _LOOP_UNIT
+            for name, workload in campaign.workloads.items()
+        }
+        self._journal = journal
+        self._registry = registry
+        self._scratch = scratch
+        self._maker = maker
+        self._say = say
+        self._open = ExitStack()
+        self._machine: XenMachine | None = None
+        self._guests: list[ServingDomain] = []
+        self._known: dict[str, str] = {}
+        self._working: frozenset[int] = frozenset()  # guests that are not paused
+        registry.at_end(self._open.close)
+
+    def make(self, run: Run, number: int, round_started: str) -> Record:
+        """Measure a run; RepeatedError on two failures."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._make(run, number, round_started)
+            except (RunError, BackendError, OSError) as error:
+                self._drop()
+                if attempt == _TRIES:
+                    raise RepeatedError(f"{run.run} failed {_TRIES} times, the last time because {error}") from None
+                self._say(f"{run.run} is tried again on a new machine: {error}")
+        raise AssertionError("unreachable")
+
+    def _make(self, run: Run, number: int, round_started: str) -> Record:
+        machine = self._booted()
+        began = time.monotonic()
+        around = RunConditions(round_started, os.getloadavg()[0])
+        self._place(machine, run)
+        measured, states = self._measured(machine, run, number)
+        return Record.of(run, number, measured, {}, self._units, time.monotonic() - began, around, states)
+
+    def _booted(self) -> XenMachine:
+        if self._machine is None:
+            parts = prepare(cache_directory() / "xen")
+            image = build_image(["nginx"])
+            shape = MachineShape(
+                self._shape.scheduler, self._shape.pcpus, self._shape.dom0_vcpus, self._shape.memory_mb
+            )
+            machine = self._open.enter_context(boot(parts, self._scratch, shape, image.initramfs))
+            self._guests = start_guests(machine, image, self._scratch, self._campaign.guests.memory_mb)
+            self._working = frozenset(range(len(self._guests)))
+            if self._shape.pcpu_percent is not None:
+                limit_threads(machine.cpu_threads(), self._shape.pcpu_percent, self._registry)
+            self._machine = machine
+            version = machine.dom0.run(["xl", "info"]).text
+            found = dict(line.split(":", 1) for line in version.splitlines() if ":" in line)
+            self._journal.note(MADE, {
+                "emulated": "yes: Xen and all domains inside QEMU without hardware virtualisation (TCG)",
+                "xen": found.get("xen_version ", found.get("xen_version            ", "")).strip(),
+                "scheduler": shape.scheduler, "emulated_pcpus": str(shape.pcpus),
+                "pcpu_percent": str(self._shape.pcpu_percent),
+            })  # fmt: skip
+        return self._machine
+
+    def _drop(self) -> None:
+        self._machine = None
+        self._known.clear()
+        self._open.close()
+
+    def _place(self, machine: XenMachine, run: Run) -> None:
+        """Pin Dom0 and the guests for this run, and stop whoever has no part in it."""
+        driver = run.placed[0].driver or tuple(range(self._shape.pcpus))
+        now = Dom0Cpus.parse(machine.dom0.run(["xl", "vcpu-list", DOM0]).checked().text)
+        commands = move_commands(now.online, len(driver), driver)
+        for guest, entry in zip(self._guests, run.placed, strict=False):
+            commands.append(["xl", "vcpu-pin", guest.name, "all", format_cpus(entry.cpus)])
+        for command in commands:
+            machine.dom0.run(command).checked()
+        if not wait_until(lambda: _online(machine) == len(driver), _ONLINE_S):
+            raise RunError(f"Dom0 has {_online(machine)} vCPUs and not {len(driver)}, although xl set them")
+        self._switch(machine, frozenset(range(len(run.placed))))
+
+    def _switch(self, machine: XenMachine, working: frozenset[int]) -> None:
+        """Let exactly these guests work. Xen counts pauses, and refuses to let go on who is not paused."""
+        pause = [self._guests[one].domain for one in sorted(self._working - working)]
+        resume = [self._guests[one].domain for one in sorted(working - self._working)]
+        machine.dom0.switch(pause=pause, resume=resume)
+        self._working = working
+
+    def _measured(self, machine: XenMachine, run: Run, number: int) -> tuple[RunMeasurement, tuple[StateOutcome, ...]]:
+        campaign, placed = self._campaign, run.placed
+        with ExitStack() as opened:
+            fillers = self._fill_idle(machine, opened)
+            clients = [self._client(machine, guest, entry, opened) for guest, entry in self._pairs(run)]
+            time.sleep(campaign.warmup_s)
+            values, dropped = self._metrics(machine, placed)
+            started = datetime.now(UTC).isoformat(timespec="milliseconds")
+            first = HostUsage.read(machine, clients, fillers)
+            spells = self._spells(machine, (clients, fillers), f"{campaign.seed}:{number}:{run.run}", len(placed))
+            last = HostUsage.read(machine, clients, fillers)
+            progress = [self._ended(client, entry) for client, entry in zip(clients, placed, strict=True)]
+        seconds = last.at_s - first.at_s
+        steal, foreign = last.since(first)
+        percent = {
+            entry.instance: 100 * (last.clients[at] - first.clients[at]) / seconds for at, entry in enumerate(placed)
+        }
+        units = tuple(self._units[entry.member.workload] for entry in placed)
+        windows = tuple(_window(spell, progress, self._guard_s, first.at_s) for spell in spells)
+        got = OnOffRun(
+            started, seconds, campaign.warmup_s, tuple(entry.instance for entry in placed), units, windows, percent,
+            steal, foreign, {}, 0.0,
+        )  # fmt: skip
+        return replace(on_off_measurement(got), values=values, dropped=dropped), state_outcomes(got)
+
+    def _pairs(self, run: Run) -> Iterator[tuple[ServingDomain, PlacedMember]]:
+        return zip(self._guests, run.placed, strict=False)
+
+    def _client(self, machine: XenMachine, guest: ServingDomain, entry: PlacedMember, opened: ExitStack) -> LabProcess:
+        workload = self._campaign.workloads[entry.member.workload]
+        command = [sys.executable, "-I", "-S", "-B"]
+        if isinstance(workload, WebWorkload):
+            path = f"/{workload.size_kb}k"
+            command += [str(FILES / "fetch.py"), guest.address, str(WEB_PORT), path, str(workload.connections)]
+        else:
+            command += [str(FILES / "spin.py"), "drive", guest.address, str(SPIN_PORT)]
+        client = LabProcess(command, groups=[], network=machine.network, directory=self._scratch)
+        opened.callback(client.stop, 0)
+        return client
+
+    def _fill_idle(self, machine: XenMachine, opened: ExitStack) -> Sequence[LabProcess]:
+        if not self._on_off.fill_idle:
+            return ()
+        filler = IdleFiller(self._registry, self._maker, self._scratch, machine.network)
+        return opened.enter_context(filler).programs
+
+    def _ended(self, client: LabProcess, entry: PlacedMember) -> ClientProgress:
+        client.check()
+        client.terminate()
+        end = time.monotonic() + _MOST_STOPPED_S
+        while client.returncode is None and time.monotonic() < end:
+            time.sleep(0.01)
+        try:
+            found = json.loads(client.output())
+        except ValueError:
+            raise RunError(f"the client of {entry.instance} told nothing: {client.errors()}") from None
+        return ClientProgress(found["bin_s"], {int(number): amount for number, amount in found["amounts"].items()})
+
+    def _spells(
+        self, machine: XenMachine, programs: tuple[Sequence[LabProcess], Sequence[LabProcess]], seed: str, members: int
+    ) -> list[StateSpell]:
+        """One after another; a spell counts from its switch's end to the next one's begin."""
+        blocks = blocks_for(self._campaign.seconds, self._dwell_s)
+        spells: list[StateSpell] = []
+        for block, state in draw_order(all_states(members), blocks, seed):
+            self._switch(machine, frozenset(state))
+            first = HostUsage.read(machine, *programs)
+            time.sleep(max(0.0, first.at_s + self._dwell_s - time.monotonic()))
+            spells.append(StateSpell(block, state, first, HostUsage.read(machine, *programs)))
+        self._switch(machine, frozenset(range(members)))
+        return spells
+
+    @property
+    def _dwell_s(self) -> float:
+        return (self._on_off.dwell_ms or 0) / 1000
+
+    @property
+    def _guard_s(self) -> float:
+        return (self._on_off.guard_ms or 0) / 1000
+
+    def _metrics(
+        self, machine: XenMachine, placed: Sequence[PlacedMember]
+    ) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
+        """The eight metrics with everybody at work."""
+        if not self._shape.metrics_s:
+            return (), ()
+        names = {guest.name: entry.instance for guest, entry in zip(self._guests, placed, strict=False)}
+        source = Dom0Source(machine.dom0, self._known)
+        backend = RenamingBackend(XenBackend(source, "emulated", "full"), names)
+        try:
+            first = backend.read_counters()
+            time.sleep(self._shape.metrics_s)
+            found = collect(first, backend.read_counters())
+        finally:
+            backend.close()
+        values = tuple(
+            MetricValue(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
+            for sample in found.samples
+        )
+        return values, tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in found.drops)
+
+
+def _online(machine: XenMachine) -> int:
+    return len(parse_cpus(str(machine.dom0.look("read", "/sys/devices/system/cpu/online")).strip()))
+
+
+def _window(spell: StateSpell, progress: Sequence[ClientProgress], guard_s: float, origin_s: float) -> OnOffWindow:
+    begin, end = spell.first.at_s + guard_s, spell.last.at_s
+    steal, foreign = spell.last.since(spell.first)
+    shares = [one.between(begin, end) for one in progress]
+    nothing = tuple(0 for _ in progress)
+    return OnOffWindow(
+        spell.block, spell.state, end - origin_s, shares[0][1], tuple(amount for amount, _ in shares), nothing,
+        tuple(map(float, nothing)), steal > _MOST_STEAL or foreign > _MOST_FOREIGN,
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""The clients of emulated guests, here against servers of this machine: what they tell of progress over time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from lab.emulated_xen.client_progress import ClientProgress
+from lab.emulated_xen.machine import FILES
+
+SIZE = 3000
+
+
+class _Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16
+
+    def do_GET(self) -> None:
+        self.server.answered += 1  # type: ignore[attr-defined]
+        self.send_response(200 if self.path == "/1k" else 404)
+        self.send_header("Content-Length", str(SIZE))
+        self.end_headers()
+        self.wfile.write(b"x" * SIZE)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def web() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
+        server.answered = 0  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-I", "-S", *map(str, arguments)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(client: subprocess.Popen[str]) -> dict[str, Any]:
+    client.send_signal(signal.SIGTERM)
+    said, _ = client.communicate(timeout=20)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def progress(found: dict[str, Any]) -> ClientProgress:
+    return ClientProgress(found["bin_s"], {int(number): amount for number, amount in found["amounts"].items()})
+
+
+def test_a_fetcher_counts_as_many_answers_as_the_server_gave_at_the_time_it_gave_them(web: ThreadingHTTPServer) -> None:
+    begin = time.monotonic()
+    client = start(FILES / "fetch.py", "127.0.0.1", web.server_port, "/1k", 3)
+    while web.answered < 50:  # type: ignore[attr-defined]
+        time.sleep(0.01)
+    found = progress(ended(client))
+    amount, _ = found.between(begin - 0.01, time.monotonic() + 0.01)
+    answered = web.answered  # type: ignore[attr-defined]
+    assert answered - 3 - 1 <= amount <= answered  # three are under way, and one may be whole but not counted yet
+    assert found.between(begin - 100, begin - 1)[0] == 0
+
+
+def test_a_fetcher_says_what_the_server_refused(web: ThreadingHTTPServer) -> None:
+    client = start(FILES / "fetch.py", "127.0.0.1", web.server_port, "/none", 1)
+    _, said = client.communicate(timeout=20)
+    assert client.returncode
+    assert "404" in said
+
+
+def test_a_loop_in_a_guest_tells_its_progress_in_the_clock_outside() -> None:
+    served = start(FILES / "spin.py", "serve", "127.0.0.1", 7191)
+    try:
+        time.sleep(0.5)
+        begin = time.monotonic()
+        client = start(FILES / "spin.py", "drive", "127.0.0.1", 7191)
+        time.sleep(1)
+        found = ended(client)
+    finally:
+        served.kill()
+        served.communicate()
+    inside, _ = progress(found).between(begin, time.monotonic())
+    assert inside == sum(found["amounts"].values()) > 0
+    assert found["clock_off_s"] < 0.05
