@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from lab.errors import RunError
 
+_ABORTED = 4  # tries of a command that aborts
 _GRACE_S = 60.0  # what an answer may take longer than its command: an emulated machine on a busy host stalls
 
 
@@ -103,14 +105,21 @@ class Dom0Channel:
         return Dom0Answer(order.argv, answer["code"], output, errors.decode("utf-8", "replace"))
 
     def run(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Dom0Answer:
-        """Run one command to its end."""
-        return self.wait(self.start(argv, given=given, folder=folder, timeout_s=timeout_s))
+        """Run one command to its end; again when it aborted, as `xl` does now and then where emulation is slow."""
+        for _ in range(_ABORTED):
+            answer = self.wait(self.start(argv, given=given, folder=folder, timeout_s=timeout_s))
+            if answer.code != -signal.SIGABRT:
+                break
+        return answer
 
     def _answer(self, number: int, timeout_s: float) -> dict[str, Any]:
         end = time.monotonic() + timeout_s
         while number not in self._answers:
             line = self._line(end)
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise Dom0Error("an answer of Dom0 arrived garbled") from None
             self._answers[answer["id"]] = answer
         return self._answers.pop(number)
 
