@@ -26,7 +26,7 @@ from models.learning.residual_model import BASE_LEARNERS, BaseLearners, Residual
 from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 
-SCHEMA = 4
+SCHEMA, OLDEST = 5, 4
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -90,8 +90,9 @@ def read_card(path: Path) -> dict[str, Any]:
     """Check an artifact's checksums and return its card; ArtifactError where something is wrong."""
     _check_sums(path)
     card = _json(path / CARD)
-    if card.get("schema") != SCHEMA:
-        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {SCHEMA}")
+    if card.get("schema") not in range(OLDEST, SCHEMA + 1):
+        reads = f"{OLDEST} to {SCHEMA}"
+        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {reads}")
     return card
 
 
@@ -159,6 +160,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "known_blend": model.known_weights.named(),
         "unknown_blend": model.unknown_weights.named(),
         "known": sorted(model.known),
+        "platforms": sorted(model.platforms),
         "calibration": target.calibration.to_json(),
         "difficulty": target.calibration.difficulty is not None,
         "low": _edges_json(target.low),
@@ -192,6 +194,7 @@ def _target(path: Path, name: str) -> FittedTarget:
     low, high = _edges(value["low"]), _edges(value["high"])
     base_learners = _base_learners(path, name, value, len(low))
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
+    calibration = Calibration.from_json(value["calibration"], difficulty)
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
     if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds)):
@@ -204,8 +207,10 @@ def _target(path: Path, name: str) -> FittedTarget:
             known_weights=_stacking_weights(value["known_blend"]),
             unknown_weights=_stacking_weights(value["unknown_blend"]),
             known=frozenset(value["known"]),
+            # Schema 4 did not tell platforms apart. Those with intervals of their own were in training for sure.
+            platforms=frozenset(value.get("platforms", calibration.platforms)),
         ),
-        calibration=Calibration.from_json(value["calibration"], difficulty),
+        calibration=calibration,
         low=low,
         high=high,
         limits=limits,

@@ -36,6 +36,14 @@ Boost = Callable[[GroupedExamples], lightgbm.Booster]
 
 OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
+# What is left out of training in turn, in words for who waits.
+LEFT_OUT = {
+    "unseen_pair": "pairs",
+    "unseen_workload": "workloads",
+    "unseen_platform": "platforms",
+    "random_row": "rows",
+}
+OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
 SURE = {
     "throughput": 1.0,
@@ -91,7 +99,8 @@ class FittedTarget:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
         known = self.model.all_known(examples.victim, examples.neighbours)
         effects = self.model.effects.predict(examples.victim, examples.neighbours)
-        platform = np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+        platform = _platforms(examples)
+        known &= np.isin(platform, list(self.model.platforms))
         return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
 
     def estimate(
@@ -163,7 +172,10 @@ def fit_target(
     progress: Progress | None = None,
     booster: lightgbm.Booster | None = None,
 ) -> FittedTarget:
-    """Cross-validate on left-out pairs and workloads, choose stacking weights, fit on all rows, and calibrate.
+    """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
+
+    Pairs, workloads and platforms are left out in turn. Where most left-out pairs take a workload with them, such as
+    with one victim only, single rows are, too: hardly anything else would judge what is said of known workloads.
 
     `booster` replaces the final boosters: it was trained on more rows of log(ratio / base).
     """
@@ -171,15 +183,19 @@ def fit_target(
     rows = group_repeats(examples)
     if len(rows.examples) < LEAST_ROWS:
         return _fitted(examples, target, NOTHING_LEARNED, [])
-    by_pair = cross_val_predict(
-        rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done)
-    )
-    by_workload = cross_val_predict(
-        rows, "unseen_workload", seed=seed, say=lambda done: say(f"{target}: left-out workloads", 0.4 + 0.4 * done)
-    )
+    found: list[OutOfFoldPredictions] = []
+    for number, (protocol, what) in enumerate(LEFT_OUT.items()):
+
+        def step(done: float, number: int = number, what: str = what) -> None:
+            say(f"{target}: left-out {what}", 0.8 * (number + done) / len(LEFT_OUT))
+
+        if protocol != "random_row" or found[0].known.sum() < OFTEN_KNOWN * len(found[0].row):
+            found.append(cross_val_predict(rows, protocol, seed=seed, say=step))
     say(f"{target}: effects of known workloads", 0.8)
-    effects, predictions = _with_effects(rows, [by_pair, by_workload])
+    effects, predictions = _with_effects(rows, found)
     known_weights, unknown_weights = (_stacking_weights(rows, predictions, known) for known in (True, False))
+    if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
+        known_weights = unknown_weights
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
     model = ResidualModel(
@@ -188,6 +204,7 @@ def fit_target(
         known_weights=known_weights,
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
+        platforms=frozenset(_platforms(examples).tolist()),
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -228,16 +245,16 @@ def fit_share(
 def _with_effects(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
 ) -> tuple[Effects, list[OutOfFoldPredictions]]:
-    """Fit the effects of known workloads to what the stacked base learners do not explain of left-out pairs."""
+    """Fit the effects of known workloads to what the stacked base learners do not explain of left-out pairs, or of
+    left-out rows where those are judged."""
     left = np.full(len(rows.residual), np.nan)
-    by_pair = predictions[0]
-    blend = _stacking_weights(rows, [by_pair], known=True)
-    left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
+    first = max(predictions, key=lambda one: one.protocol == "random_row")
+    blend = _stacking_weights(rows, [first], known=True)
+    left[first.row] = rows.residual[first.row] - first.correction(blend, blend)
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
-    strength, of_folds = choose_regularisation(terms, left, by_pair.folds, rows.examples.pair)
-    found = [with_effects(by_pair, terms, left, of_folds)]
-    found += [
-        with_effects(prediction, terms, left, [strength] * len(prediction.folds)) for prediction in predictions[1:]
+    strength, of_folds = choose_regularisation(terms, left, first.folds, rows.examples.pair)
+    found = [
+        with_effects(one, terms, left, of_folds if one is first else [strength] * len(one.folds)) for one in predictions
     ]
     return fit_effects(terms, left, strength), found
 
@@ -258,7 +275,7 @@ def _stacking_weights(
 @dataclass(frozen=True, slots=True)
 class _SingleRepeats:
     """Out-of-fold predictions of single repeats: `row` (K,) of the examples, `hints` (K, 4), and (K,) each of
-    `correction`, `known` and `fold`."""
+    `correction`, `known`, `fold` and `platform`, "" where that was left out."""
 
     protocol: str
     row: Ints
@@ -266,6 +283,7 @@ class _SingleRepeats:
     correction: Floats
     known: Bools
     fold: Ints
+    platform: NDArray[np.str_]
 
 
 def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
@@ -273,7 +291,8 @@ def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPred
     correction = predictions.correction(model.known_weights, model.unknown_weights)[at]
     known = predictions.known[at]
     hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
-    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at])
+    platform = np.zeros(len(row), "U1") if predictions.protocol == "unseen_platform" else _platforms(examples)[row]
+    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at], platform)
 
 
 def _fitted(
@@ -284,7 +303,7 @@ def _fitted(
     hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
     known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
     correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
-    platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
+    platform = [name for one in single for name in one.platform.tolist()]
     fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
     # Errors are those of the clipped prediction: the correction alone may be unrealistic, such as a fivefold gain.
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
@@ -293,7 +312,7 @@ def _fitted(
     fitted = FittedTarget(
         target=target,
         model=model,
-        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold, scale),
+        calibration=calibrate(examples.x[row], hints, error, known, platform, row, fold, scale),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
         limits=_columns(examples.names, LIMITS),
@@ -313,14 +332,15 @@ def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, sc
     """Predictions of left-out rows, with intervals by difficulty models that were fitted without these rows."""
     base = examples.base[rows.row]
     expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
-    platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
     nowhere = np.zeros(len(base), dtype=bool)
-    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform, scale)
+    down, up = fitted.calibration.half_widths(
+        examples.x[rows.row], rows.hints, rows.known, nowhere, rows.platform, scale
+    )
     return HeldOutPredictions(
         target=fitted.target,
         protocol=rows.protocol,
         key=tuple(examples.key[at] if examples.key else examples.run[at] for at in rows.row),
-        platform=tuple(platform.tolist()),
+        platform=tuple(_platforms(examples)[rows.row].tolist()),
         pair=tuple(examples.pair[at] for at in rows.row),
         measured=examples.ratio[rows.row],
         prior=base,
@@ -339,6 +359,11 @@ def _figures(held: HeldOutPredictions) -> dict[str, float]:
         "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),
         "coverage": round(float(((held.measured >= held.lower) & (held.measured <= held.upper)).mean()), 5),
     }
+
+
+def _platforms(examples: Examples) -> NDArray[np.str_]:
+    """Each row's platform without its dataset; (R,)."""
+    return np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:

@@ -111,8 +111,8 @@ class StackingWeights:
 class ResidualModel:
     """log ratio = log base + weighted base learners + weighted effects.
 
-    `known_weights` apply where all workloads of a scene were in training, otherwise `unknown_weights`. With
-    `base_learners` None the base ratio is not corrected.
+    `known_weights` apply where the platform and all workloads of a scene were in training, `platforms` and `known`,
+    otherwise `unknown_weights`. With `base_learners` None the base ratio is not corrected.
     """
 
     base_learners: BaseLearners | None
@@ -120,9 +120,10 @@ class ResidualModel:
     known_weights: StackingWeights
     unknown_weights: StackingWeights
     known: frozenset[str]
+    platforms: frozenset[str] = frozenset()
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
-        """The correction to add to the log of the base ratio; (R,)."""
+        """The correction to add to the log of the base ratio on a platform of training; (R,)."""
         known = self.all_known(victims, neighbours)
         return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
 

@@ -136,7 +136,7 @@ def test_models_never_import_pickle() -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (4, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (5, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == list(TARGETS)
 
@@ -242,9 +242,9 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (2, 3, 5, "4", None):
+    for schema in (2, 3, 6, "4", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4"):
+        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4 to 5"):
             artifact.load(saved)
 
 
@@ -467,3 +467,15 @@ def test_of_artifacts_of_one_moment_the_last_by_name_is_the_newest(tmp_path: Pat
     found = artifact.newest(tmp_path)
     assert found is not None
     assert found.name == "m-b"
+
+
+def test_one_of_schema_4_is_read_and_knows_the_platforms_that_have_intervals(
+    saved: Path, predictor: LearnedPredictor
+) -> None:
+    edit(saved, "card.json", lambda card: card.update(schema=4))
+    edit(saved, "throughput.json", lambda value: (value.pop("platforms"), *map(value["smooth"].pop, ("least", "most"))))
+    found = artifact.load(saved).throughput.model
+    assert found.platforms == predictor.throughput.calibration.platforms == {"p1"}
+    assert found.known == predictor.throughput.model.known
+    assert found.base_learners is not None
+    assert np.isinf(found.base_learners.smooth.space.most).all()

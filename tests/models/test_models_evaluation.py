@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,10 @@ def test_under_the_other_protocols_nothing_of_what_is_judged_was_trained_on(exam
     (fold,) = folds_of(examples, "pairs_to_n")
     assert examples.size[fold.train].max() == 2
     assert examples.size[fold.test].min() == 3
+    assert not folds_of(examples, "n_up_to_k")
+    larger = replace(examples, size=np.where(np.arange(len(examples)) % 2, examples.size + 2, examples.size))
+    sizes = [(larger.size[fold.train].max(), larger.size[fold.test].min()) for fold in folds_of(larger, "n_up_to_k")]
+    assert sizes == [(3, 4), (4, 5)]
 
 
 def test_random_rows_leave_repeats_on_both_sides_which_is_why_they_only_warn(examples: Examples) -> None:

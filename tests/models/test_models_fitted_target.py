@@ -132,3 +132,39 @@ def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
     said = ask(by_effects, row, x=capped[:1], effects=0.1)
     assert said.expected[0] == pytest.approx(row.base[0])
+
+
+def one_victim(examples: Examples) -> Examples:
+    """What one workload has beside the others, on two platforms that differ in what pressure does there."""
+    rows = np.array([at for at, name in enumerate(examples.victim) if name == "w0"])
+    there = examples.take(np.concatenate([rows] * 3))
+    elsewhere = np.repeat(["d/p1", "d/p2", "d/p3"], len(rows))
+    return replace(
+        there,
+        platform=tuple(elsewhere.tolist()),
+        ratio=there.base * np.exp(there.x[:, there.names.index("near cpu")] / 200 - 0.2),
+    )
+
+
+def test_with_one_victim_rows_are_left_out_and_what_was_measured_is_learned(world_examples: Examples) -> None:
+    """Every left-out pair leaves out its neighbour: without rows nobody would be judged as known."""
+    examples = one_victim(world_examples)
+    found = fit_target(examples, "throughput")
+    assert "random_row" in found.figures
+    assert found.figures["random_row"]["mae"] < 0.5 * found.figures["random_row"]["mae_prior"]
+    assert not found.model.known_weights.prior_only
+    said = found.ask(examples)
+    assert said.known.all()
+    assert np.abs(said.expected - examples.ratio).mean() < 0.3 * np.abs(examples.base - examples.ratio).mean()
+
+
+def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(world_examples: Examples) -> None:
+    found = fit_target(one_victim(world_examples), "throughput")
+    examples = one_victim(world_examples)
+    new = replace(examples, platform=("d/new",) * len(examples))
+    here, there = found.ask(examples), found.ask(new)
+    assert "unseen_platform" in found.figures
+    assert here.known.all()
+    assert not there.known.any()
+    width = [np.log(one.upper / one.lower).mean() for one in (here, there)]
+    assert width[1] > width[0]

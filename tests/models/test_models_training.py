@@ -54,7 +54,7 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert card["datasets"][0]["machine"] == "a made-up one"
     assert card["libraries"] == {name: importlib.metadata.version(name) for name in LIBRARIES}
     assert set(card["figures"]) == {"throughput", "latency"}
-    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload"}
+    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload", "unseen_platform"}
     assert card["figures"]["throughput"]["unseen_pair"]["rows"] == 48
     for protocol in card["figures"]["throughput"].values():
         assert set(protocol) == {"rows", "mae", "mae_prior", "p90_abs_error", "coverage"}
