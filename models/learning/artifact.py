@@ -168,6 +168,8 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "limits": list(target.limits),
         "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
         "sizes": list(target.sizes),
+        "host_columns": list(target.host_columns),
+        "hosts": [_edges_json(host) for host in target.hosts],
         "most_instances": target.most_instances,
         "ceiling": target.ceiling if np.isfinite(target.ceiling) else None,
         "figures": target.figures,
@@ -197,7 +199,10 @@ def _target(path: Path, name: str) -> FittedTarget:
     calibration = Calibration.from_json(value["calibration"], difficulty)
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
-    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds)):
+    of_host = tuple(int(column) for column in value.get("host_columns", ()))
+    hosts = np.array([_edges(host) for host in value.get("hosts", ())], dtype=float)
+    hosts = hosts.reshape(len(hosts), len(of_host))
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds, *of_host)):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
         target=name,
@@ -217,6 +222,8 @@ def _target(path: Path, name: str) -> FittedTarget:
         most_instances=int(value["most_instances"]),
         ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
         figures=value["figures"],
+        host_columns=of_host,
+        hosts=hosts,
         kinds=kinds,
         sizes=sizes,
     )

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
+from models.data.scene import HOST_NUMBERS
 from models.features.examples import Examples
-from models.features.feature_matrix import LIMITS
+from models.features.feature_matrix import LIMITS, PLATFORM
 from models.features.repeats import GroupedExamples, group_repeats
 from models.features.window_folds import host_folds, newest_fold
 from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
@@ -43,6 +44,7 @@ LEFT_OUT = {
     "unseen_platform": "platforms",
     "random_row": "rows",
 }
+HOST = frozenset({*HOST_NUMBERS, "kind", "disk_kind"})  # columns of a host, beside its platform's own numbers
 OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
 SURE = {
@@ -79,7 +81,8 @@ class FittedTarget:
 
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
-    size of the host. `figures` are error figures by protocol, `held_out` the predictions of left-out rows.
+    size of the host. `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training. `figures` are
+    error figures by protocol, `held_out` the predictions of left-out rows.
     """
 
     target: str
@@ -92,6 +95,8 @@ class FittedTarget:
     ceiling: float
     figures: Mapping[str, Mapping[str, Any]]
     held_out: tuple[HeldOutPredictions, ...] = ()
+    host_columns: tuple[int, ...] = ()
+    hosts: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
 
@@ -100,7 +105,6 @@ class FittedTarget:
         known = self.model.all_known(examples.victim, examples.neighbours)
         effects = self.model.effects.predict(examples.victim, examples.neighbours)
         platform = _platforms(examples)
-        known &= np.isin(platform, list(self.model.platforms))
         return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
 
     def estimate(
@@ -118,8 +122,10 @@ class FittedTarget:
         `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
         marks rows whose profiles know too few metrics. For those and for other rows outside the training data, the
         result is the prior's, with an interval at least as wide as the prior's for unknown workloads. An instance
-        without neighbours is not corrected either: its ratio is 1 by definition.
+        without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
         """
+        if known.any():
+            known = known & self._seen(x, platform)
         outside, alone = self.outside(x), size <= 1
         if thin is not None:
             outside |= thin
@@ -138,6 +144,14 @@ class FittedTarget:
             known=known,
             outside=outside,
         )
+
+    def _seen(self, x: Floats, platform: NDArray[np.str_]) -> Bools:
+        """Whether training saw each row's platform, by its name or by every number of its hosts; (R,)."""
+        seen = np.isin(platform, list(self.model.platforms))
+        described = np.nan_to_num(x[:, self.host_columns], nan=-1.0)
+        for host in np.nan_to_num(self.hosts, nan=-1.0):
+            seen |= (described == host).all(axis=1)
+        return np.asarray(seen)
 
     def outside(self, x: Floats) -> Bools:
         """Whether a row lies outside the training data; (R,).
@@ -309,6 +323,7 @@ def _fitted(
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
     error = np.log(examples.ratio[row]) - np.log(answered)
     scale = out_of_fold_scales(examples.x[row], hints, error, row, fold)
+    host_columns = tuple(at for at, name in enumerate(examples.names) if name in HOST or name.startswith(PLATFORM))
     fitted = FittedTarget(
         target=target,
         model=model,
@@ -321,6 +336,8 @@ def _fitted(
         figures={},
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
+        host_columns=host_columns,
+        hosts=np.unique(examples.x[:, host_columns], axis=0),
     )
     scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
     scaled = zip(single, scales, strict=True)

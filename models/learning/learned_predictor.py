@@ -43,9 +43,9 @@ class LearnedPredictor:
     """Prior plus learned residual. `reference` holds the training profiles by workload name.
 
     A workload is known if its name was in training and its profile is similar: another operator's `db` may be another
-    program. On a platform that training did not see, nobody counts as known. `platforms` are further numbers of the
-    training platforms. `share` was learned from windows, and answers for the throughput of everybody whose demand for
-    CPUs is known over time.
+    program. On a platform that training did not see, by name or by all numbers of its hosts, nobody counts as known.
+    `platforms` are further numbers of the training platforms. `share` was learned from windows, and answers for the
+    throughput of everybody whose demand for CPUs is known over time.
     """
 
     version: str
@@ -190,7 +190,6 @@ class LearnedPredictor:
     ) -> TargetEstimate:
         """`same` (rows of the table,) and `effects` (S, N) as in `_effects`."""
         known = _scene_known(scenes, _known_rows(target, scenes, same))[matrix.scene, matrix.slot]
-        known &= np.isin(scenes.platform, list(target.model.platforms))[matrix.scene]
         base, of_names = matrix.prior_of(target.target), effects[matrix.scene, matrix.slot]
         platform = scenes.platform[matrix.scene]
         return target.estimate(matrix.x, base, of_names, known, size, platform, thin)

@@ -473,7 +473,14 @@ def test_one_of_schema_4_is_read_and_knows_the_platforms_that_have_intervals(
     saved: Path, predictor: LearnedPredictor
 ) -> None:
     edit(saved, "card.json", lambda card: card.update(schema=4))
-    edit(saved, "throughput.json", lambda value: (value.pop("platforms"), *map(value["smooth"].pop, ("least", "most"))))
+    edit(
+        saved,
+        "throughput.json",
+        lambda value: (
+            *map(value.pop, ("platforms", "hosts", "host_columns")),
+            *map(value["smooth"].pop, ("least", "most")),
+        ),
+    )
     found = artifact.load(saved).throughput.model
     assert found.platforms == predictor.throughput.calibration.platforms == {"p1"}
     assert found.known == predictor.throughput.model.known

@@ -161,8 +161,12 @@ def test_with_one_victim_rows_are_left_out_and_what_was_measured_is_learned(worl
 def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(world_examples: Examples) -> None:
     found = fit_target(one_victim(world_examples), "throughput")
     examples = one_victim(world_examples)
-    new = replace(examples, platform=("d/new",) * len(examples))
-    here, there = found.ask(examples), found.ask(new)
+    renamed = replace(examples, platform=("d/new",) * len(examples))
+    at = examples.names.index("memory_mb")
+    more = np.where(np.arange(len(examples.names)) == at, examples.x * 1.1, examples.x)
+    here, there = found.ask(examples), found.ask(replace(renamed, x=more))
+    assert found.ask(renamed).known.all()
+    assert found.ask(replace(examples, x=more)).known.all()
     assert "unseen_platform" in found.figures
     assert here.known.all()
     assert not there.known.any()
