@@ -159,6 +159,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "effects": model.effects.to_json(),
         "known_blend": model.known_weights.named(),
         "unknown_blend": model.unknown_weights.named(),
+        "platform_blend": None if model.platform_weights is None else model.platform_weights.named(),
         "known": sorted(model.known),
         "platforms": sorted(model.platforms),
         "calibration": target.calibration.to_json(),
@@ -211,6 +212,7 @@ def _target(path: Path, name: str) -> FittedTarget:
             effects=Effects.from_json(value["effects"]),
             known_weights=_stacking_weights(value["known_blend"]),
             unknown_weights=_stacking_weights(value["unknown_blend"]),
+            platform_weights=_stacking_weights(value["platform_blend"]) if value.get("platform_blend") else None,
             known=frozenset(value["known"]),
             # Schema 4 did not tell platforms apart. Those with intervals of their own were in training for sure.
             platforms=frozenset(value.get("platforms", calibration.platforms)),

@@ -45,6 +45,7 @@ LEFT_OUT = {
     "random_row": "rows",
 }
 HOST = frozenset({*HOST_NUMBERS, "kind", "disk_kind"})  # columns of a host, beside its platform's own numbers
+FEWEST_PAIRS = 5  # on left-out platforms: with fewer, new platforms have the weights of unknown workloads
 OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
 SURE = {
@@ -124,13 +125,15 @@ class FittedTarget:
         result is the prior's, with an interval at least as wide as the prior's for unknown workloads. An instance
         without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
         """
-        if known.any():
-            known = known & self._seen(x, platform)
+        elsewhere: Bools | bool = False
+        if known.any() or self.model.platform_weights is not None:
+            elsewhere = ~self._seen(x, platform)
+            known = known & ~elsewhere
         outside, alone = self.outside(x), size <= 1
         if thin is not None:
             outside |= thin
         parts = self.model.parts(x)
-        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
+        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known, elsewhere))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > MORE_INSTANCES.get(self.target, 1.0) * self.most_instances
         hints = hints_of(base, learned, parts, known)
@@ -207,7 +210,9 @@ def fit_target(
             found.append(cross_val_predict(rows, protocol, seed=seed, say=step))
     say(f"{target}: effects of known workloads", 0.8)
     effects, predictions = _with_effects(rows, found)
-    known_weights, unknown_weights = (_stacking_weights(rows, predictions, known) for known in (True, False))
+    here = [one for one in predictions if one.protocol != "unseen_platform"]
+    known_weights, unknown_weights = (_stacking_weights(rows, here, known) for known in (True, False))
+    left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
     if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
         known_weights = unknown_weights
     say(f"{target}: fitting", 0.85)
@@ -219,6 +224,7 @@ def fit_target(
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
         platforms=frozenset(_platforms(examples).tolist()),
+        platform_weights=_stacking_weights(rows, left_out, known=False) if left_out else None,
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -273,6 +279,10 @@ def _with_effects(
     return fit_effects(terms, left, strength), found
 
 
+def _pairs(rows: GroupedExamples, predictions: OutOfFoldPredictions) -> int:
+    return len({rows.examples.pair[row] for row in predictions.row})
+
+
 def _stacking_weights(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions], known: bool
 ) -> StackingWeights:
@@ -302,10 +312,11 @@ class _SingleRepeats:
 
 def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
     row, at = expanded(predictions, group)
-    correction = predictions.correction(model.known_weights, model.unknown_weights)[at]
+    elsewhere = predictions.protocol == "unseen_platform"
+    correction = model.correction(predictions.parts, predictions.effects, predictions.known, elsewhere)[at]
     known = predictions.known[at]
     hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
-    platform = np.zeros(len(row), "U1") if predictions.protocol == "unseen_platform" else _platforms(examples)[row]
+    platform = np.zeros(len(row), "U1") if elsewhere else _platforms(examples)[row]
     return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at], platform)
 
 

@@ -202,7 +202,9 @@ def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
 
 def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
     """The effects of known workloads on a target; (S, N). `same` (rows,) marks rows that look as in training."""
-    if not (target.model.known_weights.effects or target.model.unknown_weights.effects):
+    model = target.model
+    blends = model.known_weights, model.unknown_weights, model.platform_weights
+    if not any(blend is not None and blend.effects for blend in blends):
         return np.zeros(scenes.present.shape)  # their stacking weights are 0
     known_rows = _known_rows(target, scenes, same)
     return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))

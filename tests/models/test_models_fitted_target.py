@@ -172,3 +172,19 @@ def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(wo
     assert not there.known.any()
     width = [np.log(one.upper / one.lower).mean() for one in (here, there)]
     assert width[1] > width[0]
+
+
+def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_examples: Examples) -> None:
+    """Each platform has a shift of its own, which hosts' numbers tell of those that were seen only."""
+    examples = one_victim(world_examples)
+    shift = np.repeat([-0.6, 0.0, 0.6], len(examples) // 3)
+    at = examples.names.index("memory_mb")
+    x = np.where(np.arange(len(examples.names)) == at, (1 + np.abs(shift[:, None])) * 1000 + shift[:, None], examples.x)
+    apart = replace(examples, x=x, ratio=np.clip(examples.base * np.exp(shift), 0.01, 1.1))
+    model = fit_target(apart, "throughput").model
+    assert model.platform_weights is not None
+    assert model.platform_weights.prior_only
+    assert not model.known_weights.prior_only
+    assert not model.correction(np.ones((2, 3)), np.ones(2), np.zeros(2, dtype=bool), True).any()
+    mixed = model.correction(np.ones((2, 3)), np.ones(2), np.ones(2, dtype=bool), np.array([True, False]))
+    assert mixed[0] == 0.0 != mixed[1]
