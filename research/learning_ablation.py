@@ -94,7 +94,7 @@ def ablations(metrics: Sequence[str]) -> dict[str, Ablation]:
     found |= {name: Ablation(columns=columns) for name, columns in GROUPS.items()}
     for key in metrics:
         if not key.startswith(PLATFORM):
-            names = {f"{where} {key}" for where in ("own", "near", "host", "socket")}
+            names = {f"{where} {key}" for where in ("own", "near", "host", "socket", "core")}
             found[f"`{key}`"] = Ablation(columns=names.__contains__)
     return found
 

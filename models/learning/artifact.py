@@ -127,15 +127,17 @@ def load(path: Path) -> LearnedPredictor:
 
 
 def newest(directory: Path) -> Path | None:
-    """The intact artifact with the latest training time; None where there is none."""
+    """The intact artifact with the latest training time that the gate did not refuse then; None where there is none."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.startswith("."):
             continue  # a draft of a training that is still writing
         try:
-            found.append((str(read_card(path).get("created_at", "")), path.name, path))
+            card = read_card(path)
         except ArtifactError:
             continue
+        if not card.get("refusals"):  # of before there were any: nobody judged it there
+            found.append((str(card.get("created_at", "")), path.name, path))
     return max(found)[2] if found else None
 
 

@@ -45,6 +45,7 @@ LEFT_OUT = {
     "random_row": "rows",
 }
 HOST = frozenset({*HOST_NUMBERS, "kind", "disk_kind"})  # columns of a host, beside its platform's own numbers
+UNKNOWN = -1.0  # stands for a number of a host that nobody says
 FEWEST_PAIRS = 5  # on left-out platforms: with fewer, new platforms have the weights of unknown workloads
 OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
@@ -82,8 +83,8 @@ class FittedTarget:
 
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
-    size of the host. `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training. `figures` are
-    error figures by protocol, `held_out` the predictions of left-out rows.
+    size of the host. `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training that these tell
+    apart. `figures` are error figures by protocol, `held_out` the predictions of left-out rows.
     """
 
     target: str
@@ -149,10 +150,11 @@ class FittedTarget:
         )
 
     def _seen(self, x: Floats, platform: NDArray[np.str_]) -> Bools:
-        """Whether training saw each row's platform, by its name or by every number of its hosts; (R,)."""
+        """Whether training saw each row's platform, by its name or by every number of a host that no other platform
+        of training shares; (R,)."""
         seen = np.isin(platform, list(self.model.platforms))
-        described = np.nan_to_num(x[:, self.host_columns], nan=-1.0)
-        for host in np.nan_to_num(self.hosts, nan=-1.0):
+        described = _described(x, self.host_columns)
+        for host in self.hosts:
             seen |= (described == host).all(axis=1)
         return np.asarray(seen)
 
@@ -224,7 +226,7 @@ def fit_target(
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
         platforms=frozenset(_platforms(examples).tolist()),
-        platform_weights=_stacking_weights(rows, left_out, known=False) if left_out else None,
+        platform_weights=_if_believed(rows, left_out[0], unknown_weights) if left_out else None,
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -277,6 +279,19 @@ def _with_effects(
         with_effects(one, terms, left, of_folds if one is first else [strength] * len(one.folds)) for one in predictions
     ]
     return fit_effects(terms, left, strength), found
+
+
+def _if_believed(rows: GroupedExamples, predictions: OutOfFoldPredictions, weights: StackingWeights) -> StackingWeights:
+    """These weights where they tell left-out platforms no worse than the prior does, else those of the prior alone.
+
+    Finer weights would be chosen by how a few platforms happen to differ.
+    """
+    row, base = predictions.row, rows.examples.base[predictions.row]
+    measured = np.exp(rows.residual[row]) * base
+    learned = base * np.exp(predictions.correction(weights, weights))
+    worse = np.abs(measured - learned) - np.abs(measured - base)
+    pair = np.unique([rows.examples.pair[one] for one in row], return_inverse=True)[1]
+    return weights if (np.bincount(pair, worse) / np.bincount(pair)).mean() <= 0 else StackingWeights()
 
 
 def _pairs(rows: GroupedExamples, predictions: OutOfFoldPredictions) -> int:
@@ -348,7 +363,7 @@ def _fitted(
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
         host_columns=host_columns,
-        hosts=np.unique(examples.x[:, host_columns], axis=0),
+        hosts=_told_apart(examples, host_columns),
     )
     scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
     scaled = zip(single, scales, strict=True)
@@ -392,6 +407,20 @@ def _figures(held: HeldOutPredictions) -> dict[str, float]:
 def _platforms(examples: Examples) -> NDArray[np.str_]:
     """Each row's platform without its dataset; (R,)."""
     return np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+
+
+def _told_apart(examples: Examples, columns: Sequence[int]) -> Floats:
+    """The hosts of training by these columns, UNKNOWN where nobody says, without those whose numbers several platforms
+    share: there these numbers do not tell which platform it is. (P, H)."""
+    hosts, which = np.unique(_described(examples.x, columns), axis=0, return_inverse=True)
+    names = _platforms(examples)
+    one = [len(set(names[which.ravel() == at])) == 1 for at in range(len(hosts))]
+    return np.asarray(hosts[np.array(one, dtype=bool)])
+
+
+def _described(x: Floats, columns: Sequence[int]) -> Floats:
+    """These columns of the features, with UNKNOWN for nan, so that hosts can be compared; (R, H)."""
+    return np.nan_to_num(x[:, columns], nan=UNKNOWN)
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ LENGTHS = (0.5, 1.0, 2.0)  # length scales of the kernel, in median distances be
 PENALTIES = (0.01, 0.1, 1.0, 10.0)  # ridge penalties
 LINEAR = (0.01, 1.0)  # prior variance of the linear part and the products, relative to the kernel's
 COMPONENTS, VARIANCE, CROSSED = 8, 0.98, 4  # principal components of a block: most, share kept, used in products
-BLOCKS = ("own", "near", "host", "prior", "other", "socket")
+BLOCKS = ("own", "near", "host", "prior", "other", "socket", "core")
 
 
 @dataclass(frozen=True, slots=True)

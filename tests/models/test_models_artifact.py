@@ -432,7 +432,7 @@ def test_training_again_mends_a_broken_artifact(saved: Path, predictor: LearnedP
 # which one is the newest
 
 
-def test_the_newest_intact_artifact_is_found(tmp_path: Path, predictor: LearnedPredictor) -> None:
+def test_the_newest_intact_artifact_that_was_not_refused_is_found(tmp_path: Path, predictor: LearnedPredictor) -> None:
     made = {
         name: artifact.save(tmp_path, replace(predictor, version=name), {"created_at": f"2026-01-0{day}"})
         for name, day in (("m-b", 1), ("m-a", 3), ("m-c", 2))
@@ -440,7 +440,9 @@ def test_the_newest_intact_artifact_is_found(tmp_path: Path, predictor: LearnedP
     assert artifact.newest(tmp_path) == made["m-a"]
     (made["m-a"] / "card.json").write_text("{}", encoding="utf-8")
     assert artifact.newest(tmp_path) == made["m-c"]
-    shutil.rmtree(made["m-c"])
+    edit(made["m-c"], "card.json", lambda card: card.update(refusals=["throughput: no better than the prior."]))
+    assert artifact.newest(tmp_path) == made["m-b"]
+    edit(made["m-b"], "card.json", lambda card: card.update(refusals=[]))
     assert artifact.newest(tmp_path) == made["m-b"]
 
 

@@ -158,17 +158,26 @@ def test_with_one_victim_rows_are_left_out_and_what_was_measured_is_learned(worl
     assert np.abs(said.expected - examples.ratio).mean() < 0.3 * np.abs(examples.base - examples.ratio).mean()
 
 
+def with_memory(examples: Examples, memory_mb: Floats) -> Examples:
+    """The same rows on hosts with so much memory, (R,)."""
+    x = examples.x.copy()
+    x[:, examples.names.index("memory_mb")] = memory_mb
+    return replace(examples, x=x)
+
+
 def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(world_examples: Examples) -> None:
-    found = fit_target(one_victim(world_examples), "throughput")
+    """Platforms p2 and p3 have the same numbers, which tell only p1 from a new one."""
     examples = one_victim(world_examples)
-    renamed = replace(examples, platform=("d/new",) * len(examples))
-    at = examples.names.index("memory_mb")
-    more = np.where(np.arange(len(examples.names)) == at, examples.x * 1.1, examples.x)
-    here, there = found.ask(examples), found.ask(replace(renamed, x=more))
-    assert found.ask(renamed).known.all()
-    assert found.ask(replace(examples, x=more)).known.all()
+    own = np.array([name == "d/p1" for name in examples.platform])
+    examples = with_memory(examples, np.where(own, 2048.0, 4096.0))
+    more = with_memory(examples, np.where(own, 2100.0, 4200.0))
+    renamed, new = (replace(one, platform=("d/new",) * len(one)) for one in (examples, more))
+    found = fit_target(examples, "throughput")
     assert "unseen_platform" in found.figures
-    assert here.known.all()
+    assert found.ask(examples).known.all()
+    assert found.ask(more).known.all()
+    np.testing.assert_array_equal(found.ask(renamed).known, own)
+    here, there = found.ask(examples), found.ask(new)
     assert not there.known.any()
     width = [np.log(one.upper / one.lower).mean() for one in (here, there)]
     assert width[1] > width[0]
@@ -178,9 +187,8 @@ def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_e
     """Each platform has a shift of its own, which hosts' numbers tell of those that were seen only."""
     examples = one_victim(world_examples)
     shift = np.repeat([-0.6, 0.0, 0.6], len(examples) // 3)
-    at = examples.names.index("memory_mb")
-    x = np.where(np.arange(len(examples.names)) == at, (1 + np.abs(shift[:, None])) * 1000 + shift[:, None], examples.x)
-    apart = replace(examples, x=x, ratio=np.clip(examples.base * np.exp(shift), 0.01, 1.1))
+    apart = with_memory(examples, (1 + np.abs(shift)) * 1000 + shift)
+    apart = replace(apart, ratio=np.clip(examples.base * np.exp(shift), 0.01, 1.1))
     model = fit_target(apart, "throughput").model
     assert model.platform_weights is not None
     assert model.platform_weights.prior_only
