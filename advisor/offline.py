@@ -284,5 +284,5 @@ def evaluate(
 
 
 def _choose(model: Path | None, settings: Settings) -> ActivePredictor:
-    """The named artifact, which must be intact; else the newest intact one, else the prior."""
+    """The named artifact, which must be intact; else the newest intact one that the gate let pass, else the prior."""
     return active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))

@@ -17,6 +17,7 @@ import lightgbm
 from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.window_dataset import holds_windows
+from models.evaluation.gate import gate
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
 from models.features.feature_matrix import WANTED
 from models.features.probe_features import usual_host, with_probe_features
@@ -162,6 +163,9 @@ def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str,
             name: {"known": target.model.known_weights.named(), "unknown": target.model.unknown_weights.named()}
             for name, target in predictor.targets.items()
         },
+        "refusals": list(
+            gate([table for target in predictor.targets.values() for table in target.held_out], None).refusals
+        ),
         "interval": "90 % split-conformal by platform, calibrated on left-out pairs and left-out workloads",
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
     }

@@ -157,7 +157,8 @@ def load_or_prior(path: Path) -> ActivePredictor:
 
 
 def newest(model_dir: Path) -> ActivePredictor:
-    """The intact artifact that was trained last, the prior where there is none; the answer's model says which."""
+    """The intact artifact that was trained last and that the gate did not refuse, the prior where there is none; the
+    answer's model says which."""
     if not model_dir.is_dir():
         return ActivePredictor(PriorPredictor())
     from models.learning import artifact  # with LightGBM: only who has models waits for it

@@ -17,6 +17,7 @@ PROTOCOLS = {
     "unseen_platform": "Unseen platforms",
     "unseen_setting": "Unseen settings",
     "pairs_to_n": "From pairs to more",
+    "n_up_to_k": "From few to more",
 }
 JUDGED = {
     "unseen_pair": "unseen pairs",
@@ -24,6 +25,7 @@ JUDGED = {
     "unseen_platform": "unseen platforms",
     "unseen_setting": "unseen settings",
     "pairs_to_n": "runs of three and more",
+    "n_up_to_k": "runs of more than were trained on",
 }
 MEANING = {
     "random_row": "Rows left out at random; repeats of what is judged were trained on. A warning of how good a leak "
@@ -33,6 +35,7 @@ MEANING = {
     "unseen_platform": "Everything measured on a platform is left out of training.",
     "unseen_setting": "A pinning, cap or network mode that was never trained on.",
     "pairs_to_n": "Trained on runs of up to two instances, judged on runs of three and more.",
+    "n_up_to_k": "Trained on runs of up to k instances, judged on larger ones, for each k from three on.",
 }
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.scene import SceneBatch
+from models.data.topology import cores_of
 from models.physics.demands import cpu_spread
 from profiler.observed import Instance, Pinning
 
@@ -101,7 +102,7 @@ class _PcpuPlaces:
         size = scenes.affinity.sum(axis=2)
         pinned = scenes.present & (size < scenes.pcpus[:, None]) & (size <= scenes.vcpus)
         reserved = (scenes.affinity & pinned[:, :, None]).any(axis=1)
-        core = _cores(scenes)
+        core = cores_of(scenes)
         # pCPUs are distinguished by who may run on them and on their siblings.
         users = np.concatenate([scenes.affinity & scenes.present[:, :, None], driver[:, None], exists[:, None]], axis=1)
         number = _splitmix64(np.arange(1, users.shape[1] + 1, dtype=np.uint64))
@@ -152,20 +153,6 @@ class _PcpuPlaces:
         fits = (here & self.free[:, None, :]).sum(axis=2) >= vcpus
         demand = np.round(np.where(guest, self.demand[:, None, :], 0.0).sum(axis=2), 9)
         return np.asarray(np.divide(demand, guest.sum(axis=2), out=np.full(fits.shape, np.inf), where=fits))
-
-
-def _cores(scenes: SceneBatch) -> Ints:
-    """The first pCPU of each pCPU's core, (S, P)."""
-    cpu = np.arange(scenes.node.shape[1])[None, :]
-    pcpus = scenes.pcpus.astype(np.int64)[:, None]
-    threads = np.maximum(np.nan_to_num(scenes.host_numbers[:, 1], nan=1.0), 1.0).astype(np.int64)[:, None]
-    threads = np.where(pcpus % threads == 0, threads, 1)
-    exists = cpu < pcpus
-    far, near = np.where(exists, cpu % (pcpus // threads), cpu), np.where(exists, cpu - cpu % threads, cpu)
-    is_far, is_near = (
-        (np.take_along_axis(scenes.node, numbering, axis=1) == scenes.node).all(axis=1) for numbering in (far, near)
-    )
-    return np.where((is_near & ~is_far)[:, None], near, far)
 
 
 def _per_core(values: NDArray[Any], core: Ints) -> NDArray[Any]:

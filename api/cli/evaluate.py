@@ -12,8 +12,11 @@ from advisor import offline
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, print_table, progress, say
 
-FIGURES = ("mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width", "rank")
-HEADERS = ("model", "mape", "mae", "mae 95 %", *FIGURES[2:])
+FIGURES = (
+    "mape", "mae", "mape_slowdown", "mape_interfering", "p90_abs_error", "spearman", "pair_ranking_accuracy",
+    "coverage", "interval_width", "rank",
+)  # fmt: skip
+HEADERS = ("model", "mape", "mae", "mae 95 %", "slowdown", "interfering", "p90", *FIGURES[5:])
 DEFAULT = ("unseen_pair", "unseen_workload")
 
 

@@ -43,7 +43,7 @@ ModelDir = Annotated[
         exists=True,
         file_okay=False,
         help="Model artifact that answers.",
-        show_default="the newest intact one in the state folder, else the queueing prior",
+        show_default="the newest in the state folder that the gate let pass, else the queueing prior",
     ),
 ]
 Database = Annotated[

@@ -60,6 +60,7 @@ PLATFORM_COLUMNS = frozenset(
         "nic_mbit",
         "disk_kind",
         "numa_nodes",
+        "numa_cpus",
     ]
 )
 _NUMBER, _COUNT, _NAME = CellRule(number=True), CellRule(whole=True, low=1), CellRule(required=True)
@@ -75,6 +76,7 @@ _PLATFORM_RULES = {
     "l3_mb": _NUMBER,
     "nic_mbit": _NUMBER,
     "numa_nodes": _COUNT,
+    "numa_cpus": CellRule(),
 }
 _PROFILE_RULES = {
     "platform": CellRule(),
@@ -234,7 +236,10 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
             )
         except ValueError as error:
             raise row.error("platform", str(error)) from None
-        platforms[name] = replace(host, numa=_nodes(row, host.pcpus, cells["numa_nodes"] or 1))
+        numa = (
+            _listed_nodes(row, host.pcpus) if cells["numa_cpus"] else _nodes(row, host.pcpus, cells["numa_nodes"] or 1)
+        )
+        platforms[name] = replace(host, numa=numa)
     return platforms, numbers
 
 
@@ -244,6 +249,18 @@ def _nodes(row: TableRow, pcpus: int, nodes: int) -> tuple[tuple[int, ...], ...]
         raise row.error("numa_nodes", f"{nodes} nodes cannot have equal parts of {pcpus} pCPUs")
     size = pcpus // nodes
     return tuple(tuple(range(first, first + size)) for first in range(0, pcpus, size)) if nodes > 1 else ()
+
+
+def _listed_nodes(row: TableRow, pcpus: int) -> tuple[tuple[int, ...], ...]:
+    """The pCPUs of each NUMA node as the table lists them: `0-3,8-11; 4-7,12-15`."""
+    try:
+        nodes = tuple(parse_cpus(text) for text in row.text("numa_cpus").split(";"))
+    except ValueError as error:
+        raise row.error("numa_cpus", str(error)) from None
+    named = [cpu for node in nodes for cpu in node]
+    if len(set(named)) < len(named) or max(named) >= pcpus:
+        raise row.error("numa_cpus", f"names a pCPU twice, or one beyond 0-{pcpus - 1}")
+    return nodes if len(nodes) > 1 else ()
 
 
 def _further(row: TableRow, described: dict[str, bool]) -> dict[str, float]:

@@ -88,7 +88,7 @@ def _write(path: Path, columns: Sequence[str], rows: Iterator[Mapping[str, objec
 
 def _platform(host: Host) -> dict[str, object]:
     plain = {name: getattr(host, name) for name in PLATFORM_COLUMNS if hasattr(host, name)}
-    return {**plain, "platform": host.id, "numa_nodes": len(host.numa) or None}
+    return {**plain, "platform": host.id, "numa_cpus": ";".join(map(format_cpus, host.numa))}
 
 
 def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:

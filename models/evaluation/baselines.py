@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats
-from models.evaluation.factorisation_baseline import Entries, apply, factorise
+from models.evaluation.factorisation_baseline import Entries, fit_factors
 from models.features.examples import Examples
 
 Baseline = Callable[[Examples, Examples], Floats]
@@ -109,12 +109,12 @@ def lightgbm_plain(train: Examples, test: Examples) -> Floats:
 def matrix_factorisation(train: Examples, test: Examples) -> Floats:
     """log T/B = mean + victim + neighbour + u.v by alternating least squares; neighbours of one row add up.
 
-    Pinning is ignored. A workload that is not in training contributes nothing.
+    Rank and penalty are those that tell left-out pairs of the training rows best. Pinning is ignored. A workload that
+    is not in training contributes nothing.
     """
     names = {name: at for at, name in enumerate(train.workloads)}
     target = np.log(np.clip(train.ratio, LOWEST, None))
-    left, right = factorise(Entries.of(train, names), target - target.mean(), len(names))
-    guess = target.mean() + apply(Entries.of(test, names), left, right)
+    guess = target.mean() + Entries.of(test, names).predict(*fit_factors(train, names, target - target.mean()))
     return np.asarray(np.clip(np.exp(guess), LOWEST, HIGHEST))
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from models.arrays import Floats
 from models.features.examples import Examples
+from models.features.folds import pair_folds
 from models.learning import low_rank
 from models.learning.low_rank import FactorProducts
 
-RANK, SWEEPS, PENALTY = 2, 30, 1.0
-LATENT = range(2, RANK + 2)
-FREE = ((1, *LATENT), (0, *LATENT))  # of a victim's factors [1, a, u] and of a neighbour's [b, 1, v] what is fitted
+RANKS, PENALTIES = (2, 3, 4), (0.1, 0.3, 1.0, 3.0)  # of targets scaled to a mean square of 1
+SWEEPS, FOLDS = 30, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,31 @@ class Entries(FactorProducts):
         return cls(len(examples), row, victim, neighbour, np.ones(len(found)))
 
 
-def factorise(entries: Entries, target: Floats, count: int) -> tuple[Floats, Floats]:
+def factorise(entries: FactorProducts, target: Floats, count: int, rank: int, penalty: float) -> tuple[Floats, Floats]:
     """Fit factors [1, a, u] of `count` workloads, and one more for unknown victims, and [b, 1, v] of neighbours, so
     that `target` (R,) is about the sum over neighbours of a + b + u.v; ridge-regularised."""
-    random = np.random.default_rng(0)
-    left, right = np.zeros((count + 1, RANK + 2)), np.zeros((count, RANK + 2))
+    random, latent = np.random.default_rng(0), range(2, rank + 2)
+    left, right = np.zeros((count + 1, rank + 2)), np.zeros((count, rank + 2))
     for side in (left, right):
-        side[:count, LATENT] = low_rank.START * random.normal(size=(count, RANK))
+        side[:count, latent] = low_rank.START * random.normal(size=(count, rank))
     left[:, 0] = right[:, 1] = 1.0
-    return low_rank.factorise(entries, target, (left, right), PENALTY, sweeps=SWEEPS, free=FREE)
+    free = ((1, *latent), (0, *latent))
+    return low_rank.factorise(entries, target, (left, right), penalty, sweeps=SWEEPS, free=free)
 
 
-def apply(entries: Entries, left: Floats, right: Floats) -> Floats:
-    """The predicted log T/B of each row; a victim that is not in training gets the mean victim's factors; (R,)."""
-    return entries.predict(left, right)
+def fit_factors(train: Examples, names: dict[str, int], target: Floats) -> tuple[Floats, Floats]:
+    """Factors of `target` (R,), scaled, with the rank and the penalty that tell left-out pairs of `train` best."""
+    entries = Entries.of(train, names)
+    scale = float(np.sqrt(np.mean(target**2))) or 1.0
+    folds = pair_folds(train, folds=FOLDS)
+
+    def loss(how: tuple[int, float]) -> float:
+        off = 0.0
+        for rows, left_out in folds:
+            told = entries.predict(*factorise(entries.of_rows(rows), target / scale, len(names), *how))
+            off += np.abs(target / scale - told)[left_out].sum()
+        return off
+
+    best = min(product(RANKS, PENALTIES), key=loss)
+    left, right = factorise(entries, target / scale, len(names), *best)
+    return left * scale, right

@@ -12,12 +12,15 @@ RESAMPLES resamples, widened for few pairs. All checks share ERROR_RATE evenly (
 nowhere worse is refused at most about that often, however many checks there are. Below FEWEST_PAIRS pairs noise cannot
 be estimated: there the mean difference decides, and coverage is not checked.
 
-A share, learned from windows that nobody looked at, must also show that it learned something. Outcomes that have
-nothing to do with their scenes are not enough to be worse than the prior: there the prior is wrong in every scene, and
-a model that says nearly the same everywhere is better. So the share is refused where
+Throughput and share must also show that something was learned; latency and jitter come with throughput, and may answer
+as the prior does. Outcomes that have nothing to do with their scenes are not enough to be worse than the prior: there
+the prior is wrong in every scene, and a model that says nearly the same everywhere is better. So each is refused where
 
 4. under no protocol it is better than the prior beyond noise, or
-5. on unseen hosts it is not better beyond noise than the best constant: the median of the held-out values themselves.
+5. on unseen pairs or hosts it is not better than the best constant: the median of the held-out values themselves. A
+   share, learned from windows that nobody looked at, must be so beyond noise.
+
+Left-out platforms with fewer than FEWEST_PAIRS pairs together are not judged: they are one or two chance findings.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.evaluation.comparison import ResampledMeans, beside, errors, means_of
+from models.evaluation.comparison import FEWEST_PAIRS, ResampledMeans, beside, errors, means_of
 from models.learning.held_out import HeldOutPredictions
 
 Against = Literal["prior", "active", "constant"]
@@ -36,7 +39,7 @@ Against = Literal["prior", "active", "constant"]
 NEGLIGIBLE = 0.001  # a tenth of a per cent of T/B: below what any repeat can show
 COVERED = 0.87  # of intervals that claim 0.90
 ERROR_RATE = 0.05  # of the whole gate, one-sided
-_PROVES = ("share", "unseen_host")  # target and protocol of check 5: outcomes of the time that was learned from
+_PROVES = {"throughput": "unseen_pair", "share": "unseen_host"}  # target and protocol of check 5
 _NAMES: dict[Against, str] = {"prior": "prior", "active": "active model", "constant": "best constant"}
 
 
@@ -108,7 +111,7 @@ def gate(
 
     `against` is the active model's version, for the record. Deterministic: the same tables give the same verdict.
     """
-    tables = [table for table in candidate if len(table)]
+    tables = [table for table in candidate if len(table) and not _too_few_on_platforms(table)]
     if not tables:
         nothing = "It brings no held-out predictions, so nothing shows that it is no worse than the prior; train again."
         return GateVerdict((nothing,), (nothing,), against=against)
@@ -119,6 +122,10 @@ def gate(
     bad = (*(sentence for one in figures for sentence in _complaints(one)), *_unproved(figures))
     found = (_summary(figure) for figure in figures)
     return GateVerdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
+
+
+def _too_few_on_platforms(table: HeldOutPredictions) -> bool:
+    return table.protocol == "unseen_platform" and len(set(table.pair)) < FEWEST_PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None, seed: int
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair, seed)
     constant = None
-    if (table.target, table.protocol) == _PROVES:
+    if _PROVES.get(table.target) == table.protocol:
         flat = errors(table, np.full(len(table), np.median(table.measured)))
         constant = means_of(np.column_stack([mine, flat, mine - flat]), table.pair, seed)
     return _Draw(table, own, None if other is None else beside(table, mine, other, seed), constant)
@@ -156,16 +163,18 @@ def _figures(draw: _Draw, level: float) -> GateFigures:
         covers=high >= COVERED,
         prior=_compared("prior", draw.own, level),
         active=None if draw.active is None else _compared("active", draw.active, level),
-        constant=None if draw.constant is None else _compared("constant", draw.constant, level),
+        constant=None if draw.constant is None else _compared("constant", draw.constant, level, draw.table.target),
     )
 
 
-def _compared(against: Against, means: ResampledMeans, level: float) -> PairedComparison:
+def _compared(against: Against, means: ResampledMeans, level: float, target: str = "") -> PairedComparison:
     low, high = means.bounds(2, level) or (means.mean[2], means.mean[2])
     error, other, difference = (_round(value) for value in means.mean[:3])
-    passed = bool(high < 0 if against == "constant" else low <= NEGLIGIBLE)
+    passed = low <= NEGLIGIBLE
+    if against == "constant":
+        passed = (high if target == "share" else means.mean[2]) < 0
     return PairedComparison(
-        against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), passed
+        against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), bool(passed)
     )
 
 
@@ -185,14 +194,16 @@ def _complaints(figures: GateFigures) -> Iterator[str]:
 
 
 def _unproved(figures: Sequence[GateFigures]) -> Iterator[str]:
-    """What is missing to show that a share was learned."""
-    shares = [one for one in figures if one.target == "share"]
-    if shares and not any(one.prior.high < 0 for one in shares):
-        yield "share: under no protocol is it better than the prior beyond noise."
-    for one in shares:
+    """What is missing to show that throughput and share were learned."""
+    for target in _PROVES:
+        judged = [one for one in figures if one.target == target]
+        if judged and not any(one.prior.high < 0 for one in judged):
+            yield f"{target}: under no protocol is it better than the prior beyond noise."
+    for one in figures:
         if one.constant is not None and not one.constant.passed:
+            sure = "beyond noise " if one.target == "share" else ""
             yield (
-                f"share, {one.protocol}: no better beyond noise than the best constant, mean error {one.error:.4g} "
+                f"{one.target}, {one.protocol}: no better {sure}than the best constant, mean error {one.error:.4g} "
                 f"against {one.constant.other:.4g}: the outcomes may have nothing to do with their scenes."
             )
 

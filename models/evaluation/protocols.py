@@ -12,7 +12,10 @@ from models.data.dataset import DatasetError
 from models.evaluation.row_groups import codes
 from models.features.examples import Examples
 
-PROTOCOLS = ("random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n")
+PROTOCOLS = (
+    "random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n", "n_up_to_k",
+)  # fmt: skip
+MORE = frozenset({"pairs_to_n", "n_up_to_k"})  # judged on more instances than trained on
 DEFAULT_PROTOCOLS = ("unseen_pair", "unseen_workload")
 RANDOM_FOLDS = 5
 PAIR_FOLDS = 10
@@ -44,8 +47,10 @@ def folds_of(examples: Examples, protocol: str) -> list[ProtocolFold]:
         return _left_out(examples.platform, FEW_FOLDS if few else MOST_FOLDS)
     if protocol == "unseen_setting":
         return _left_out(settings_of(examples), FEW_FOLDS if few else MOST_FOLDS)
-    many = examples.size > 2
-    return [ProtocolFold(np.flatnonzero(~many), np.flatnonzero(many))]
+    sizes = np.unique(examples.size[examples.size > 2]).tolist()
+    most = [2] if protocol == "pairs_to_n" else sizes[:-1]
+    parts = [(examples.size <= one, examples.size > one) for one in most]
+    return [ProtocolFold(np.flatnonzero(train), np.flatnonzero(test)) for train, test in parts]
 
 
 def check_protocol(protocol: str) -> None:
@@ -60,6 +65,7 @@ def why_skipped(protocol: str) -> str:
         "unseen_platform": "the dataset has one platform only",
         "unseen_setting": "the dataset has one setting only",
         "pairs_to_n": "the dataset has no run of three or more instances",
+        "n_up_to_k": "the dataset has no runs of two different sizes above two instances",
     }.get(protocol, "too few rows to train on")
 
 

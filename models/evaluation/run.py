@@ -17,7 +17,7 @@ from models.evaluation.learning_curves import curves
 from models.evaluation.method_runs import FoldPredictions, run_methods
 from models.evaluation.methods import OURS, Method, chosen, plain
 from models.evaluation.progress import EvaluationProgress, Progress
-from models.evaluation.protocols import DEFAULT_PROTOCOLS, ProtocolFold, check_protocol, folds_of, why_skipped
+from models.evaluation.protocols import DEFAULT_PROTOCOLS, MORE, ProtocolFold, check_protocol, folds_of, why_skipped
 from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
 from models.features.examples import Examples, build_examples, metrics_of
 from models.features.probe_features import with_probe_features
@@ -105,7 +105,7 @@ def _protocols(
     composing = {name: plain(method) for name, method in COMPOSITIONS.items()}
     planned = {protocol: _usable(folds_of(examples, protocol)) for protocol in dict.fromkeys(protocols)}
     fits = sum(len(folds) for folds in planned.values())
-    composed = len(planned.get("pairs_to_n", ()))
+    composed = sum(len(planned.get(protocol, ())) for protocol in MORE)
     clock = EvaluationProgress(say, dict.fromkeys(methods, fits) | dict.fromkeys(composing, composed))
     found: dict[str, Any] = {}
     points: dict[str, ScatterPoints] = {}
@@ -113,7 +113,7 @@ def _protocols(
         if not folds:
             found[protocol] = {"skipped": why_skipped(protocol), "models": {}}
             continue
-        used = {**methods, **composing} if protocol == "pairs_to_n" else dict(methods)
+        used = {**methods, **composing} if protocol in MORE else dict(methods)
         before = {name: clock.seconds(name) for name in used}
         predictions = run_methods(examples, folds, used, clock, protocol)
         found[protocol] = figures_of(predictions, {name: clock.seconds(name) - before[name] for name in used})

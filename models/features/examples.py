@@ -14,7 +14,8 @@ from models.arrays import Floats, Ints
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.feature_matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
+from models.data.topology import cpu_overlap
+from models.features.feature_matrix import CORES, PLATFORM, SOCKETS, VCPUS, build_matrix
 from models.features.feature_selection import is_feature, select_metrics
 from models.features.solo_ratio import solo_ratio_for
 from profiler.observed import Colocation, Host, Instance, Outcome
@@ -105,19 +106,27 @@ class Examples:
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """Keys of all features of the datasets: metrics of profiles, further numbers of platforms (with PLATFORM in front),
-    and SOCKETS where a platform has several NUMA nodes."""
+    SOCKETS where a platform has several NUMA nodes, CORES where one has hyperthreads, and VCPUS where instances differ
+    in how many they have."""
     metrics = {
         key for dataset in datasets for profile in dataset.profiles for key in profile.metrics if is_feature(key)
     }
     platforms = [
         WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
     ]
-    several = any(len(host.numa) > 1 for dataset in datasets for host in dataset.platforms.values())
+    hosts = [host for dataset in datasets for host in dataset.platforms.values()]
+    runs = (run for dataset in datasets for run in dataset.colocations)
+    sizes = {outcome.instance.vcpus for run in runs for outcome in run.outcomes}
+    flags = {
+        SOCKETS: any(len(host.numa) > 1 for host in hosts),
+        CORES: any(host.threads_per_core > 1 for host in hosts),
+        VCPUS: len(sizes) > 1,
+    }
     numbers = select_metrics(platforms, {column for platform in platforms for column in platform.metrics})
     return (
         *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
         *(PLATFORM + column for column in numbers),
-        *([SOCKETS] if several else []),
+        *(flag for flag, there in flags.items() if there),
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
 from models.data.scene import CPU_DEMAND, HOST_NUMBERS, PROBED, SceneBatch
+from models.data.topology import cores_of, cpu_overlap, group_overlap
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.prior import RESOURCES, PriorResult, solve
 from profiler.observed import NET_MODES
@@ -19,6 +20,8 @@ LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance bac
 PLATFORM = "platform."  # before a platform's own number among the metrics
 WANTED = PLATFORM + "wanted"  # among the metrics where rows are windows: what everybody wants of the CPUs
 SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
+CORES = PLATFORM + "threads_per_core"  # where it saw hosts with hyperthreads
+VCPUS = PLATFORM + "vcpus"  # where it saw instances of different sizes
 # Metrics whose growth never helps a neighbour. Others (blocked time, pages per execution, solo run time) may come with
 # less pressure, so they get no monotone constraint.
 PRESSING = frozenset(
@@ -34,12 +37,13 @@ PRESSING = frozenset(
         "llc_misses",
     ]
 )
+_FLAGS = frozenset({WANTED, SOCKETS, CORES, VCPUS})  # among the metrics, and no numbers of a platform
 _NEVER_HELPS = frozenset(
     {
         "neighbours",
         "near",
         "cpu_crowd",
-        *(f"{where} {metric}" for where in ("near", "socket", "host") for metric in PRESSING),
+        *(f"{where} {metric}" for where in ("near", "core", "socket", "host") for metric in PRESSING),
     }
 )
 _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus")
@@ -63,8 +67,8 @@ class FeatureMatrix:
     prior: PriorResult
 
     def prior_of(self, target: str) -> Floats:
-        """The prior's throughput, latency or jitter ratio of each row, which is its share, too; (R,)."""
-        values: Floats = getattr(self.prior, "throughput" if target == "share" else target)
+        """The prior's throughput, latency, jitter or share of each row; (R,)."""
+        values: Floats = getattr(self.prior, target)
         return values[self.scene, self.slot]
 
 
@@ -76,13 +80,14 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     neighbour's value is multiplied by its load. The sums work for any number of neighbours in any order. A metric that
     the table does not have is nan. Levels of bubble sweeps are not summed: a neighbour's sensitivity is no pressure.
     Keys that begin with PLATFORM are numbers of the scene's platform. With SOCKETS there is also a sum over neighbours
-    on the same NUMA nodes, weighted by the share of their pCPUs there. With WANTED there are features of the demand for
-    CPUs over time, and the last one is the mean burst. `prior` is what `solve` says of these scenes, if it is known.
+    on the same NUMA nodes, weighted by the share of their pCPUs there, with CORES one over those on the same cores, and
+    with VCPUS how many vCPUs neighbours have, on the same pCPUs and in all. With WANTED there are features of the
+    demand for CPUs over time, and the last one is the mean burst. `prior` is what `solve` says of these scenes, if it
+    is known.
     """
     prior = solve(scenes) if prior is None else prior
     here = scenes.present
-    numbers = [key for key in metrics if key.startswith(PLATFORM) and key not in {SOCKETS, WANTED}]
-    sockets = SOCKETS in metrics
+    numbers = [key for key in metrics if key.startswith(PLATFORM) and key not in _FLAGS]
     metrics_given, metrics = metrics, [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
     sums = [at for at, key in enumerate(metrics) if key not in levels and not key.startswith(PROBED)]
@@ -93,8 +98,10 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
     weights = {"near": overlap * beside, "host": beside}
-    if sockets:
-        weights["socket"] = socket_overlap(scenes) * beside
+    if SOCKETS in metrics_given:
+        weights["socket"] = group_overlap(scenes, scenes.node) * beside
+    if CORES in metrics_given:
+        weights["core"] = group_overlap(scenes, cores_of(scenes)) * beside
     pressed = {where: np.einsum("snm,smk->snk", weight, pressure) for where, weight in weights.items()}
     own = _own(scenes)
     around = _around(scenes, prior, weights["near"], beside)
@@ -106,6 +113,8 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     wanted_names: tuple[str, ...] = ()
     burst_names: tuple[str, ...] = ()
     wanted = burst = around[:, :, :0]
+    vcpus_names = ("near vcpus", "host vcpus") if VCPUS in metrics_given else ()
+    vcpus = [(weights[name.split(" ")[0]] @ scenes.vcpus[:, :, None]) for name in vcpus_names]
     if WANTED in metrics_given:
         wanted_names, wanted = _wanted(scenes, weights["near"])
         burst_names, burst = ("burst",), _burst(scenes)
@@ -114,6 +123,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
         *(f"{where} {metrics[at]}" for where in pressed for at in sums),
         *_OWN,
         *_AROUND,
+        *vcpus_names,
         *curve_names,
         *wanted_names,
         *(f"prior {resource}" for resource in RESOURCES),
@@ -125,7 +135,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
         *burst_names,
     )
     scene, slot = np.nonzero(here)
-    by_slot = (*pressed.values(), own, around, curves, wanted, log_limits, log_prior[:, :, None])
+    by_slot = (*pressed.values(), own, around, *vcpus, curves, wanted, log_limits, log_prior[:, :, None])
     blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
     return FeatureMatrix(
         x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene], burst[scene, slot]], axis=1),
@@ -146,21 +156,6 @@ def _direction(name: str) -> int:
     if name in _NEVER_HELPS or name.startswith("press "):
         return -1
     return int(name in LIMITS or name.startswith("curve "))
-
-
-def cpu_overlap(scenes: SceneBatch) -> Floats:
-    """The share of slot j's pCPUs that slot i may use too, 0-1; (S, N, N), indexed [scene, i, j]."""
-    may = scenes.affinity * 1.0
-    common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
-    return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
-
-
-def socket_overlap(scenes: SceneBatch) -> Floats:
-    """The share of slot j's pCPUs on NUMA nodes where slot i has pCPUs too, 0-1; (S, N, N), indexed [scene, i, j]."""
-    numbers = np.arange(scenes.node.max(initial=0) + 1)[:, None]
-    on = np.einsum("snp,skp->snk", scenes.affinity * 1.0, (scenes.node[:, None, :] == numbers) * 1.0)
-    share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
-    return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
 
 
 def _wanted(scenes: SceneBatch, near: Floats) -> tuple[tuple[str, ...], Floats]:

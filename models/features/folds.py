@@ -1,4 +1,4 @@
-"""Cross-validation folds by pair and by workload. Folds by row would leak repeats of a pair into the test rows."""
+"""Cross-validation folds by pair, by workload and by platform; by row where nothing else leaves anything known."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
         if inside.any() and not inside.all():
             folds.append((np.flatnonzero(~inside), np.flatnonzero(inside)))
     return folds
+
+
+def platform_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
+    """Folds that leave out all runs on one platform; with more than `most` platforms, on one group of them."""
+    names, which = np.unique(np.array(examples.platform, dtype=np.str_), return_inverse=True)
+    return list(_by_number(which % most, min(most, len(names)))) if len(names) > 1 else []
+
+
+def row_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fold]:
+    """Folds of single rows: a warning of what leaks, and all there is where every pair has a workload of its own."""
+    number = np.random.default_rng(seed).permutation(len(examples)) % folds
+    return list(_by_number(number, folds))
 
 
 def _by_number(number: Ints, folds: int) -> Iterator[Fold]:

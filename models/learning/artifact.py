@@ -26,7 +26,7 @@ from models.learning.residual_model import BASE_LEARNERS, BaseLearners, Residual
 from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 
-SCHEMA = 4
+SCHEMA, OLDEST = 5, 4
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -90,8 +90,9 @@ def read_card(path: Path) -> dict[str, Any]:
     """Check an artifact's checksums and return its card; ArtifactError where something is wrong."""
     _check_sums(path)
     card = _json(path / CARD)
-    if card.get("schema") != SCHEMA:
-        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {SCHEMA}")
+    if card.get("schema") not in range(OLDEST, SCHEMA + 1):
+        reads = f"{OLDEST} to {SCHEMA}"
+        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {reads}")
     return card
 
 
@@ -126,15 +127,17 @@ def load(path: Path) -> LearnedPredictor:
 
 
 def newest(directory: Path) -> Path | None:
-    """The intact artifact with the latest training time; None where there is none."""
+    """The intact artifact with the latest training time that the gate did not refuse then; None where there is none."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.startswith("."):
             continue  # a draft of a training that is still writing
         try:
-            found.append((str(read_card(path).get("created_at", "")), path.name, path))
+            card = read_card(path)
         except ArtifactError:
             continue
+        if not card.get("refusals"):  # of before there were any: nobody judged it there
+            found.append((str(card.get("created_at", "")), path.name, path))
     return max(found)[2] if found else None
 
 
@@ -158,7 +161,9 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "effects": model.effects.to_json(),
         "known_blend": model.known_weights.named(),
         "unknown_blend": model.unknown_weights.named(),
+        "platform_blend": None if model.platform_weights is None else model.platform_weights.named(),
         "known": sorted(model.known),
+        "platforms": sorted(model.platforms),
         "calibration": target.calibration.to_json(),
         "difficulty": target.calibration.difficulty is not None,
         "low": _edges_json(target.low),
@@ -166,6 +171,8 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "limits": list(target.limits),
         "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
         "sizes": list(target.sizes),
+        "host_columns": list(target.host_columns),
+        "hosts": [_edges_json(host) for host in target.hosts],
         "most_instances": target.most_instances,
         "ceiling": target.ceiling if np.isfinite(target.ceiling) else None,
         "figures": target.figures,
@@ -192,9 +199,13 @@ def _target(path: Path, name: str) -> FittedTarget:
     low, high = _edges(value["low"]), _edges(value["high"])
     base_learners = _base_learners(path, name, value, len(low))
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
+    calibration = Calibration.from_json(value["calibration"], difficulty)
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
-    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds)):
+    of_host = tuple(int(column) for column in value.get("host_columns", ()))
+    hosts = np.array([_edges(host) for host in value.get("hosts", ())], dtype=float)
+    hosts = hosts.reshape(len(hosts), len(of_host))
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds, *of_host)):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
         target=name,
@@ -203,15 +214,20 @@ def _target(path: Path, name: str) -> FittedTarget:
             effects=Effects.from_json(value["effects"]),
             known_weights=_stacking_weights(value["known_blend"]),
             unknown_weights=_stacking_weights(value["unknown_blend"]),
+            platform_weights=_stacking_weights(value["platform_blend"]) if value.get("platform_blend") else None,
             known=frozenset(value["known"]),
+            # Schema 4 did not tell platforms apart. Those with intervals of their own were in training for sure.
+            platforms=frozenset(value.get("platforms", calibration.platforms)),
         ),
-        calibration=Calibration.from_json(value["calibration"], difficulty),
+        calibration=calibration,
         low=low,
         high=high,
         limits=limits,
         most_instances=int(value["most_instances"]),
         ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
         figures=value["figures"],
+        host_columns=of_host,
+        hosts=hosts,
         kinds=kinds,
         sizes=sizes,
     )

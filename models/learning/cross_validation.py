@@ -1,4 +1,4 @@
-"""Out-of-fold predictions of the residual model, by leaving out pairs and by leaving out workloads."""
+"""Out-of-fold predictions of the residual model, by leaving out pairs, workloads, platforms or rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
-from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
+from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, platform_folds, row_folds, workload_folds
 from models.features.repeats import GroupedExamples
 from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.effects import EffectTerms, Regularisation
@@ -17,7 +17,7 @@ from models.learning.residual_model import BASE_LEARNERS, LEAST_ROWS, StackingWe
 
 Say = Callable[[float], None]
 
-# (up to so many rows, folds of pairs, folds of workloads): with many rows each fold is large enough by itself
+# (up to so many rows, folds of pairs, folds of workloads and platforms): with many rows each fold is large enough
 FOLDS_BY_ROWS = ((500, FOLDS, MOST_FOLDS), (2000, FOLDS, 8), (10_000, 4, 6), (10**12, 3, 4))
 # As many boosters as the final model has on many rows. With one booster per fold the forest looked better than it is:
 # on new workloads of Pitot (24,000 training rows) the forest got weight 1/4 and the MAE was 0.0486; with two it got 1/8
@@ -32,8 +32,8 @@ class OutOfFoldPredictions:
     """J out-of-fold predictions under one protocol.
 
     `row` (J,) indexes the grouped examples. `parts` (J, 3) and `effects` (J,) are predictions by base learners and
-    effects that were fitted without the row's fold. `known` (J,) says whether all workloads of the row were among the
-    training rows. `fold` (J,) indexes `folds`.
+    effects that were fitted without the row's fold. `known` (J,) says whether the platform and all workloads of the row
+    were among the training rows. `fold` (J,) indexes `folds`.
     """
 
     protocol: str
@@ -54,6 +54,10 @@ def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
     _, pairs, workloads = next(limits for limits in FOLDS_BY_ROWS if len(examples) <= limits[0])
     if protocol == "unseen_pair":
         return pair_folds(examples, seed, pairs)
+    if protocol == "unseen_platform":
+        return platform_folds(examples, workloads)
+    if protocol == "random_row":
+        return row_folds(examples, seed, pairs)
     return workload_folds(examples, workloads)
 
 
@@ -90,10 +94,11 @@ def _sample(rows: Ints, most: int, random: np.random.Generator) -> Ints:
 
 
 def _known(examples: Examples, train: Ints, test: Ints) -> Bools:
-    """Whether all workloads of a test row occur among the training rows; (J,)."""
+    """Whether the platform and all workloads of a test row occur among the training rows; (J,)."""
     seen = {name for pair in {examples.pair[row] for row in train} for name in pair.split("+")}
     pairs = {pair: seen.issuperset(pair.split("+")) for pair in {examples.pair[row] for row in test}}
-    return np.array([pairs[examples.pair[row]] for row in test], dtype=bool)
+    platforms = {examples.platform[row] for row in train}
+    return np.array([pairs[examples.pair[row]] and examples.platform[row] in platforms for row in test], dtype=bool)
 
 
 def with_effects(

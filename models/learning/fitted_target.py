@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
+from models.data.scene import HOST_NUMBERS
 from models.features.examples import Examples
-from models.features.feature_matrix import LIMITS
+from models.features.feature_matrix import LIMITS, PLATFORM
 from models.features.repeats import GroupedExamples, group_repeats
 from models.features.window_folds import host_folds, newest_fold
 from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
@@ -36,6 +37,17 @@ Boost = Callable[[GroupedExamples], lightgbm.Booster]
 
 OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
+# What is left out of training in turn, in words for who waits.
+LEFT_OUT = {
+    "unseen_pair": "pairs",
+    "unseen_workload": "workloads",
+    "unseen_platform": "platforms",
+    "random_row": "rows",
+}
+HOST = frozenset({*HOST_NUMBERS, "kind", "disk_kind"})  # columns of a host, beside its platform's own numbers
+UNKNOWN = -1.0  # stands for a number of a host that nobody says
+FEWEST_PAIRS = 5  # on left-out platforms: with fewer, new platforms have the weights of unknown workloads
+OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
 SURE = {
     "throughput": 1.0,
@@ -71,7 +83,8 @@ class FittedTarget:
 
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
-    size of the host. `figures` are error figures by protocol, `held_out` the predictions of left-out rows.
+    size of the host. `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training that these tell
+    apart. `figures` are error figures by protocol, `held_out` the predictions of left-out rows.
     """
 
     target: str
@@ -84,6 +97,8 @@ class FittedTarget:
     ceiling: float
     figures: Mapping[str, Mapping[str, Any]]
     held_out: tuple[HeldOutPredictions, ...] = ()
+    host_columns: tuple[int, ...] = ()
+    hosts: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
 
@@ -91,7 +106,7 @@ class FittedTarget:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
         known = self.model.all_known(examples.victim, examples.neighbours)
         effects = self.model.effects.predict(examples.victim, examples.neighbours)
-        platform = np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+        platform = _platforms(examples)
         return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
 
     def estimate(
@@ -109,13 +124,17 @@ class FittedTarget:
         `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
         marks rows whose profiles know too few metrics. For those and for other rows outside the training data, the
         result is the prior's, with an interval at least as wide as the prior's for unknown workloads. An instance
-        without neighbours is not corrected either: its ratio is 1 by definition.
+        without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
         """
+        elsewhere: Bools | bool = False
+        if known.any() or self.model.platform_weights is not None:
+            elsewhere = ~self._seen(x, platform)
+            known = known & ~elsewhere
         outside, alone = self.outside(x), size <= 1
         if thin is not None:
             outside |= thin
         parts = self.model.parts(x)
-        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
+        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known, elsewhere))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > MORE_INSTANCES.get(self.target, 1.0) * self.most_instances
         hints = hints_of(base, learned, parts, known)
@@ -129,6 +148,15 @@ class FittedTarget:
             known=known,
             outside=outside,
         )
+
+    def _seen(self, x: Floats, platform: NDArray[np.str_]) -> Bools:
+        """Whether training saw each row's platform, by its name or by every number of a host that no other platform
+        of training shares; (R,)."""
+        seen = np.isin(platform, list(self.model.platforms))
+        described = _described(x, self.host_columns)
+        for host in self.hosts:
+            seen |= (described == host).all(axis=1)
+        return np.asarray(seen)
 
     def outside(self, x: Floats) -> Bools:
         """Whether a row lies outside the training data; (R,).
@@ -163,7 +191,10 @@ def fit_target(
     progress: Progress | None = None,
     booster: lightgbm.Booster | None = None,
 ) -> FittedTarget:
-    """Cross-validate on left-out pairs and workloads, choose stacking weights, fit on all rows, and calibrate.
+    """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
+
+    Pairs, workloads and platforms are left out in turn. Where most left-out pairs take a workload with them, such as
+    with one victim only, single rows are, too: hardly anything else would judge what is said of known workloads.
 
     `booster` replaces the final boosters: it was trained on more rows of log(ratio / base).
     """
@@ -171,15 +202,21 @@ def fit_target(
     rows = group_repeats(examples)
     if len(rows.examples) < LEAST_ROWS:
         return _fitted(examples, target, NOTHING_LEARNED, [])
-    by_pair = cross_val_predict(
-        rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done)
-    )
-    by_workload = cross_val_predict(
-        rows, "unseen_workload", seed=seed, say=lambda done: say(f"{target}: left-out workloads", 0.4 + 0.4 * done)
-    )
+    found: list[OutOfFoldPredictions] = []
+    for number, (protocol, what) in enumerate(LEFT_OUT.items()):
+
+        def step(done: float, number: int = number, what: str = what) -> None:
+            say(f"{target}: left-out {what}", 0.8 * (number + done) / len(LEFT_OUT))
+
+        if protocol != "random_row" or found[0].known.sum() < OFTEN_KNOWN * len(found[0].row):
+            found.append(cross_val_predict(rows, protocol, seed=seed, say=step))
     say(f"{target}: effects of known workloads", 0.8)
-    effects, predictions = _with_effects(rows, [by_pair, by_workload])
-    known_weights, unknown_weights = (_stacking_weights(rows, predictions, known) for known in (True, False))
+    effects, predictions = _with_effects(rows, found)
+    here = [one for one in predictions if one.protocol != "unseen_platform"]
+    known_weights, unknown_weights = (_stacking_weights(rows, here, known) for known in (True, False))
+    left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
+    if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
+        known_weights = unknown_weights
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
     model = ResidualModel(
@@ -188,6 +225,8 @@ def fit_target(
         known_weights=known_weights,
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
+        platforms=frozenset(_platforms(examples).tolist()),
+        platform_weights=_if_believed(rows, left_out[0], unknown_weights) if left_out else None,
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -228,18 +267,35 @@ def fit_share(
 def _with_effects(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
 ) -> tuple[Effects, list[OutOfFoldPredictions]]:
-    """Fit the effects of known workloads to what the stacked base learners do not explain of left-out pairs."""
+    """Fit the effects of known workloads to what the stacked base learners do not explain of left-out pairs, or of
+    left-out rows where those are judged."""
     left = np.full(len(rows.residual), np.nan)
-    by_pair = predictions[0]
-    blend = _stacking_weights(rows, [by_pair], known=True)
-    left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
+    first = max(predictions, key=lambda one: one.protocol == "random_row")
+    blend = _stacking_weights(rows, [first], known=True)
+    left[first.row] = rows.residual[first.row] - first.correction(blend, blend)
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
-    strength, of_folds = choose_regularisation(terms, left, by_pair.folds, rows.examples.pair)
-    found = [with_effects(by_pair, terms, left, of_folds)]
-    found += [
-        with_effects(prediction, terms, left, [strength] * len(prediction.folds)) for prediction in predictions[1:]
+    strength, of_folds = choose_regularisation(terms, left, first.folds, rows.examples.pair)
+    found = [
+        with_effects(one, terms, left, of_folds if one is first else [strength] * len(one.folds)) for one in predictions
     ]
     return fit_effects(terms, left, strength), found
+
+
+def _if_believed(rows: GroupedExamples, predictions: OutOfFoldPredictions, weights: StackingWeights) -> StackingWeights:
+    """These weights where they tell left-out platforms no worse than the prior does, else those of the prior alone.
+
+    Finer weights would be chosen by how a few platforms happen to differ.
+    """
+    row, base = predictions.row, rows.examples.base[predictions.row]
+    measured = np.exp(rows.residual[row]) * base
+    learned = base * np.exp(predictions.correction(weights, weights))
+    worse = np.abs(measured - learned) - np.abs(measured - base)
+    pair = np.unique([rows.examples.pair[one] for one in row], return_inverse=True)[1]
+    return weights if (np.bincount(pair, worse) / np.bincount(pair)).mean() <= 0 else StackingWeights()
+
+
+def _pairs(rows: GroupedExamples, predictions: OutOfFoldPredictions) -> int:
+    return len({rows.examples.pair[row] for row in predictions.row})
 
 
 def _stacking_weights(
@@ -258,7 +314,7 @@ def _stacking_weights(
 @dataclass(frozen=True, slots=True)
 class _SingleRepeats:
     """Out-of-fold predictions of single repeats: `row` (K,) of the examples, `hints` (K, 4), and (K,) each of
-    `correction`, `known` and `fold`."""
+    `correction`, `known`, `fold` and `platform`, "" where that was left out."""
 
     protocol: str
     row: Ints
@@ -266,14 +322,17 @@ class _SingleRepeats:
     correction: Floats
     known: Bools
     fold: Ints
+    platform: NDArray[np.str_]
 
 
 def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
     row, at = expanded(predictions, group)
-    correction = predictions.correction(model.known_weights, model.unknown_weights)[at]
+    elsewhere = predictions.protocol == "unseen_platform"
+    correction = model.correction(predictions.parts, predictions.effects, predictions.known, elsewhere)[at]
     known = predictions.known[at]
     hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
-    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at])
+    platform = np.zeros(len(row), "U1") if elsewhere else _platforms(examples)[row]
+    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at], platform)
 
 
 def _fitted(
@@ -284,16 +343,17 @@ def _fitted(
     hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
     known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
     correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
-    platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
+    platform = [name for one in single for name in one.platform.tolist()]
     fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
     # Errors are those of the clipped prediction: the correction alone may be unrealistic, such as a fivefold gain.
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
     error = np.log(examples.ratio[row]) - np.log(answered)
     scale = out_of_fold_scales(examples.x[row], hints, error, row, fold)
+    host_columns = tuple(at for at, name in enumerate(examples.names) if name in HOST or name.startswith(PLATFORM))
     fitted = FittedTarget(
         target=target,
         model=model,
-        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold, scale),
+        calibration=calibrate(examples.x[row], hints, error, known, platform, row, fold, scale),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
         limits=_columns(examples.names, LIMITS),
@@ -302,6 +362,8 @@ def _fitted(
         figures={},
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
+        host_columns=host_columns,
+        hosts=_told_apart(examples, host_columns),
     )
     scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
     scaled = zip(single, scales, strict=True)
@@ -313,14 +375,15 @@ def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, sc
     """Predictions of left-out rows, with intervals by difficulty models that were fitted without these rows."""
     base = examples.base[rows.row]
     expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
-    platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
     nowhere = np.zeros(len(base), dtype=bool)
-    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform, scale)
+    down, up = fitted.calibration.half_widths(
+        examples.x[rows.row], rows.hints, rows.known, nowhere, rows.platform, scale
+    )
     return HeldOutPredictions(
         target=fitted.target,
         protocol=rows.protocol,
         key=tuple(examples.key[at] if examples.key else examples.run[at] for at in rows.row),
-        platform=tuple(platform.tolist()),
+        platform=tuple(_platforms(examples)[rows.row].tolist()),
         pair=tuple(examples.pair[at] for at in rows.row),
         measured=examples.ratio[rows.row],
         prior=base,
@@ -339,6 +402,25 @@ def _figures(held: HeldOutPredictions) -> dict[str, float]:
         "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),
         "coverage": round(float(((held.measured >= held.lower) & (held.measured <= held.upper)).mean()), 5),
     }
+
+
+def _platforms(examples: Examples) -> NDArray[np.str_]:
+    """Each row's platform without its dataset; (R,)."""
+    return np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+
+
+def _told_apart(examples: Examples, columns: Sequence[int]) -> Floats:
+    """The hosts of training by these columns, UNKNOWN where nobody says, without those whose numbers several platforms
+    share: there these numbers do not tell which platform it is. (P, H)."""
+    hosts, which = np.unique(_described(examples.x, columns), axis=0, return_inverse=True)
+    names = _platforms(examples)
+    one = [len(set(names[which.ravel() == at])) == 1 for at in range(len(hosts))]
+    return np.asarray(hosts[np.array(one, dtype=bool)])
+
+
+def _described(x: Floats, columns: Sequence[int]) -> Floats:
+    """These columns of the features, with UNKNOWN for nan, so that hosts can be compared; (R, H)."""
+    return np.nan_to_num(x[:, columns], nan=UNKNOWN)
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:

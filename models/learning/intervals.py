@@ -30,7 +30,7 @@ class Calibration:
 
     `difficulty` predicts the log of a row's typical error; with None every row has the error `typical`.
     `quantiles[group][platform]` is the distance of the lower and of the upper bound in typical errors; platform ""
-    stands for platforms without quantiles of their own.
+    stands for platforms without quantiles of their own, new ones among them.
     """
 
     difficulty: lightgbm.Booster | None
@@ -57,6 +57,11 @@ class Calibration:
         wide = scale * np.where(outside, OUTSIDE_FACTOR, 1.0)
         down, up = np.maximum(bounds.T * wide, LEAST_ERROR)
         return down, up
+
+    @property
+    def platforms(self) -> frozenset[str]:
+        """The platforms with quantiles of their own."""
+        return frozenset(name for found in self.quantiles.values() for name in found if name)
 
     def scale(self, x: Floats, hints: Floats) -> Floats:
         """The typical error of each row on the log scale; (R,)."""
@@ -122,8 +127,9 @@ def calibrate(
     """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by known or not.
 
     `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
-    measurement it is, `fold` (J,) with what it was left out. The score is error over `scale`, the `out_of_fold_scales`:
-    how noisy a new workload is, is as unknown as its ratio.
+    measurement it is, `fold` (J,) with what it was left out. `platform` (J,) is "" where the platform was left out:
+    such rows tell how far new platforms are off, which are never told more surely than the others. The score is error
+    over `scale`, the `out_of_fold_scales`: how noisy a new workload is, is as unknown as its ratio.
     """
     scale = out_of_fold_scales(x, hints, error, row, fold) if scale is None else scale
     typical = _typical(error)
@@ -133,12 +139,14 @@ def calibrate(
     everything = _bounds(scores)
     quantiles: dict[str, dict[str, tuple[float, float]]] = {}
     for group, mask in zip(GROUPS, (known, ~known), strict=True):
-        pooled = _bounds(scores[mask]) if mask.sum() >= FEW else everything
-        if group == "unknown" and mask.sum() < FEW:  # errors on known workloads say nothing about unknown ones
-            far = _of_few(scores[mask], np.append(scale, typical))
+        there, new = scores[mask & (labels != "")], scores[mask & (labels == "")]
+        pooled = _bounds(there) if len(there) >= FEW else everything
+        if group == "unknown" and len(there) < FEW:  # errors on known workloads say nothing about unknown ones
+            far = _of_few(there, np.append(scale, typical))
             pooled = (max(pooled[0], far), max(pooled[1], far))
-        quantiles[group] = {"": pooled}
-        for name in sorted(set(labels[mask])):
+        elsewhere = _bounds(new) if len(new) >= FEW else pooled
+        quantiles[group] = {"": (max(pooled[0], elsewhere[0]), max(pooled[1], elsewhere[1]))}
+        for name in sorted(set(labels[mask]) - {""}):
             own = scores[mask & (labels == name)]
             if len(own) >= FEW:
                 share = len(own) / (len(own) + SHRINK)

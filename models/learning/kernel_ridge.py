@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,15 @@ LENGTHS = (0.5, 1.0, 2.0)  # length scales of the kernel, in median distances be
 PENALTIES = (0.01, 0.1, 1.0, 10.0)  # ridge penalties
 LINEAR = (0.01, 1.0)  # prior variance of the linear part and the products, relative to the kernel's
 COMPONENTS, VARIANCE, CROSSED = 8, 0.98, 4  # principal components of a block: most, share kept, used in products
-BLOCKS = ("own", "near", "host", "prior", "other", "socket")
+BLOCKS = ("own", "near", "host", "prior", "other", "socket", "core")
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
     """A projection of features to K coordinates: principal components by block of features, each block with variance 1.
+
+    Beyond the range of training, `least` to `most` (K,), a coordinate stays at its edge: products of coordinates would
+    extrapolate without bound, and were off by a third more on new workloads and platforms (decision 97).
 
     A block is the instance's own metrics, its neighbours' metrics, and so on, however many metrics there are. `centre`
     (F,) are mean log features; `turn` (F, K) is the projection.
@@ -29,11 +32,14 @@ class FeatureSpace:
     centre: Floats
     turn: Floats
     block: tuple[int, ...]  # (K,) of each coordinate, index into BLOCKS
+    least: Floats
+    most: Floats
 
     def __call__(self, x: Floats) -> Floats:
         """The coordinates of rows (R, F); (R, K)."""
         used = np.flatnonzero(self.turn.any(axis=1))  # features that were constant in training are not used
-        return np.asarray(_log(x[:, used], self.centre[used]) @ self.turn[used] - self.centre @ self.turn)
+        at = _log(x[:, used], self.centre[used]) @ self.turn[used] - self.centre @ self.turn
+        return np.asarray(np.clip(at, self.least, self.most))
 
 
 def _log(x: Floats, fill: Floats) -> Floats:
@@ -66,7 +72,10 @@ def fit_feature_space(x: Floats, names: Sequence[str]) -> FeatureSpace:
         turn[columns] = axes[:kept].T / spread[columns, None] / norm
         turns.append(turn)
         blocks += [number] * kept
-    return FeatureSpace(centre, np.concatenate(turns, axis=1), tuple(blocks))
+    anywhere = np.full(len(blocks), np.inf)
+    free = FeatureSpace(centre, np.concatenate(turns, axis=1), tuple(blocks), -anywhere, anywhere)
+    at = free(x)
+    return replace(free, least=at.min(axis=0), most=at.max(axis=0))
 
 
 def _block(name: str) -> int:
@@ -103,6 +112,8 @@ class KernelRidge:
             "centre": self.space.centre.tolist(),
             "turn": self.space.turn.tolist(),
             "block": list(self.space.block),
+            "least": self.space.least.tolist(),
+            "most": self.space.most.tolist(),
             "centres": self.centres.tolist(),
             "kernel": self.kernel.tolist(),
             "linear": self.linear.tolist(),
@@ -114,7 +125,12 @@ class KernelRidge:
         """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
         centre = np.array(value["centre"], dtype=float)
         turn = np.array(value["turn"], dtype=float).reshape(len(centre), -1)
-        space = FeatureSpace(centre, turn, tuple(int(number) for number in value["block"]))
+        anywhere = [np.inf] * turn.shape[1]  # schema 4 knew no range
+        least = np.array(value.get("least", [-one for one in anywhere]), dtype=float)
+        most = np.array(value.get("most", anywhere), dtype=float)
+        space = FeatureSpace(centre, turn, tuple(int(number) for number in value["block"]), least, most)
+        if least.shape != (turn.shape[1],) or most.shape != least.shape or not (least <= most).all():
+            raise ValueError("the smooth member's coordinates have no range")
         centres = np.array(value["centres"], dtype=float).reshape(len(value["centres"]), turn.shape[1])
         made = cls(
             space,

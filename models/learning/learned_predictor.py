@@ -11,7 +11,8 @@ import numpy as np
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
-from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix, cpu_overlap
+from models.data.topology import cpu_overlap
+from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix
 from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
@@ -42,8 +43,9 @@ class LearnedPredictor:
     """Prior plus learned residual. `reference` holds the training profiles by workload name.
 
     A workload is known if its name was in training and its profile is similar: another operator's `db` may be another
-    program. `platforms` are further numbers of the training platforms. `share` was learned from windows, and
-    answers for the throughput of everybody whose demand for CPUs is known over time.
+    program. On a platform that training did not see, by name or by all numbers of its hosts, nobody counts as known.
+    `platforms` are further numbers of the training platforms. `share` was learned from windows, and answers for the
+    throughput of everybody whose demand for CPUs is known over time.
     """
 
     version: str
@@ -112,7 +114,7 @@ class LearnedPredictor:
         matrix = build_matrix(scenes, (WANTED,), whole.prior)
         scene, slot = whole.scene[rows], whole.slot[rows]
         size = scenes.present.sum(axis=1)[scene]
-        nobody, base = np.zeros(len(rows)), matrix.prior_of("throughput")[rows]
+        nobody, base = np.zeros(len(rows)), matrix.prior_of("share")[rows]
         x = matrix.x[rows, : len(share.low)]  # one of before bursts were learned has not the last column
         told = share.estimate(x, base, nobody, nobody > 0, size, scenes.platform[scene])
         down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior.throughput))
@@ -200,7 +202,9 @@ def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
 
 def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
     """The effects of known workloads on a target; (S, N). `same` (rows,) marks rows that look as in training."""
-    if not (target.model.known_weights.effects or target.model.unknown_weights.effects):
+    model = target.model
+    blends = model.known_weights, model.unknown_weights, model.platform_weights
+    if not any(blend is not None and blend.effects for blend in blends):
         return np.zeros(scenes.present.shape)  # their stacking weights are 0
     known_rows = _known_rows(target, scenes, same)
     return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))

@@ -111,8 +111,9 @@ class StackingWeights:
 class ResidualModel:
     """log ratio = log base + weighted base learners + weighted effects.
 
-    `known_weights` apply where all workloads of a scene were in training, otherwise `unknown_weights`. With
-    `base_learners` None the base ratio is not corrected.
+    `known_weights` apply where the platform and all workloads of a scene were in training, `platforms` and `known`. On
+    other platforms `platform_weights` do, unless they are None, and otherwise `unknown_weights`. With `base_learners`
+    None the base ratio is not corrected.
     """
 
     base_learners: BaseLearners | None
@@ -120,9 +121,11 @@ class ResidualModel:
     known_weights: StackingWeights
     unknown_weights: StackingWeights
     known: frozenset[str]
+    platforms: frozenset[str] = frozenset()
+    platform_weights: StackingWeights | None = None
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
-        """The correction to add to the log of the base ratio; (R,)."""
+        """The correction to add to the log of the base ratio on a platform of training; (R,)."""
         known = self.all_known(victims, neighbours)
         return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
 
@@ -132,10 +135,16 @@ class ResidualModel:
             return np.zeros((len(x), len(BASE_LEARNERS)))
         return self.base_learners.answer(x)
 
-    def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
-        """Combine the base learners' predictions (R, 3) and the effects (R,) by the stacking weights; (R,)."""
+    def correction(self, parts: Floats, effects: Floats, known: Bools, elsewhere: Bools | bool = False) -> Floats:
+        """Combine the base learners' predictions (R, 3) and the effects (R,) by the stacking weights; (R,).
+
+        `elsewhere` says of all rows, or each (R,), whether its platform was not in training.
+        """
         blends = [stacked(parts, effects, blend) for blend in (self.known_weights, self.unknown_weights)]
-        return np.where(known, *blends)
+        found: Floats = np.where(known, *blends)
+        if self.platform_weights is None or not np.any(elsewhere):
+            return found
+        return np.where(elsewhere, stacked(parts, effects, self.platform_weights), found)
 
     def all_known(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Bools:
         """Whether a row's victim and all its neighbours were in the training data; (R,)."""

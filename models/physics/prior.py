@@ -25,6 +25,7 @@ from models.physics.demands import (
     mean_only,
 )
 from models.physics.device_contention import Share, device_contention_of
+from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
@@ -49,11 +50,13 @@ METRICS = (
 class PriorResult:
     """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
-    go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what
-    became of the demand for CPUs and devices; `scenes` what it is about."""
+    go; `share` (S, N) what each gets of the CPU time that it wants, whatever runs on siblings; `demands` what was
+    asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what became of the demand for
+    CPUs and devices; `scenes` what it is about."""
 
     throughput: Floats
     limits: Floats
+    share: Floats
     demands: Demands
     crowd: Floats
     cpu: CpuPressure
@@ -105,7 +108,9 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
     limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
-    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, pressures, scenes)
+    share = limits.min(axis=2)
+    limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked), 1e-3, 1.0)
+    return PriorResult(limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, scenes)
 
 
 def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
@@ -192,6 +197,7 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
     expected = PriorResult(
         both.throughput[:count],
         both.limits[:count],
+        both.share[:count],
         _first(both.demands, count),
         both.crowd[:count],
         _first(both.cpu, count),

@@ -13,6 +13,7 @@ import numpy as np
 
 from models.data.dataset import Dataset, colocations_from
 from models.data.tables import TableRow, find_table
+from models.features.examples import metrics_of
 from models.features.repeats import GroupedExamples
 from models.learning.boosting import booster_options
 from models.scale.boosting import Trainer, fit_boosters, train_here
@@ -66,7 +67,7 @@ def stream(
         say("drawing a sample of runs", 0.2)
         datasets = sample(surveys, seed, SAMPLE_ROWS)
         boosters, rows = fit_boosters(
-            surveys, trainer, seed=seed, progress=lambda what, done: say(what, 0.25 + 0.75 * done)
+            surveys, metrics_of(datasets), trainer, seed=seed, progress=lambda what, done: say(what, 0.25 + 0.75 * done)
         )
     card = {
         "rows": dict(rows),

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats
 from models.data.scene import ProfileTable
-from models.features.examples import metrics_of
 from models.features.feature_matrix import build_matrix
 from models.features.solo_ratio import solo_ratio_for
 from models.learning.boosting import booster_options
@@ -106,10 +105,10 @@ def train_here(rows: MeasuredRows, options: Mapping[str, Any], rounds: int) -> l
 
 
 def fit_boosters(
-    surveys: Sequence[FirstPass], trainer: Trainer, *, seed: int, progress: Progress
+    surveys: Sequence[FirstPass], metrics: Sequence[str], trainer: Trainer, *, seed: int, progress: Progress
 ) -> tuple[Mapping[str, lightgbm.Booster], Mapping[str, int]]:
-    """The booster of every target that has rows enough, and how many rows each was trained on."""
-    metrics = metrics_of([found.dataset for found in surveys])
+    """The booster of every target that has rows enough, and how many rows each was trained on; `metrics` as in
+    `build_matrix`."""
     boosters: dict[str, lightgbm.Booster] = {}
     with stored(surveys, metrics, lambda what, done: progress(what, 0.6 * done)) as measured:
         counts = {target: len(rows) for target, rows in measured.items()}

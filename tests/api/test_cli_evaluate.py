@@ -11,7 +11,10 @@ from typer.testing import CliRunner, Result
 
 from api.cli import app
 
-ERRORS = {"mape": 0.0412345, "mae": 0.02, "coverage": 0.9, "intervals": {"mae": [0.01, 0.03]}, "rank": 1.0}
+ERRORS = {
+    "mape": 0.0412345, "mae": 0.02, "mape_slowdown": 0.05, "mape_interfering": 0.12, "coverage": 0.9,
+    "intervals": {"mae": [0.01, 0.03]}, "rank": 1.0,
+}  # fmt: skip
 EVALUATION: dict[str, Any] = {
     "dataset": "lab",
     "rows": 12,
@@ -54,7 +57,7 @@ def test_a_table_is_shown_for_each_protocol(asked: dict[str, Any]) -> None:
     assert asked["protocols"] == ("unseen_pair", "unseen_workload")
     assert lines[0] == "lab: 12 rows"
     assert lines[2] == "unseen_pair"
-    assert lines[4].split() == ["cotenant", "0.04123", "0.02", "0.01", "to", "0.03", "0.9", "1"]
+    assert lines[4].split() == ["cotenant", "0.04123", "0.02", "0.01", "to", "0.03", "0.05", "0.12", "0.9", "1"]
     assert lines[5].split() == ["ones", "0.3"]
     assert lines[6] == "noise of repeats: mae 0.015, mape 0.02 (10 rows)"
     assert lines[7] == "mae: cotenant minus ones is −0.28 -0.3 to -0.26"

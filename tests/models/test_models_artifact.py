@@ -136,7 +136,7 @@ def test_models_never_import_pickle() -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (4, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (5, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == list(TARGETS)
 
@@ -242,9 +242,9 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (2, 3, 5, "4", None):
+    for schema in (2, 3, 6, "4", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4"):
+        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4 to 5"):
             artifact.load(saved)
 
 
@@ -432,7 +432,7 @@ def test_training_again_mends_a_broken_artifact(saved: Path, predictor: LearnedP
 # which one is the newest
 
 
-def test_the_newest_intact_artifact_is_found(tmp_path: Path, predictor: LearnedPredictor) -> None:
+def test_the_newest_intact_artifact_that_was_not_refused_is_found(tmp_path: Path, predictor: LearnedPredictor) -> None:
     made = {
         name: artifact.save(tmp_path, replace(predictor, version=name), {"created_at": f"2026-01-0{day}"})
         for name, day in (("m-b", 1), ("m-a", 3), ("m-c", 2))
@@ -440,7 +440,9 @@ def test_the_newest_intact_artifact_is_found(tmp_path: Path, predictor: LearnedP
     assert artifact.newest(tmp_path) == made["m-a"]
     (made["m-a"] / "card.json").write_text("{}", encoding="utf-8")
     assert artifact.newest(tmp_path) == made["m-c"]
-    shutil.rmtree(made["m-c"])
+    edit(made["m-c"], "card.json", lambda card: card.update(refusals=["throughput: no better than the prior."]))
+    assert artifact.newest(tmp_path) == made["m-b"]
+    edit(made["m-b"], "card.json", lambda card: card.update(refusals=[]))
     assert artifact.newest(tmp_path) == made["m-b"]
 
 
@@ -467,3 +469,22 @@ def test_of_artifacts_of_one_moment_the_last_by_name_is_the_newest(tmp_path: Pat
     found = artifact.newest(tmp_path)
     assert found is not None
     assert found.name == "m-b"
+
+
+def test_one_of_schema_4_is_read_and_knows_the_platforms_that_have_intervals(
+    saved: Path, predictor: LearnedPredictor
+) -> None:
+    edit(saved, "card.json", lambda card: card.update(schema=4))
+    edit(
+        saved,
+        "throughput.json",
+        lambda value: (
+            *map(value.pop, ("platforms", "hosts", "host_columns")),
+            *map(value["smooth"].pop, ("least", "most")),
+        ),
+    )
+    found = artifact.load(saved).throughput.model
+    assert found.platforms == predictor.throughput.calibration.platforms == {"p1"}
+    assert found.known == predictor.throughput.model.known
+    assert found.base_learners is not None
+    assert np.isinf(found.base_learners.smooth.space.most).all()

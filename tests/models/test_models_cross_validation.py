@@ -180,3 +180,19 @@ def test_a_blend_is_taken_by_what_is_known() -> None:
     found = OutOfFoldPredictions("unseen_pair", none, parts, np.array([0.1, 0.1]), np.array([True, False]), none, ())
     said = found.correction(StackingWeights((1.0, 0.0, 0.0), 1.0), StackingWeights((0.5, 0.0, 0.0), 0.0))
     np.testing.assert_allclose(said, [0.5, 0.2])
+
+
+def test_no_row_is_judged_by_members_that_saw_its_platform_and_nobody_is_known_there(memories: list[Memory]) -> None:
+    names = "abcdef"
+    groups = [(one, other) for one in names for other in names]
+    rows = grouped(groups, platform=[f"d/p{at % 3}" for at in range(len(groups))])
+    found = cross_val_predict(rows, "unseen_platform", seed=0, say=silent)
+    assert len(found.folds) == 3
+    assert sorted(found.row.tolist()) == list(range(len(groups)))
+    assert not found.parts.any()
+    assert not found.known.any()
+
+
+def test_on_one_platform_none_is_left_out() -> None:
+    found = cross_val_predict(grouped([("a", "b")] * 20), "unseen_platform", seed=0, say=silent)
+    assert len(found.row) == 0

@@ -165,6 +165,15 @@ def test_nodes_that_cannot_be_equal_blocks_are_refused_by_line_and_column(cells:
     assert "platforms.csv, line 3, column numa_nodes" in said
 
 
+def test_nodes_may_be_listed_in_any_numbering(tmp_path: Path) -> None:
+    table = 'platform,kind,pcpus,memory_mb,numa_cpus\np,kvm,4,4096,"0,2;1,3"\nq,kvm,4,8192,0-3\nr,kvm,4,8192,\n'
+    data = load_dataset(write(tmp_path / "d", platforms=table))
+    assert {name: one.numa for name, one in data.platforms.items()} == {"p": ((0, 2), (1, 3)), "q": (), "r": ()}
+    for cells in ('"0,2;2,3"', '"0-1;2-4"', "0-1;two", "0-1;"):
+        said = refusal(tmp_path / f"bad{len(cells)}{cells[3]}", platforms=table.replace('"0,2;1,3"', cells))
+        assert "platforms.csv, line 2, column numa_cpus" in said
+
+
 def test_a_word_in_a_column_of_numbers_is_named_by_line_and_column(tmp_path: Path) -> None:
     table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\nq,kvm,4,8192,many\n"
     said = refusal(tmp_path / "d", platforms=table)

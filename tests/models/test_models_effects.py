@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
+from models.data.topology import cpu_overlap
 from models.features.examples import Neighbour
-from models.features.feature_matrix import cpu_overlap
 from models.learning.effects import (
     PAIR_PENALTY,
     PENALTIES,

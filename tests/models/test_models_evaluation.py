@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ MODELS = {
 }  # fmt: skip
 FIGURES = {"mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width",
            "mape_slowdown", "mape_interfering"}  # fmt: skip
+ALLOWED = [protocol for protocol in PROTOCOLS if protocol != "n_up_to_k"]  # by the world below: none has four instances
 MORE = {"error_over_noise", "intervals", "seconds", "rank"}
 
 
@@ -49,7 +51,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
         real = lightgbm.train
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=3))
-        return evaluate(world.write(tmp_path_factory.mktemp("datasets") / "world"), PROTOCOLS)
+        return evaluate(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED)
 
 
 # shape
@@ -58,7 +60,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_protocol_has_every_model_with_every_figure(report: dict[str, Any]) -> None:
     assert {"dataset", "origin", "rows", "protocols", "average_rank", "limits"} <= set(report)
     assert (report["dataset"], report["origin"], report["rows"]) == ("world", "simulated", 60)
-    assert set(report["protocols"]) == set(PROTOCOLS)
+    assert set(report["protocols"]) == set(ALLOWED)
     for protocol, found in report["protocols"].items():
         assert set(found["models"]) == MODELS
         for figures in found["models"].values():
@@ -126,6 +128,10 @@ def test_under_the_other_protocols_nothing_of_what_is_judged_was_trained_on(exam
     (fold,) = folds_of(examples, "pairs_to_n")
     assert examples.size[fold.train].max() == 2
     assert examples.size[fold.test].min() == 3
+    assert not folds_of(examples, "n_up_to_k")
+    larger = replace(examples, size=np.where(np.arange(len(examples)) % 2, examples.size + 2, examples.size))
+    sizes = [(larger.size[fold.train].max(), larger.size[fold.test].min()) for fold in folds_of(larger, "n_up_to_k")]
+    assert sizes == [(3, 4), (4, 5)]
 
 
 def test_random_rows_leave_repeats_on_both_sides_which_is_why_they_only_warn(examples: Examples) -> None:
@@ -257,11 +263,12 @@ def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_
 
 def test_protocols_that_a_dataset_cannot_answer_say_why(tmp_path: Path, own_method_only: None) -> None:
     path = World(workloads=3, repeats=1).write(tmp_path / "world")
-    found = evaluate(path, ["unseen_platform", "unseen_setting", "pairs_to_n"])["protocols"]
+    found = evaluate(path, ["unseen_platform", "unseen_setting", "pairs_to_n", "n_up_to_k"])["protocols"]
     assert {name: one["skipped"] for name, one in found.items()} == {
         "unseen_platform": "the dataset has one platform only",
         "unseen_setting": "the dataset has one setting only",
         "pairs_to_n": "the dataset has no run of three or more instances",
+        "n_up_to_k": "the dataset has no runs of two different sizes above two instances",
     }
     assert all(one["models"] == {} for one in found.values())
 

@@ -15,7 +15,7 @@ from models.data.dataset import load_dataset
 from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.factorisation_baseline import PENALTY, Entries, apply, factorise
+from models.evaluation.factorisation_baseline import Entries, factorise
 from models.evaluation.learning_curves import new_workload, share_of_pairs
 from models.evaluation.methods import IntervalPrediction
 from models.evaluation.noise_floor import NoiseFloor
@@ -198,9 +198,9 @@ def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     for sweeps in (1, 2, 4, 8, 16):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("models.evaluation.factorisation_baseline.SWEEPS", sweeps)
-            left, right = factorise(entries, target, len(names))
-        penalty = PENALTY * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
-        losses.append(((target - apply(entries, left, right)) ** 2).sum() + penalty)
+            left, right = factorise(entries, target, len(names), 2, 1.0)
+        penalty = 1.0 * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
+        losses.append(((target - entries.predict(left, right)) ** 2).sum() + penalty)
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(losses))
 
 

@@ -9,15 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.feature_matrix import (
-    LIMITS,
-    PLATFORM,
-    SOCKETS,
-    FeatureMatrix,
-    build_matrix,
-    cpu_overlap,
-    socket_overlap,
-)
+from models.arrays import Floats
+from models.data.topology import cores_of, cpu_overlap, group_overlap
+from models.features.feature_matrix import CORES, LIMITS, PLATFORM, SOCKETS, VCPUS, FeatureMatrix, build_matrix
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
@@ -152,6 +146,11 @@ def test_every_metric_of_the_table_can_be_asked_for() -> None:
     assert set(TABLE.columns) == {name.removeprefix("own ") for name in matrix.names if name.startswith("own ")}
 
 
+def _of_nodes(scene: Scene) -> Floats:
+    made = batch(scene)
+    return group_overlap(made, made.node)
+
+
 TWO_NODES: dict[str, Any] = {"pcpus": 4, "numa": ((0, 1), (2, 3))}
 
 
@@ -159,7 +158,7 @@ def test_socket_pressure_counts_the_part_of_a_neighbours_cpus_on_ones_own_nodes(
     pins = ("0:0", "0:1", "0:2", "0:1-2", "")
     scene = (host("kvm", **TWO_NODES), [instance(f"i{at}", "spin", pins=pin) for at, pin in enumerate(pins)])
     of_first = [1.0, 1.0, 0.0, 0.5, 0.5]
-    np.testing.assert_allclose(socket_overlap(batch(scene))[0][0], of_first)
+    np.testing.assert_allclose(_of_nodes(scene)[0][0], of_first)
     matrix = build_matrix(batch(scene), (*METRICS, SOCKETS))
     assert column(matrix, "near cpu")[0] == 25.0  # of the last, who may run anywhere
     assert column(matrix, "socket cpu") == [200.0, 200.0, 100.0, 400.0, 400.0]
@@ -173,13 +172,13 @@ def test_socket_pressure_counts_the_part_of_a_neighbours_cpus_on_ones_own_nodes(
 def test_on_one_node_everybody_shares_the_socket() -> None:
     for nodes in ((), ((0, 1, 2, 3),)):
         scene = (host("kvm", 4, numa=nodes), [instance("a", pins="0:0"), instance("b", pins="0:3")])
-        np.testing.assert_array_equal(socket_overlap(batch(scene)), np.ones((1, 2, 2)))
+        np.testing.assert_array_equal(_of_nodes(scene), np.ones((1, 2, 2)))
 
 
 def test_cpus_that_no_node_names_are_a_node_of_their_own() -> None:
     there = host("kvm", 4, numa=((0, 1),))
     scene = (there, [instance(f"i{at}", pins=f"0:{cpu}") for at, cpu in enumerate((0, 2, 3))])
-    np.testing.assert_array_equal(socket_overlap(batch(scene))[0], [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
+    np.testing.assert_array_equal(_of_nodes(scene)[0], [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
 
 
 @settings(max_examples=30, deadline=None)
@@ -204,3 +203,26 @@ def test_without_sockets_among_the_metrics_nodes_change_no_bit(scene: Scene) -> 
     more = build_matrix(batch((split, instances)), (*METRICS, SOCKETS))
     kept = [at for at, name in enumerate(more.names) if not name.startswith("socket ")]
     assert np.ascontiguousarray(more.x[:, kept]).tobytes() == plain.x.tobytes()
+
+
+def test_siblings_are_told_from_cores_of_the_same_socket() -> None:
+    """Siblings are numbered far apart, or side by side where only that fits the nodes."""
+    for numa, sibling in (((), 2), (((0, 1), (2, 3)), 1)):
+        there = host("kvm", 4, numa=numa, threads_per_core=2)
+        pins = ("0:0", f"0:{sibling}", "0:3")
+        made = batch((there, [instance(f"i{at}", "spin", pins=pin) for at, pin in enumerate(pins)]))
+        np.testing.assert_array_equal(group_overlap(made, cores_of(made))[0][0], [1.0, 1.0, 0.0])
+        matrix = build_matrix(made, (*METRICS, CORES))
+        assert column(matrix, "core cpu") == [100.0, 100.0, 0.0]
+        assert column(matrix, "near cpu") == [0.0] * 3
+
+
+def test_neighbours_vcpus_are_features_where_training_saw_different_ones() -> None:
+    scene = (
+        host("kvm", 4),
+        [instance("a", pins="0:0"), instance("b", vcpus=2, pins="0:0-1|1:0-1"), instance("c", pins="0:2")],
+    )
+    matrix = build_matrix(batch(scene), (*METRICS, VCPUS))
+    assert column(matrix, "near vcpus") == [1.0, 1.0, 0.0]
+    assert column(matrix, "host vcpus") == [3.0, 2.0, 3.0]
+    assert not {"near vcpus", "core cpu"} & set(build_matrix(batch(scene), METRICS).names)

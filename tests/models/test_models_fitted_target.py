@@ -132,3 +132,67 @@ def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
     said = ask(by_effects, row, x=capped[:1], effects=0.1)
     assert said.expected[0] == pytest.approx(row.base[0])
+
+
+def one_victim(examples: Examples) -> Examples:
+    """What one workload has beside the others, on two platforms that differ in what pressure does there."""
+    rows = np.array([at for at, name in enumerate(examples.victim) if name == "w0"])
+    there = examples.take(np.concatenate([rows] * 3))
+    elsewhere = np.repeat(["d/p1", "d/p2", "d/p3"], len(rows))
+    return replace(
+        there,
+        platform=tuple(elsewhere.tolist()),
+        ratio=there.base * np.exp(there.x[:, there.names.index("near cpu")] / 200 - 0.2),
+    )
+
+
+def test_with_one_victim_rows_are_left_out_and_what_was_measured_is_learned(world_examples: Examples) -> None:
+    """Every left-out pair leaves out its neighbour: without rows nobody would be judged as known."""
+    examples = one_victim(world_examples)
+    found = fit_target(examples, "throughput")
+    assert "random_row" in found.figures
+    assert found.figures["random_row"]["mae"] < 0.5 * found.figures["random_row"]["mae_prior"]
+    assert not found.model.known_weights.prior_only
+    said = found.ask(examples)
+    assert said.known.all()
+    assert np.abs(said.expected - examples.ratio).mean() < 0.3 * np.abs(examples.base - examples.ratio).mean()
+
+
+def with_memory(examples: Examples, memory_mb: Floats) -> Examples:
+    """The same rows on hosts with so much memory, (R,)."""
+    x = examples.x.copy()
+    x[:, examples.names.index("memory_mb")] = memory_mb
+    return replace(examples, x=x)
+
+
+def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(world_examples: Examples) -> None:
+    """Platforms p2 and p3 have the same numbers, which tell only p1 from a new one."""
+    examples = one_victim(world_examples)
+    own = np.array([name == "d/p1" for name in examples.platform])
+    examples = with_memory(examples, np.where(own, 2048.0, 4096.0))
+    more = with_memory(examples, np.where(own, 2100.0, 4200.0))
+    renamed, new = (replace(one, platform=("d/new",) * len(one)) for one in (examples, more))
+    found = fit_target(examples, "throughput")
+    assert "unseen_platform" in found.figures
+    assert found.ask(examples).known.all()
+    assert found.ask(more).known.all()
+    np.testing.assert_array_equal(found.ask(renamed).known, own)
+    here, there = found.ask(examples), found.ask(new)
+    assert not there.known.any()
+    width = [np.log(one.upper / one.lower).mean() for one in (here, there)]
+    assert width[1] > width[0]
+
+
+def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_examples: Examples) -> None:
+    """Each platform has a shift of its own, which hosts' numbers tell of those that were seen only."""
+    examples = one_victim(world_examples)
+    shift = np.repeat([-0.6, 0.0, 0.6], len(examples) // 3)
+    apart = with_memory(examples, (1 + np.abs(shift)) * 1000 + shift)
+    apart = replace(apart, ratio=np.clip(examples.base * np.exp(shift), 0.01, 1.1))
+    model = fit_target(apart, "throughput").model
+    assert model.platform_weights is not None
+    assert model.platform_weights.prior_only
+    assert not model.known_weights.prior_only
+    assert not model.correction(np.ones((2, 3)), np.ones(2), np.zeros(2, dtype=bool), True).any()
+    mixed = model.correction(np.ones((2, 3)), np.ones(2), np.ones(2, dtype=bool), np.array([True, False]))
+    assert mixed[0] == 0.0 != mixed[1]

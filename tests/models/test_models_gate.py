@@ -36,7 +36,11 @@ def test_a_model_better_than_prior_and_active_passes_with_its_numbers() -> None:
 def test_a_model_worse_than_the_prior_is_refused_and_says_by_how_much() -> None:
     verdict = gate([table(0.15, half=0.3)], None)
     assert not verdict.passed
-    (why,) = verdict.refusals
+    why, *nothing_learned = verdict.refusals
+    assert [one.split(",")[0] for one in nothing_learned] == [
+        "throughput: under no protocol is it better than the prior beyond noise.",
+        "throughput",
+    ]
     assert why.startswith("throughput, unseen_pair: worse than the prior, mean error 0.1")
     assert "against 0.1 on 90 rows of 30 pairs, by 0.04" in why
     assert verdict.reasons[0] == why
@@ -67,11 +71,13 @@ def test_worse_by_less_than_noise_passes() -> None:
     assert verdict.passed
 
 
-def test_a_share_must_be_better_than_the_prior_somewhere() -> None:
-    """Which other targets need not be: they may answer as the prior does."""
+def test_throughput_and_share_must_be_better_than_the_prior_somewhere() -> None:
+    """Which latency and jitter need not be: they may answer as the prior does."""
     same = [replace(one, expected=one.prior, lower=one.prior - 0.2, upper=one.prior + 0.2) for one in _shares()]
     lab = replace(same[0], target="throughput", protocol="unseen_pair")
-    assert gate([lab], None).passed
+    assert gate([lab], None).refusals == ("throughput: under no protocol is it better than the prior beyond noise.",)
+    assert gate([replace(lab, target="latency")], None).passed
+    assert gate([replace(lab, target="latency"), table(protocol="unseen_workload"), lab], None).passed
     assert gate(same, None).refusals == ("share: under no protocol is it better than the prior beyond noise.",)
     by_host, newest = _shares()
     assert gate([by_host, same[1]], None).passed
@@ -86,6 +92,22 @@ def test_a_share_must_be_better_than_a_constant_on_unseen_hosts() -> None:
     (why,) = verdict.refusals
     assert why.startswith("share, unseen_host: no better beyond noise than the best constant, mean error 0.1")
     assert all(one.prior.high < 0 for one in verdict.figures)
+
+
+def test_throughput_of_shuffled_outcomes_is_refused_though_the_prior_errs_more() -> None:
+    made = table(prior_off=0.25)
+    shuffled = np.random.default_rng(3).permutation(made.measured)
+    mixed_up = replace(made, measured=shuffled, lower=made.expected * 0, upper=made.expected + 1)
+    verdict = gate([mixed_up], None)
+    assert verdict.figures[0].prior.high < 0
+    (why,) = verdict.refusals
+    assert why.startswith("throughput, unseen_pair: no better than the best constant, mean error 0.1")
+
+
+def test_a_pair_or_two_on_a_left_out_platform_decide_nothing() -> None:
+    good, few = table(), table(0.15, protocol="unseen_platform", half=0.3, pairs=4)
+    assert gate([good, few], None).passed
+    assert not gate([good, table(0.15, protocol="unseen_platform", half=0.3)], None).passed
 
 
 def _shares(prior_off: float = 0.1) -> list[HeldOutPredictions]:

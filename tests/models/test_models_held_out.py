@@ -93,7 +93,7 @@ def test_a_name_that_cannot_be_printed_is_written_without_what_cannot(tmp_path: 
     ("column", "cell", "reason"),
     [
         ("target", "speed", "'speed' is none of throughput"),
-        ("protocol", "random_row", "'random_row' is none of unseen_pair"),
+        ("protocol", "unseen_setting", "'unseen_setting' is none of unseen_pair"),
         ("key", "", "is empty"),
         ("measured", "0", "is 0"),
         ("measured", "", "is empty"),
@@ -130,7 +130,7 @@ def test_a_file_that_is_cut_or_foreign_is_refused(tmp_path: Path) -> None:
     "change",
     [
         {"target": "speed"},
-        {"protocol": "random_row"},
+        {"protocol": "unseen_setting"},
         {"key": ("one",)},
         {"measured": np.array([np.nan, 0.5])},
         {"expected": np.array([0.0, 0.5])},

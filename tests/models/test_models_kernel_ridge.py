@@ -144,3 +144,16 @@ def test_each_block_of_features_spans_a_variance_of_one() -> None:
     at, block = space(x), np.array(space.block)
     for number in np.unique(block):
         assert at[:, block == number].var(axis=0).sum() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_beyond_its_training_rows_it_says_what_it_says_at_their_edge() -> None:
+    x, y = rows(200)
+    found = fit(x, y)
+    far = x[:20].copy()
+    far[:, 2] *= 1e6
+    farther = far.copy()
+    farther[:, 2] *= 1e6
+    np.testing.assert_allclose(found.predict(farther), found.predict(far))
+    at = found.space(farther)
+    assert (at >= found.space.least - 1e-9).all()
+    assert (at <= found.space.most + 1e-9).all()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from models.data.dataset import DatasetError, load_dataset
+from models.evaluation.gate import gate
 from models.learning import artifact
+from models.learning.held_out import held_out_of
 from models.learning.residual_model import BASE_LEARNERS
 from models.training import LIBRARIES, train
 from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv
@@ -45,7 +47,8 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     other = World(workloads=3, seed=5, latency=True).write(tmp_path / "other")
     description = (other / "dataset.yaml").read_text(encoding="utf-8").replace("simulated", "measured")
     (other / "dataset.yaml").write_text(description, encoding="utf-8")
-    card = artifact.read_card(train([small, other], tmp_path / "models"))
+    path = train([small, other], tmp_path / "models")
+    card = artifact.read_card(path)
     assert card["origin"] == "measured+simulated"
     assert [one["name"] for one in card["datasets"]] == ["small", "other"]
     assert [one["origin"] for one in card["datasets"]] == ["simulated", "measured"]
@@ -54,7 +57,7 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert card["datasets"][0]["machine"] == "a made-up one"
     assert card["libraries"] == {name: importlib.metadata.version(name) for name in LIBRARIES}
     assert set(card["figures"]) == {"throughput", "latency"}
-    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload"}
+    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload", "unseen_platform"}
     assert card["figures"]["throughput"]["unseen_pair"]["rows"] == 48
     for protocol in card["figures"]["throughput"].values():
         assert set(protocol) == {"rows", "mae", "mae_prior", "p90_abs_error", "coverage"}
@@ -63,6 +66,7 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert set(card["blends"]["latency"]) == {"known", "unknown"}
     assert set(card["blends"]["latency"]["known"]) == {*BASE_LEARNERS, "effects"}
     assert all(0 <= share <= 1 for share in card["blends"]["throughput"]["known"].values())
+    assert card["refusals"] == list(gate(held_out_of(path), None).refusals)
     assert card["created_at"].endswith("+00:00")
 
 

@@ -1,0 +1,46 @@
+"""How the pCPUs of hosts belong together: which share a core, a NUMA node, or neither with which instance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.arrays import Floats, Ints
+from models.data.scene import HOST_NUMBERS, SceneBatch
+
+THREADS = HOST_NUMBERS.index("threads_per_core")
+
+
+def cores_of(scenes: SceneBatch) -> Ints:
+    """The first pCPU of each pCPU's core, (S, P): siblings are numbered side by side where only that fits the NUMA
+    nodes, else each thread's pCPUs follow those of the thread before, as Linux numbers them on most machines."""
+    cpu = np.arange(scenes.node.shape[1])[None, :]
+    pcpus = scenes.pcpus.astype(np.int64)[:, None]
+    threads = np.maximum(np.nan_to_num(scenes.host_numbers[:, THREADS], nan=1.0), 1.0).astype(np.int64)[:, None]
+    threads = np.where(pcpus % threads == 0, threads, 1)
+    exists = cpu < pcpus
+    far, near = np.where(exists, cpu % (pcpus // threads), cpu), np.where(exists, cpu - cpu % threads, cpu)
+    is_far, is_near = (
+        (np.take_along_axis(scenes.node, numbering, axis=1) == scenes.node).all(axis=1) for numbering in (far, near)
+    )
+    return np.where((is_near & ~is_far)[:, None], near, far)
+
+
+def cpu_overlap(scenes: SceneBatch) -> Floats:
+    """The share of slot j's pCPUs that slot i may use too, 0-1; (S, N, N), indexed [scene, i, j]."""
+    may = scenes.affinity * 1.0
+    common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
+    return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
+
+
+def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
+    """The share of slot j's pCPUs in groups (S, P), such as cores or NUMA nodes, where slot i has pCPUs too, 0-1;
+    (S, N, N), indexed [scene, i, j]."""
+    on = pcpus_in(scenes, group)
+    share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
+    return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
+
+
+def pcpus_in(scenes: SceneBatch, group: Ints) -> Floats:
+    """How many pCPUs each slot may use in each group (S, P); (S, N, K)."""
+    numbers = np.arange(group.max(initial=0) + 1)[:, None]
+    return np.asarray(np.einsum("snp,skp->snk", scenes.affinity * 1.0, (group[:, None, :] == numbers) * 1.0))
