@@ -123,7 +123,8 @@ class FittedTarget:
 
         `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
         marks rows whose profiles know too few metrics. For those and for other rows outside the training data, the
-        result is the prior's, with an interval at least as wide as the prior's for unknown workloads. An instance
+        result is the prior's, with an interval at least as wide as the prior's for unknown workloads; on a host of a
+        new kind or a very different size with just that interval, for errors elsewhere say nothing of it. An instance
         without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
         """
         elsewhere: Bools | bool = False
@@ -139,8 +140,10 @@ class FittedTarget:
         outside |= size > MORE_INSTANCES.get(self.target, 1.0) * self.most_instances
         hints = hints_of(base, learned, parts, known)
         down, up = self.calibration.half_widths(x, hints, known, outside, platform)
-        least = np.where(outside, _prior_width(self.target, base), 0.0)
-        down, up = (np.where(alone, ALONE, np.maximum(width, least)) for width in (down, up))
+        priors = _prior_width(self.target, base)
+        down, up = (np.where(outside, np.maximum(width, priors), width) for width in (down, up))
+        foreign = self._on_foreign_hosts(x)
+        down, up = (np.where(alone, ALONE, np.where(foreign, priors, width)) for width in (down, up))
         return TargetEstimate(
             expected=expected,
             lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
@@ -175,12 +178,17 @@ class FittedTarget:
         for column in self.limits:
             if never[column]:
                 strange |= finite[:, column]
+        return np.asarray(strange | self._on_foreign_hosts(x))
+
+    def _on_foreign_hosts(self, x: Floats) -> Bools:
+        """Whether a row's host is of a new kind or a very different size; (R,)."""
+        foreign = np.zeros(len(x), dtype=bool)
         for column, seen in self.kinds.items():
-            strange |= ~np.isin(x[:, column], seen)
+            foreign |= ~np.isin(x[:, column], seen)
         for column in self.sizes:
             large = x[:, column]
-            strange |= (large > SIZE_FACTOR * self.high[column]) | (large * SIZE_FACTOR < self.low[column])
-        return np.asarray(strange)
+            foreign |= (large > SIZE_FACTOR * self.high[column]) | (large * SIZE_FACTOR < self.low[column])
+        return foreign
 
 
 def fit_target(

@@ -12,7 +12,8 @@ from models.features.examples import Examples
 from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.residual_model import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
+from models.learning.residual_model import LEAST_ROWS, LOWEST, NOTHING_LEARNED, StackingWeights
+from models.physics.prior import prior_spread
 
 
 @pytest.fixture
@@ -132,6 +133,20 @@ def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
     said = ask(by_effects, row, x=capped[:1], effects=0.1)
     assert said.expected[0] == pytest.approx(row.base[0])
+
+
+def test_on_a_host_of_another_kind_the_answer_and_its_interval_are_the_priors(
+    fitted: FittedTarget, world_examples: Examples
+) -> None:
+    calibration = replace(fitted.calibration, difficulty=None, typical=5.0)  # however far off it was elsewhere
+    x = world_examples.x.copy()
+    x[:, world_examples.names.index("kind")] = 99.0
+    said = ask(replace(fitted, calibration=calibration), world_examples, x=x, effects=0.5)
+    assert said.outside.all()
+    np.testing.assert_array_equal(said.expected, world_examples.base)
+    spread = prior_spread(world_examples.base, np.ones(len(world_examples), dtype=bool))
+    inside = said.lower > LOWEST["throughput"]
+    np.testing.assert_allclose(np.log(said.expected / said.lower)[inside], spread[inside])
 
 
 def one_victim(examples: Examples) -> Examples:
