@@ -31,7 +31,8 @@ class Patience:
         self.within_s = within_s
         self._clock = clock
         self._rests_until = 0.0
-        self._begun: OrderedDict[str, float] = OrderedDict()  # when the first question about a pod came, by uid
+        # By uid of a pod: when the first question of an attempt to schedule it came, and which verbs were asked since.
+        self._begun: OrderedDict[str, tuple[float, set[str]]] = OrderedDict()
 
     def wrap(self, endpoint: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
         """The same endpoint, of which `body` is about a pod; Busy or DeadlinePassed once patience is over."""
@@ -44,11 +45,13 @@ class Patience:
             trial = self._rests_until > 0
             if trial:  # whoever comes meanwhile does not wait, too
                 self._rests_until = now + self.within_s
+            left_s = self._left_s(kwargs["body"].pod.metadata.uid, endpoint.__name__, now)
             try:
-                with deadline.within(self._left_s(kwargs["body"].pod.metadata.uid, now)):
+                with deadline.within(min(left_s, deadline.left_s())):
                     answer = await endpoint(*args, **kwargs)
             except DeadlinePassed:
-                self._rests_until = self._clock() + REST_S
+                if self._clock() >= now + left_s:  # else whoever asks allowed it less
+                    self._rests_until = self._clock() + REST_S
                 raise
             if trial:
                 self._rests_until = 0.0
@@ -56,15 +59,16 @@ class Patience:
 
         return in_time
 
-    def _left_s(self, uid: str, now: float) -> float:
-        """What the pod has left of its time. One that is scheduled anew has all of it."""
-        begun = self._begun.setdefault(uid, now)
-        if now - begun >= self.within_s:
-            begun = self._begun[uid] = now
+    def _left_s(self, uid: str, verb: str, now: float) -> float:
+        """What this attempt to schedule the pod has left of its time. A verb that is asked again is of a new one."""
+        begun, asked = self._begun.get(uid, (now, set()))
+        if not uid or verb in asked or now - begun >= self.within_s:
+            begun, asked = now, set()
+        self._begun[uid] = begun, asked | {verb}
         self._begun.move_to_end(uid)
         while len(self._begun) > _PODS:
             self._begun.popitem(last=False)
-        return min(begun + self.within_s - now, deadline.left_s())
+        return begun + self.within_s - now
 
 
 _patience: ContextVar[Patience] = ContextVar("patience")

@@ -330,6 +330,7 @@ def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while(advisor: Advisor
 
     async def late(*, body: ExtenderArgs) -> None:
         asked[0] += 1
+        now[0] += 0.25
         raise DeadlinePassed("late")
 
     async def soon(*, body: ExtenderArgs) -> str:
@@ -343,21 +344,39 @@ def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while(advisor: Advisor
     with pytest.raises(Busy):
         asyncio.run(waits.wrap(soon)(body=about))
     assert asked == [1]
-    now[0] = patience.REST_S + 0.01
+    now[0] += patience.REST_S + 0.01
     assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
     assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
 
 
-def test_both_questions_about_a_pod_have_one_time_together() -> None:
+def test_the_questions_of_one_attempt_to_schedule_a_pod_have_one_time_together() -> None:
     now = [0.0]
     left: list[float] = []
 
-    async def look(*, body: ExtenderArgs) -> None:
+    async def filter(*, body: ExtenderArgs) -> None:  # noqa: A001 - the verb's name
+        left.append(round(deadline.left_s(), 1))
+
+    async def prioritize(*, body: ExtenderArgs) -> None:
         left.append(round(deadline.left_s(), 1))
 
     waits = patience.Patience(10.0, clock=lambda: now[0])
-    one, other = (ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": uid}}}) for uid in "ab")
-    for at, about in ((0.0, one), (6.0, one), (6.0, other), (20.0, one)):
+    steps = [(0.0, filter, "a"), (6.0, prioritize, "a"), (6.0, prioritize, "b"), (7.0, filter, "a")]
+    steps += [(8.0, prioritize, "a"), (20.0, filter, "a"), (0.0, filter, ""), (6.0, prioritize, "")]
+    for at, verb, uid in steps:
         now[0] = at
-        asyncio.run(waits.wrap(look)(body=about))
-    assert left == [10.0, 4.0, 10.0, 10.0]
+        asyncio.run(waits.wrap(verb)(body=ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": uid}}})))
+    assert left == [10.0, 4.0, 10.0, 10.0, 9.0, 10.0, 10.0, 10.0]
+
+
+def test_who_allows_an_answer_less_time_makes_nobody_else_go_without() -> None:
+    async def late(*, body: ExtenderArgs) -> None:
+        deadline.check()
+
+    async def soon(*, body: ExtenderArgs) -> str:
+        return "answer"
+
+    waits = patience.Patience(60.0)
+    about = ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": "u"}}})
+    with deadline.within(-1.0), pytest.raises(DeadlinePassed):
+        asyncio.run(waits.wrap(late)(body=about))
+    assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
