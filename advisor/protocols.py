@@ -6,7 +6,7 @@ read or written, and SchemaMismatch while its tables are of another version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -268,13 +268,18 @@ class PlacementService(Protocol):
         ...
 
     def in_turn(
-        self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
+        self,
+        requests: Sequence[PlacementRequest],
+        *,
+        hold: bool,
+        holds_next: bool = False,
+        without: Collection[str] = (),
     ) -> tuple[Recommendation, ...]:
         """Answer for a scheduler that puts instances on hosts and changes no settings.
 
         Each answer counts as carried out for the next one. With `hold` the answers are stored and count as placed for
         `reserve_s` seconds. Without it each leaves only an entry in the audit log; `holds_next` leaves that out where
-        a host was found, because the caller asks again and holds it.
+        a host was found, because the caller asks again and holds it. `without` are instances that count as gone.
         """
         ...
 

@@ -13,8 +13,8 @@ from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
 from advisor.errors import AdvisorError
-from advisor.inventories.reading import InventorySource, Reading
-from advisor.inventories.sources import HISTORIES, SOURCES, SourceOptions, open_source
+from advisor.inventories.reading import InventorySource, Reading, WatchedSource
+from advisor.inventories.sources import HISTORIES, SOURCES, WATCHED, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
 from advisor.lifecycle import training, window_training
 from advisor.lifecycle.monitoring import Monitor
@@ -55,6 +55,7 @@ __all__ = [
     "HISTORIES",
     "REPORT_KINDS",
     "SOURCES",
+    "WATCHED",
     "Advisor",
     "InventorySource",
     "Keystone",
@@ -65,6 +66,7 @@ __all__ = [
     "SourceOptions",
     "SyncDiff",
     "TurnedOut",
+    "WatchedSource",
     "acting",
     "actor",
     "backup_database",

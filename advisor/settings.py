@@ -41,6 +41,12 @@ class Settings(BaseSettings):
     max_request_s: float = Field(
         60.0, gt=0, description="most seconds that a request may take; it may ask for fewer by X-Request-Timeout"
     )
+    extender_s: float = Field(
+        0.25,
+        gt=0,
+        description="most seconds for all questions of Kubernetes' scheduler about a pod, a little less than the "
+        "extender's `httpTimeout`; for 5 s after a late answer pods are refused at once",
+    )
     max_connections: int = Field(
         10_000,
         ge=16,

@@ -45,6 +45,7 @@ from api.routes import (
 )
 from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
+from api.schedulers.patience import Patience, WithPatience, patient
 from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
@@ -70,6 +71,7 @@ class Route:
     model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
     scope: Needs | None = None  # that a token must have, where it does not follow from the method
+    hurried: bool = False  # about a pod, which does not wait for long
     reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
 
     @property
@@ -136,8 +138,9 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="admin", scope="admin"
     ),
-    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read"),
-    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question"),
+    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read", hurried=True),
+    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question", hurried=True),
+    Route("POST", "/kubernetes/preempt", kubernetes.preempt, "schedulers", lane="question", scope="read", hurried=True),
     Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
     Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
     Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),
@@ -237,6 +240,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
             Middleware(BodyLimit, most_bytes=int(settings.max_body_mb * 2**20)),
             Middleware(Deadlines, most_s=settings.max_request_s),
             Middleware(InLanes, lanes=lanes),
+            Middleware(WithPatience, patience=Patience(settings.extender_s)),
         ],
     )
     app.state.advisor, app.state.settings, app.state.telemetry = advisor, settings, telemetry
@@ -272,10 +276,11 @@ def _add(router: APIRouter, route: Route) -> None:
     if route.model is not None:
         options["response_model"] = route.model
     asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
+    endpoint = route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane)
     checks = {require_json: takes_json, only_known_parameters(route.reads): asked}
     router.add_api_route(
         route.path,
-        route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane),
+        patient(endpoint) if route.hurried else endpoint,
         methods=[route.method],
         status_code=route.status,
         tags=[route.tag],

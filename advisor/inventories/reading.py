@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -34,6 +35,9 @@ class Reading:
     that the source keeps, one ending in "." with all that begin so. `left_out` says in sentences what was not taken.
     `covers`: where not None, only instances that are stored on these hosts can be absent. An instance with the label
     `uuid` is known again by it, whatever its id is in the inventory; `unclear` may name UUIDs, too.
+
+    `partial`: it tells what changed since the last one, by the ids of the inventory; nothing else need be looked at.
+    `gone_hosts` are hosts that surely are; `heard` are hosts that are there, of which nothing need be new.
     """
 
     source: str
@@ -47,6 +51,9 @@ class Reading:
     own_labels: frozenset[str] = field(default_factory=frozenset)
     left_out: tuple[str, ...] = ()
     covers: frozenset[str] | None = None
+    partial: bool = False
+    gone_hosts: frozenset[str] = frozenset()
+    heard: frozenset[str] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -59,4 +66,16 @@ class InventorySource(Protocol):
 
     def read(self) -> Reading:
         """Read it once; never raises for what the other side does."""
+        ...
+
+
+class WatchedSource(InventorySource, Protocol):
+    """One that also tells by itself what changes."""
+
+    def watch(self, stop: threading.Event) -> Iterator[Reading]:
+        """A whole reading first, then what is new at once, and now and then that the hosts are there; until `stop`."""
+        ...
+
+    def again(self) -> None:
+        """The last reading of a watch could not be written: the next one is whole."""
         ...

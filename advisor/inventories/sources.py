@@ -36,6 +36,13 @@ def _cloudstack(options: SourceOptions, whole_every: int) -> InventorySource:
     return CloudStack(options.cloud, whole_every=whole_every)
 
 
+def _kubernetes(options: SourceOptions, whole_every: int) -> InventorySource:
+    from advisor.inventories.kubernetes import Kubernetes
+
+    del whole_every  # every read is whole
+    return Kubernetes(options.cloud)
+
+
 def _libvirt(options: SourceOptions, whole_every: int) -> InventorySource:
     from advisor.inventories.libvirt import Libvirt
 
@@ -59,6 +66,7 @@ def _xapi(options: SourceOptions, whole_every: int) -> InventorySource:
 # How each is opened (its options, and every how many reads one is whole), and which of the options it takes.
 SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], frozenset[str]]] = {
     "cloudstack": (_cloudstack, frozenset({"cloud"})),
+    "kubernetes": (_kubernetes, frozenset({"cloud"})),
     "libvirt": (_libvirt, frozenset({"uris"})),
     "openstack": (_openstack, frozenset({"cloud"})),
     "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
@@ -66,6 +74,8 @@ SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], fro
 }
 # Who keeps a history of its guests that `cotenant history` asks for: a source, or Gnocchi beside OpenStack.
 HISTORIES = frozenset({"gnocchi", "proxmox"})
+# Who tells by itself what changes.
+WATCHED = frozenset({"kubernetes"})
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 

@@ -82,7 +82,7 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
         instances=tuple(one for one in running if were.get(one.id) != one),
         gone_hosts=gone_hosts,
         gone_instances=tuple(sorted(gone)),
-        told=tuple(host.id for host in told),
+        told=tuple({host.id: None for host in told} | dict.fromkeys(sorted(reading.heard))),
         left_out=tuple(left_out),
     )
 
@@ -125,6 +125,17 @@ def note_heard(
 def stored(connection: Connection) -> tuple[Inventory, int]:
     """Hosts and instances as they are, and the generation that they are of."""
     found = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
+    return found, counters.read(connection).inventory
+
+
+def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, int]:
+    """As `stored`, but only what a partial reading may touch."""
+    names = {str(one["id"]) for one in reading.instances} | reading.gone
+    there = {one.id: one for one in instances.on_hosts(connection, reading.gone_hosts)}
+    there |= {one.id: one for one in instances.get_many(connection, names)}
+    where = {str(one["id"]) for one in reading.hosts} | {str(one["host"]) for one in reading.instances}
+    where |= {one.host for one in there.values() if one.host} | reading.gone_hosts
+    found = Inventory(hosts=hosts.get_many(connection, where), instances=tuple(there.values()))
     return found, counters.read(connection).inventory
 
 
@@ -234,6 +245,8 @@ def _made(rows: Sequence[Facts], make: Callable[[Facts], T], left_out: list[str]
 def _gone_hosts(
     reading: Reading, stored_hosts: Sequence[Host], told: set[str], in_use: set[str | None], left_out: list[str]
 ) -> tuple[str, ...]:
+    if reading.partial:
+        return tuple(sorted((reading.gone_hosts & {host.id for host in stored_hosts}) - in_use))
     if not reading.every_host or not reading.hosts:
         return ()
     named = {str(facts["id"]) for facts in reading.hosts}

@@ -28,7 +28,7 @@ from advisor.inventories.reading import Reading
 from advisor.inventories.sync import SyncDiff
 from advisor.inventories.writes import Only, anyway
 from advisor.settings import CLOCK_SKEW
-from advisor.store import counters, hosts, instances, workloads
+from advisor.store import counters, hosts, instances, pending, workloads
 from advisor.store.transactions import Transactions
 
 T = TypeVar("T")
@@ -124,6 +124,8 @@ class DatabaseInventory:
             return writes.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 
     def follow(self, reading: Reading, *, dry_run: bool = False, again: timedelta | None = None) -> SyncDiff:
+        if reading.partial and not dry_run:
+            return self._follow_changes(reading, again)
         # Comparing takes a second for 10,000 instances, so others may write meanwhile. Where they do so again and
         # again, it is compared once more while nobody else can.
         for _ in range(FOLLOW_TRIES):
@@ -143,6 +145,20 @@ class DatabaseInventory:
             stored, generation = sync.stored(connection)
             difference = sync.compare(reading, stored)
             self._follow(connection, reading, difference, generation, again)
+        return difference
+
+    def _follow_changes(self, reading: Reading, again: timedelta | None) -> SyncDiff:
+        now = self._clock()
+        with self._write() as connection:
+            counters.hold(connection, "inventory")
+            stored, generation = sync.stored_around(connection, reading)
+            difference = sync.compare(reading, stored)
+            if pending.drop(connection, reading.gone):  # of who was deleted before anybody saw it on a host
+                counters.bump(connection, "pending")
+            if difference.is_nothing:
+                sync.note_heard(connection, difference, now=now, fresh=self._fresh, again=again)
+            else:
+                self._follow(connection, reading, difference, generation, again)
         return difference
 
     def announce(self, announcement: Announcement) -> Announced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -74,12 +74,17 @@ class DatabasePlacements:
             return found
 
     def in_turn(
-        self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
+        self,
+        requests: Sequence[PlacementRequest],
+        *,
+        hold: bool,
+        holds_next: bool = False,
+        without: Collection[str] = (),
     ) -> tuple[Recommendation, ...]:
         for request in requests:
             check_request(request)
         if not hold:
-            answers, _ = self._in_turn(requests)
+            answers, _ = self._in_turn(requests, without)
             looks = [one for one in answers if not (holds_next and one.candidates)]
             if looks:
                 with self._write() as connection:
@@ -88,7 +93,7 @@ class DatabasePlacements:
             return answers
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
-                answers, view = self._in_turn(requests)
+                answers, view = self._in_turn(requests, without)
                 if self._hold([EncodedRecommendation.of(one) for one in answers], view, force=attempt == _ATTEMPTS):
                     break
             return answers
@@ -139,11 +144,14 @@ class DatabasePlacements:
         )
         return found, view
 
-    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], CloudView]:
+    def _in_turn(
+        self, requests: Sequence[PlacementRequest], without: Collection[str]
+    ) -> tuple[tuple[Recommendation, ...], CloudView]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
+        snapshot = view.snapshot.without(without) if without else view.snapshot
+        answers = sequential.in_turn(snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
         held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
         wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
         return tuple(contradictions.told_with(one, view.alarms) for one in wide), view

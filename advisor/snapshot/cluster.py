@@ -139,6 +139,12 @@ class ClusterSnapshot(HostArrays):
             _Names(positions, placed, coming, ticks, stays, self.names.table, classes, profiled),
         )
 
+    def without(self, ids: Iterable[str]) -> ClusterSnapshot:
+        """The same cloud without these instances, whether they are there or coming."""
+        gone = dict.fromkeys(ids)
+        coming = tuple(one for one in self.names.coming if one.id not in gone)
+        return self.changed(instances=gone, seen={}, pending=coming, taken_at=self.taken_at)
+
     def index(self, host_id: str) -> int | None:
         """The position of a host, None if unknown."""
         return self.names.positions.get(host_id)

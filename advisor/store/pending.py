@@ -56,10 +56,10 @@ def hold(connection: sa.Connection, held: Pending) -> None:
     upsert(connection, pending, [row | {"expires_at": held.expires_at}])
 
 
-def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> None:
-    """Forget answers, since the inventory shows these instances."""
-    for some in chunks(sorted(set(instance_ids))):
-        connection.execute(sa.delete(pending).where(pending.c.instance.in_(some)))
+def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> bool:
+    """Forget answers, since the inventory shows these instances or they are gone; whether there were any."""
+    gone = [sa.delete(pending).where(pending.c.instance.in_(some)) for some in chunks(sorted(set(instance_ids)))]
+    return sum(connection.execute(one).rowcount for one in gone) > 0
 
 
 def purge(connection: sa.Connection, now: datetime, reserve: timedelta) -> None:

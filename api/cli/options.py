@@ -19,7 +19,7 @@ CloudName = Annotated[
         "--cloud",
         metavar="NAME",
         help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini, ~/.proxmox.ini or "
-        "~/.xenserver.ini.",
+        "~/.xenserver.ini, or of the context in the kubeconfig.",
         show_default="what the environment says",
     ),
 ]

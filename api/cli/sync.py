@@ -7,14 +7,14 @@ import signal
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from advisor import offline, service
 from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.service import Advisor, InventorySource, Reading, SyncDiff
+from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, say
 
@@ -52,6 +52,10 @@ def sync(
     whole_every: Annotated[
         int, typer.Option(min=1, help="With --every: every Nth read takes everything, the others only what changed.")
     ] = 10,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="With kubernetes: follow every change at once, until SIGTERM."),
+    ] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,13 +66,19 @@ def sync(
     when something could not be read.
     """
     pause_s = service.every_s(every) if every is not None else None
+    if watch and (source not in service.WATCHED or every is not None or dry_run):
+        known = ", ".join(sorted(service.WATCHED))
+        raise InvalidInput(f"--watch goes with {known}, and neither with --every nor with --dry-run", field="watch")
     if source in service.SOURCES:
         if merge:
             raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
         options = service.SourceOptions(cloud, tuple(uri or ()), ca_file, fingerprint)
         opened = service.open_source(source, options=options, whole_every=whole_every)
         with Advisor(settings(database=database)) as advisor:
-            complete = _follow(advisor, opened, pause_s, dry_run=dry_run, as_json=as_json)
+            if watch:
+                complete = _watch(advisor, cast(WatchedSource, opened), as_json=as_json)
+            else:
+                complete = _follow(advisor, opened, pause_s, dry_run=dry_run, as_json=as_json)
         if not complete:
             raise typer.Exit(FAILED)
     elif any(given is not None for given in (cloud, uri, ca_file, fingerprint, every)):
@@ -112,6 +122,29 @@ def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *,
             _tell(reading, news, dry_run=dry_run, as_json=as_json, line=pause_s is not None)
         if pause_s is None or stop.wait(pause_s):
             return reading.complete
+
+
+def _watch(advisor: Advisor, source: WatchedSource, *, as_json: bool) -> bool:
+    """Follow what changes until SIGINT or SIGTERM; whether everything could be read last."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    complete, trouble = True, ""
+    for reading in source.watch(stop):
+        complete, told = reading.complete, trouble
+        try:
+            news = advisor.inventory.follow(reading, again=LEAST_PATIENCE)
+            trouble = "; ".join(f"{part.name} {part.state}: {part.reason}" for part in reading.parts if part.reason)
+        except AdvisorError as error:
+            source.again()  # the database may be back then
+            trouble = error.message
+            if trouble != told:
+                typer.echo(f"cotenant: {trouble}", err=True)
+            stop.wait(1.0)
+            continue
+        if not news.is_nothing or news.left_out or trouble != told:
+            _tell(reading, news, dry_run=False, as_json=as_json, line=True)
+    return complete
 
 
 def _tell(reading: Reading, news: SyncDiff, *, dry_run: bool, as_json: bool, line: bool) -> None:

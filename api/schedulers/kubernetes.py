@@ -1,55 +1,63 @@
-"""Kubernetes and KubeVirt: the scheduler extender's filter and prioritize verbs."""
+"""Kubernetes and KubeVirt: the scheduler extender's filter, prioritize and preempt verbs."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections.abc import Collection
+from dataclasses import replace
 
-from advisor.domain import Instance
+from advisor.domain import Instance, pods
+from advisor.domain.pods import Json
 from advisor.errors import InvalidInput
 from advisor.protocols import InventoryService
-from api.routes.common import InventoryDep, PlacementDep
+from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.schedulers import opinion
-from api.schemas.schedulers.kubernetes import ExtenderArgs, FilterAnswer, HostPriority, Pod
-from profiler.observed import MAX_CPUS
-
-MOST = 10  # MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1
-NEUTRAL = 5  # of nodes that the advisor knows nothing about: neither worst nor best
-PREFIX = "cotenant.io/"
-KUBEVIRT = "kubevirt.io"  # the label that KubeVirt puts on its pods, with virt-launcher for the one that runs a guest
-_QUANTITY = re.compile(
-    r"([+-]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18}))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?\Z"
+from api.schemas.base import as_input
+from api.schemas.schedulers.kubernetes import (
+    ExtenderArgs,
+    FilterAnswer,
+    HostPriority,
+    MetaVictims,
+    PreemptionAnswer,
+    PreemptionArgs,
 )
-_SUFFIX = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3} | {
-    letter + i: base**power
-    for i, base in (("", 1000.0), ("i", 1024.0))
-    for power, letter in enumerate("KMGTPE", 1)
-    if letter + i != "K"
-}
+
+log = logging.getLogger("cotenant.kubernetes")
+MOST = 10  # MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1
+SILENT = 5  # of nodes without fresh data: neither worst nor best
+POD = "pod"  # label of an instance that has another id than its pod: the pod's UID
+_WHOLE_NODES = (
+    "set nodeCacheCapable: true in the extender's configuration; without it kube-scheduler would take the nodes that "
+    "come back to be empty"
+)
 
 
 def filter(body: ExtenderArgs, inventory: InventoryDep, placements: PlacementDep) -> FilterAnswer:  # noqa: A001 - the verb's name
     """Which nodes may take the pod, for Kubernetes' scheduler extender.
 
     Nodes that nothing is known about pass, and so does every node for pods that are no guests and say nothing of
-    themselves. A pod that describes itself wrongly is told so in `Error`, never by an HTTP status.
+    themselves. A pod that describes itself wrongly passes nowhere, and the reason, which Kubernetes shows as an event
+    of the pod, says what is wrong.
     """
-    named, failed = _named(body), {}
+    if body.node_names is None:
+        error = _WHOLE_NODES if body.nodes else ""
+        return FilterAnswer(nodes=None, node_names=None if error else [], failed={}, unresolvable={}, error=error)
+    named, pod = list(dict.fromkeys(body.node_names)), body.pod.as_json()
     try:
-        instance = _instance(body.pod, inventory)
-        if instance is not None and named:
-            failed = dict(opinion.ask(placements, instance, named, most=1).refused)
+        instance = _instance(pod, inventory)
+        thought = opinion.ask(placements, instance, named, most=1) if instance is not None and named else None
     except InvalidInput as error:
-        return FilterAnswer(nodes=None, node_names=None, failed={}, unresolvable={}, error=error.message)
-    items = body.nodes.items if body.nodes else None
-    full = items is not None and body.node_names is None
+        log.warning("pod %s is refused everywhere: %s", _shown(pod), error.message)
+        return _passing([], dict.fromkeys(named, error.message), named)
+    return _passing(named, thought.refused if thought else {}, thought.lasting if thought else ())
+
+
+def _passing(named: Collection[str], refused: Json, lasting: Collection[str]) -> FilterAnswer:
     return FilterAnswer(
-        nodes={"items": [item for item in items or () if item["metadata"]["name"] not in failed]} if full else None,
-        node_names=None if full else [name for name in named if name not in failed],
-        failed=failed,
-        unresolvable={},
+        nodes=None,
+        node_names=[name for name in named if name not in refused],
+        failed={name: reason for name, reason in refused.items() if name not in lasting},
+        unresolvable={name: reason for name, reason in refused.items() if name in lasting},
         error="",
     )
 
@@ -59,76 +67,72 @@ def prioritize(body: ExtenderArgs, inventory: InventoryDep, placements: Placemen
 
     The best node is held for the pod, under its uid, so that pods in a row spread and a question that is put again
     holds nothing more; no other node gets as much, so that this is the one that is taken where nothing else decides.
+    A node that the inventory does not have is new, and counts as an empty one; where it is better than all that are
+    known, nothing is held.
     """
-    named = _named(body)
+    named = list(dict.fromkeys(body.node_names or ()))
     try:
-        instance = _instance(body.pod, inventory)
+        instance = _instance(body.pod.as_json(), inventory)
     except InvalidInput:  # the filter has told it; here Kubernetes would not listen
         instance = None
     if instance is None or not named:
         return [HostPriority(host=name, score=0) for name in named]
-    thought, best = opinion.ask_and_hold(placements, instance, named)
-    points = dict.fromkeys(thought.unknown, NEUTRAL) | thought.points(MOST, best)
+    thought = opinion.ask(placements, instance, named, holds_next=True)
+    new = [name for name in thought.unknown if name not in thought.silent]
+    best_known = max(thought.points(MOST, None).values(), default=0)
+    holds = thought.scores and (not new or best_known == MOST)
+    best = opinion.hold(placements, instance, thought) if holds else None
+    points = dict.fromkeys(thought.silent, SILENT) | thought.points(MOST, best)
+    points |= dict.fromkeys(new, MOST if best is None else MOST - 1)
     return [HostPriority(host=name, score=points.get(name, 0)) for name in named]
 
 
-def _named(body: ExtenderArgs) -> list[str]:
-    if body.node_names is not None:
-        return list(dict.fromkeys(body.node_names))
-    items = body.nodes.items if body.nodes else None
-    return list(dict.fromkeys(item["metadata"]["name"] for item in items or ()))
+def preempt(
+    body: PreemptionArgs, inventory: InventoryDep, cloud: CloudDep, placements: PlacementDep
+) -> PreemptionAnswer:
+    """On which nodes evicting the pods that Kubernetes has in mind would let the pod in.
 
-
-def _instance(pod: Pod, inventory: InventoryService) -> Instance | None:
-    """The pod as an instance, None where it is no guest and says nothing; InvalidInput where it says it wrongly."""
-    told = {**(pod.metadata.labels or {}), **(pod.metadata.annotations or {})}
-    if KUBEVIRT not in told and not any(key.startswith(PREFIX) for key in told):
-        return None
-    name = told.get(f"{PREFIX}instance") or pod.metadata.uid or f"{pod.metadata.namespace}.{pod.metadata.name}"
-    cpu, memory = _asked(pod, "cpu"), _asked(pod, "memory")
-    return opinion.described(
-        opinion.known(inventory, name),
-        told,
-        _spelt,
-        vcpus=_vcpus(told, cpu),
-        memory_mb=memory / 2**20 if memory else None,
-    )
-
-
-def _spelt(field: str) -> str:
-    return PREFIX + field.replace("_", "-")
-
-
-def _vcpus(told: Mapping[str, str], cpu: float) -> int | None:
-    key = f"{PREFIX}vcpus"
-    if key in told:
-        try:
-            return opinion.whole(told[key])
-        except ValueError as error:
-            raise InvalidInput(f"{key} {told[key][:60]!r}: {error}", field=key) from error
-    return min(max(1, math.ceil(cpu)), MAX_CPUS) if cpu else None
-
-
-def _asked(pod: Pod, resource: str) -> float:
-    """What the pod is counted with: what its containers ask for together, or one that runs first alone, and overhead.
-
-    https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    A node that would be refused without them, too, is left out, so that nobody is evicted for nothing. Nodes that
+    nothing is known about stay.
     """
-    if pod.spec is None:
-        return 0.0
-    together, first = (
-        [_quantity((one.resources.requests or {}).get(resource)) for one in some or () if one.resources]
-        for some in (pod.spec.containers, pod.spec.init_containers)
-    )
-    return max(sum(together), *first, 0.0) + _quantity((pod.spec.overhead or {}).get(resource))
+    victims = {name: of or MetaVictims() for name, of in (body.victims or {}).items()}
+    try:
+        instance = _instance(body.pod.as_json(), inventory)
+    except InvalidInput:
+        return PreemptionAnswer(victims={})  # it passes nowhere, whoever leaves
+    refused: Collection[str] = ()
+    if instance is not None and victims:
+        uids = {one.uid for of in victims.values() for one in of.pods or ()}
+        named_otherwise = {one.id for one in cloud.inventory().instances if one.labels.get(POD) in uids}
+        refused = opinion.ask(placements, instance, list(victims), most=1, without=uids | named_otherwise).refused
+    kept = {name: of for name, of in victims.items() if name not in refused}
+    return PreemptionAnswer(victims={name: of.model_dump(by_alias=True) for name, of in kept.items()})
 
 
-def _quantity(value: Any) -> float:
-    """A quantity such as 500m, 4Gi or 1e3 as a number; k8s.io/apimachinery/pkg/api/resource/quantity.go."""
-    if value is None:
-        return 0.0
-    match = _QUANTITY.match(str(value))
-    if not match:
-        raise InvalidInput(f"{str(value)[:60]!r} is no quantity such as 500m or 4Gi", field="requests")
-    factor = _SUFFIX.get(match[2], 1.0) * 10.0 ** int(match[3] or 0)
-    return float(match[1]) * factor
+def _instance(pod: Json, inventory: InventoryService) -> Instance | None:
+    """The pod as an instance, None where it is no guest and says nothing; InvalidInput where it says it wrongly.
+
+    The pod that a guest moves to is the guest under the pod's own uid: the guest still runs where it is.
+    """
+    if not pods.says_something(pod):
+        return None
+    said = pods.said(pod)
+    if said.wrong:
+        raise InvalidInput("; ".join(said.wrong)[:500], field=said.wrong[0].partition(" ")[0])
+    metadata = pod.get("metadata") or {}
+    uid = metadata.get("uid") or f"{metadata.get('namespace')}.{metadata.get('name')}"
+    known = opinion.known(inventory, said.name or pods.guest(pod) or uid)
+    if known.host is not None and pods.is_migration_target(pod):
+        known = replace(known, id=uid, host=None)
+    return opinion.changed(known, {**_fields(pod, known), **said.fields})
+
+
+@as_input
+def _fields(pod: Json, known: Instance) -> dict[str, object]:
+    return {**pods.size(pod), "labels": {**pods.class_labels(pod), **known.labels}}
+
+
+def _shown(pod: Json) -> str:
+    metadata = pod.get("metadata") or {}
+    shown = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"[:200]
+    return "".join(char for char in shown if char.isprintable())

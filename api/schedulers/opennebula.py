@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from advisor.domain import Instance, Inventory, PlacementRequest
+from advisor.domain.said import whole
 from advisor.errors import InvalidInput
 from advisor.protocols import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
@@ -85,7 +86,7 @@ def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
     cpus = vm.capacity.cpu
     if "VCPU" in told:
         try:
-            cpus = opinion.whole(told["VCPU"])
+            cpus = whole(told["VCPU"])
         except ValueError as error:
             raise InvalidInput(f"VCPU {told['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
     return opinion.described(

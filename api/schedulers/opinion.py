@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.domain import Instance, PlacementRequest, Recommendation
+from advisor.domain.said import SAID
 from advisor.errors import InvalidInput, NotFound
 from advisor.protocols import InventoryService, PlacementService
 from api.schemas.base import as_input
@@ -15,17 +15,24 @@ from api.schemas.base import as_input
 # Hosts that are told apart; those behind them count as no better than the last. The work grows with it.
 MOST_TOLD = 100
 UNSURE = frozenset({"host.unknown", "host.no_data"})  # these say nothing about the host
+# Whoever else leaves the host, these stay.
+LASTING = frozenset({"host.disabled", "constraint.kind", "constraint.label", "constraint.exclude", "capacity.pinning"})
 
 
 @dataclass(frozen=True, slots=True)
 class HostScores:
     """What is thought of the hosts that a scheduler named, which are in exactly one of these: `scores`, best first;
-    `behind` those, in the order they were named; `refused` with a sentence each; `unknown`, as they were named."""
+    `behind` those, in the order they were named; `refused` with a sentence each; `unknown`, as they were named.
+
+    `lasting` are those of `refused` that nobody's leaving would help; `silent` are those of `unknown` that the
+    inventory has, though nothing fresh is known of them."""
 
     scores: Mapping[str, float]
     behind: tuple[str, ...]
     refused: Mapping[str, str]
     unknown: tuple[str, ...]
+    lasting: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
 
     def points(self, most: int, held: str | None) -> dict[str, int]:
         """What each host that can take it is worth, 0 to `most`: all of it where nobody is harmed, half of it where the
@@ -49,6 +56,8 @@ class HostScores:
             behind=tuple(name for name in left if name not in unknown),
             refused=refused,
             unknown=tuple(name for name in left if name in unknown),
+            lasting=frozenset(one.host for one in answer.rejected if one.code in LASTING),
+            silent=frozenset(one.host for one in answer.rejected if one.code == "host.no_data"),
         )
 
 
@@ -59,9 +68,11 @@ def ask(
     *,
     most: int = MOST_TOLD,
     holds_next: bool = False,
+    without: Collection[str] = (),
 ) -> HostScores:
-    """What is thought of these hosts; only the audit log keeps it (`holds_next`: see PlacementService)."""
-    (answer,) = placements.in_turn([question(instance, hosts, most)], hold=False, holds_next=holds_next)
+    """What is thought of these hosts; only the audit log keeps it (`holds_next`, `without`: see PlacementService)."""
+    asked = [question(instance, hosts, most)]
+    (answer,) = placements.in_turn(asked, hold=False, holds_next=holds_next, without=without)
     return HostScores.of(answer, hosts)
 
 
@@ -73,10 +84,13 @@ def ask_and_hold(
     None = there is none. One entry in the audit log either way.
     """
     thought = ask(placements, instance, hosts, holds_next=True)
-    if not thought.scores:
-        return thought, None
+    return thought, hold(placements, instance, thought) if thought.scores else None
+
+
+def hold(placements: PlacementService, instance: Instance, thought: HostScores) -> str | None:
+    """Hold the best of the hosts that can take it, None = there is none any more. One entry in the audit log."""
     (answer,) = placements.in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
-    return thought, answer.candidates[0].host if answer.candidates else None
+    return answer.candidates[0].host if answer.candidates else None
 
 
 def question(instance: Instance, hosts: Sequence[str], most: int = 1) -> PlacementRequest:
@@ -108,7 +122,7 @@ def described(
     `disk_gb`, None = not said. InvalidInput names the key that is wrong.
     """
     given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
-    for name, read in _READERS.items():
+    for name, read in SAID.items():
         key = spelt(name)
         if key not in told:
             continue
@@ -117,52 +131,17 @@ def described(
             replace(instance, **{name: given[name]})  # the type's own rule, so that the sentence names this key
         except ValueError as error:
             raise InvalidInput(f"{key} {told[key][:60]!r}: {error}", field=key) from error
-    pinning = instance.settings.pinning
-    if pinning is not None and len(pinning.cpus) > given.get("vcpus", instance.vcpus):
-        given["settings"] = replace(instance.settings, pinning=None)  # of a size that it no longer has
-    return _changed(instance, given)
+    return changed(instance, given)
 
 
 @as_input
-def _changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
-    return replace(instance, **given)
-
-
-def number(text: str) -> float:
-    """A finite number as text; ValueError else."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError("is not a finite number")
-    return value
-
-
-def whole(text: str) -> int:
-    """A whole number as text; ValueError else."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise ValueError("is not a whole number")
-    return int(text)
-
-
-def _workload(text: str) -> str:
-    if not text or len(text) > 255 or not text.isprintable():
-        raise ValueError("is not 1-255 printable characters")
-    return text
-
-
-def _service(text: str) -> str:
-    if text not in {"latency", "throughput"}:
-        raise ValueError("is neither latency nor throughput")
-    return text
-
-
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "workload": _workload,
-    "service": _service,
-    "load": number,
-    "min_throughput_ratio": number,
-    "max_latency_ratio": number,
-    "max_time_short": number,
-}
+def changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
+    """The instance with these fields; a pinning of a size that it no longer has is left out, and what was measured of
+    its demand stays within the vCPUs that it has now."""
+    vcpus, pinning, fields = int(given.get("vcpus", instance.vcpus)), instance.settings.pinning, dict(given)
+    if pinning is not None and len(pinning.cpus) > vcpus:
+        fields["settings"] = replace(instance.settings, pinning=None)
+    if vcpus < instance.vcpus:
+        measured = {name: one.within(vcpus) for name, one in instance.demand.items() if one.origin == "measured"}
+        fields["demand"] = {**instance.demand, **measured}
+    return replace(instance, **fields)

@@ -25,7 +25,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     database = sqlite_with_cloud(tmp_path / "db.sqlite3", CLOUD)
-    return Settings(database=database, state_dir=tmp_path, max_body_mb=0.25, max_batch=20)
+    return Settings(database=database, state_dir=tmp_path, max_body_mb=0.25, max_batch=20, extender_s=60.0)
 
 
 @pytest.fixture

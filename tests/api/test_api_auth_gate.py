@@ -27,6 +27,7 @@ ASKING = {
     "/v1/placements",  # an answer that holds its host needs write: its body says which it is
     "/v1/plans",
     "/kubernetes/filter",
+    "/kubernetes/preempt",
     "/opennebula/optimize",
     "/signout",
     "/plans",  # the page's

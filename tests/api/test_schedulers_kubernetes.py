@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -13,12 +14,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Inventory, PlacementRequest, WorkloadProfile
-from advisor.errors import InvalidInput, StorageUnavailable
+from advisor import deadline
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile, pods
+from advisor.errors import DeadlinePassed, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.schedulers.kubernetes import _quantity
+from api.problems import Busy
+from api.schedulers import patience
+from api.schemas.schedulers.kubernetes import ExtenderArgs
 from tests.api.api_client import Bent, Client, failing
 
 FEW = bounds(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -153,13 +157,13 @@ def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings:
      ("12E-1", 1.2), ("1k", 1000.0), ("100n", 1e-7), ("1Ki", 1024.0), (2, 2.0), (0.5, 0.5), (None, 0.0)],
 )  # fmt: skip
 def test_quantities_are_read_as_kubernetes_writes_them(text: Any, value: float) -> None:
-    assert _quantity(text) == pytest.approx(value)
+    assert pods.quantity(text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["", "4GiB", "1 Gi", "K", "nan", "inf", "1e", "0x1", "1e999", "١", "1K"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="no quantity"):
-        _quantity(text)
+    with pytest.raises(ValueError, match="no quantity"):
+        pods.quantity(text)
 
 
 def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Settings) -> None:
@@ -181,7 +185,8 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
         assert answer.status_code in {200, 400, 422}, answer.text
         if answer.status_code == 200 and verb == "filter":
             said = answer.json()
-            assert said["Error"] or {*said["NodeNames"], *said["FailedNodes"]} == set(nodes)
+            failed = [*said["FailedNodes"], *said["FailedAndUnresolvableNodes"]]
+            assert said["Error"] or {*said["NodeNames"], *failed} == set(nodes)
         elif answer.status_code == 200:
             assert {row["Host"]: 0 <= row["Score"] <= 10 for row in answer.json()} == dict.fromkeys(nodes, True)
 
@@ -189,12 +194,24 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
 
 
 @pytest.mark.parametrize(
-    "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/opennebula/place", "/opennebula/optimize",
-             "/scheduler/nova/external"],
+    "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/opennebula/place",
+             "/opennebula/optimize", "/scheduler/nova/external"],
 )  # fmt: skip
 def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
     keys = st.sampled_from(
-        ["Pod", "NodeNames", "Nodes", "VMS", "LIMIT", "spec", "hosts", "options", "items", "metadata"]
+        [
+            "Pod",
+            "NodeNames",
+            "Nodes",
+            "NodeNameToMetaVictims",
+            "VMS",
+            "LIMIT",
+            "spec",
+            "hosts",
+            "options",
+            "items",
+            "metadata",
+        ]
     )
     bodies = st.dictionaries(keys, ANYTHING, max_size=4) | ANYTHING
 
@@ -208,7 +225,158 @@ def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
     ask()
 
 
-def test_nodes_with_numbers_that_json_lacks_are_refused(client: Client) -> None:
-    raw = b'{"Pod": {"metadata": {}}, "Nodes": {"items": [{"metadata": {"name": "h1"}, "x": NaN}]}}'
-    answer = client.ask("POST", "/kubernetes/filter", content=raw, headers={"Content-Type": "application/json"})
-    assert answer.status_code in {400, 422}
+def test_whole_nodes_are_refused_with_what_to_set(client: Client) -> None:
+    body = {"Pod": {"metadata": {}}, "Nodes": {"items": [{"metadata": {"name": "h1"}}]}, "NodeNames": None}
+    said = client.ask("POST", "/kubernetes/filter", json=body).json()
+    assert "nodeCacheCapable: true" in said["Error"]
+    assert set(said) == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
+
+
+def score(client: Client, body: dict[str, Any], names: Sequence[str]) -> dict[str, int]:
+    rows = client.ask("POST", "/kubernetes/prioritize", json={"Pod": body, "NodeNames": list(names)}).json()
+    return {row["Host"]: row["Score"] for row in rows}
+
+
+def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, settings: Settings) -> None:
+    """Behind the one that is held as long as that one is empty, and before nodes on which somebody would suffer."""
+    client = Client(create_app(equal, settings))
+    assert score(client, pod("first", workload="busy"), ["n00", "new"]) == {"n00": 10, "new": 9}
+    crowded = score(client, pod("second", workload="busy"), ["n00", "new"])
+    assert crowded["new"] == 10
+    assert crowded["n00"] < 10
+    assert [one.recommendation.request.instance.id for one in equal.outcomes.page().items] == ["first"]
+
+
+def test_a_pod_that_only_asks_is_taken_to_be_like_its_class(equal: Advisor, settings: Settings) -> None:
+    asked: list[PlacementRequest] = []
+
+    def in_turn(some: Sequence[PlacementRequest], **_: object) -> object:
+        asked.extend(some)
+        return equal.placements.in_turn(some, hold=False)
+
+    spied = Bent(equal, placements={"in_turn": in_turn})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4f", "controller": True}
+    body = {
+        "metadata": {"name": "web-7d4f-x", "namespace": "prod", "uid": "u1", "ownerReferences": [owner],
+                     "labels": {"pod-template-hash": "7d4f"}},
+        "spec": {"containers": [{"image": "web:1", "resources": {"requests": {"cotenant.io/advised": "1"}}}]},
+    }  # fmt: skip
+    client = Client(create_app(spied, settings))  # type: ignore[arg-type]
+    score(client, body, ["n00"])
+    assert asked[0].instance.labels == {"project": "prod", "class": "prod/Deployment/web", "image": "web:1"}
+
+
+@pytest.mark.parametrize("kind", ["virt-handler", "virt-api", "hotplug-disk", ""])
+def test_kubevirt_s_own_pods_are_no_guests(client: Client, kind: str) -> None:
+    assert score(client, {"metadata": {"uid": "u1", "labels": {"kubevirt.io": kind}}}, ["h4", "h6"]) == {
+        "h4": 0,
+        "h6": 0,
+    }
+
+
+def test_a_guest_that_moves_is_asked_about_as_itself_and_held_as_its_new_pod(
+    equal: Advisor, settings: Settings
+) -> None:
+    equal.inventory.put_instance(Instance("vm1", vcpus=1, host="n00", workload="busy"))
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "vm1", "kubevirt.io/migrationJobUID": "job"}
+    body = {"metadata": {"name": "virt-launcher-2", "uid": "new-pod", "labels": labels}, "spec": {}}
+    points = score(Client(create_app(equal, settings)), body, ["n00", "n01", "n02"])
+    assert points["n00"] < points["n01"]  # it runs there still
+    stored = equal.outcomes.page().items[0].recommendation.request.instance
+    assert (stored.id, stored.workload, stored.host) == ("new-pod", "busy", None)
+
+
+def test_a_misspelt_annotation_passes_nowhere_and_the_reason_says_what_is_meant(client: Client) -> None:
+    body = {"Pod": {"metadata": {"uid": "u", "annotations": {"cotenant.io/worklod": "web"}}}, "NodeNames": ["h1", "h4"]}
+    said = client.ask("POST", "/kubernetes/filter", json=body).json()
+    assert (said["NodeNames"], said["FailedNodes"], said["Error"]) == ([], {}, "")
+    reasons = said["FailedAndUnresolvableNodes"]
+    assert set(reasons) == {"h1", "h4"}
+    assert all("cotenant.io/worklod is not known; is cotenant.io/workload meant?" in one for one in reasons.values())
+
+
+def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, settings: Settings) -> None:
+    """Two busy ones on each node; a newcomer that must keep its speed gets in where both leave, not where one does."""
+    for name in ("n00", "n01"):
+        for number in (1, 2):
+            equal.inventory.put_instance(Instance(f"{name}-{number}", vcpus=1, host=name, workload="busy"))
+    equal.inventory.put_instance(Instance("vm", vcpus=1, host="n02", workload="busy", labels={"pod": "launcher"}))
+    newcomer = pod("high", workload="busy", min_throughput_ratio="0.9")
+    client = Client(create_app(equal, settings))
+    fit = client.ask("POST", "/kubernetes/filter", json={"Pod": newcomer, "NodeNames": ["n00", "n01", "n02"]}).json()
+    assert fit["NodeNames"] == []
+    assert set(fit["FailedNodes"]) == {"n00", "n01", "n02"}
+    victims = {
+        "n00": {"Pods": [{"UID": "n00-1"}], "NumPDBViolations": 0},
+        "n01": {"Pods": [{"UID": "n01-1"}, {"UID": "n01-2"}], "NumPDBViolations": 1},
+        "n02": {"Pods": [{"UID": "launcher"}], "NumPDBViolations": 0},
+        "unknown": {"Pods": None, "NumPDBViolations": 0},
+    }
+    said = client.ask("POST", "/kubernetes/preempt", json={"Pod": newcomer, "NodeNameToMetaVictims": victims}).json()
+    assert said == {"NodeNameToMetaVictims": {name: victims[name] for name in ("n01", "n02", "unknown")}}
+    says_nothing = {"Pod": {"metadata": {"uid": "u"}}, "NodeNameToMetaVictims": victims}
+    assert client.ask("POST", "/kubernetes/preempt", json=says_nothing).json() == {"NodeNameToMetaVictims": victims}
+
+
+def test_a_node_that_is_disabled_is_no_place_to_evict_from(client: Client) -> None:
+    body = {"Pod": pod("p", workload="batch"), "NodeNames": ["h4", "h6"]}
+    said = client.ask("POST", "/kubernetes/filter", json=body).json()
+    assert said["FailedAndUnresolvableNodes"] == {"h6": "the host is disabled"}
+    assert said["FailedNodes"] == {}
+
+
+def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while(advisor: Advisor, settings: Settings) -> None:
+    now, asked = [0.0], [0]
+
+    async def late(*, body: ExtenderArgs) -> None:
+        asked[0] += 1
+        now[0] += 0.25
+        raise DeadlinePassed("late")
+
+    async def soon(*, body: ExtenderArgs) -> str:
+        asked[0] += 1
+        return "answer"
+
+    waits = patience.Patience(0.25, clock=lambda: now[0])
+    about = ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": "u"}}, "NodeNames": []})
+    with pytest.raises(DeadlinePassed):
+        asyncio.run(waits.wrap(late)(body=about))
+    with pytest.raises(Busy):
+        asyncio.run(waits.wrap(soon)(body=about))
+    assert asked == [1]
+    now[0] += patience.REST_S + 0.01
+    assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
+    assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
+
+
+def test_the_questions_of_one_attempt_to_schedule_a_pod_have_one_time_together() -> None:
+    now = [0.0]
+    left: list[float] = []
+
+    async def filter(*, body: ExtenderArgs) -> None:  # noqa: A001 - the verb's name
+        left.append(round(deadline.left_s(), 1))
+
+    async def prioritize(*, body: ExtenderArgs) -> None:
+        left.append(round(deadline.left_s(), 1))
+
+    waits = patience.Patience(10.0, clock=lambda: now[0])
+    steps = [(0.0, filter, "a"), (6.0, prioritize, "a"), (6.0, prioritize, "b"), (7.0, filter, "a")]
+    steps += [(8.0, prioritize, "a"), (20.0, filter, "a"), (0.0, filter, ""), (6.0, prioritize, "")]
+    for at, verb, uid in steps:
+        now[0] = at
+        asyncio.run(waits.wrap(verb)(body=ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": uid}}})))
+    assert left == [10.0, 4.0, 10.0, 10.0, 9.0, 10.0, 10.0, 10.0]
+
+
+def test_who_allows_an_answer_less_time_makes_nobody_else_go_without() -> None:
+    async def late(*, body: ExtenderArgs) -> None:
+        deadline.check()
+
+    async def soon(*, body: ExtenderArgs) -> str:
+        return "answer"
+
+    waits = patience.Patience(60.0)
+    about = ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": "u"}}})
+    with deadline.within(-1.0), pytest.raises(DeadlinePassed):
+        asyncio.run(waits.wrap(late)(body=about))
+    assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"

@@ -78,6 +78,7 @@ def test_conversation(file: Path, tmp_path: Path) -> None:
         max_body_mb=0.25,
         max_batch=20,
         reserve_s=0,
+        extender_s=60,
     )
     with Advisor(settings) as advisor:
         asyncio.run(_play(create_app(advisor, settings), advisor, steps_of(file), tmp_path))

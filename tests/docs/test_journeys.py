@@ -26,6 +26,7 @@ JOURNEYS = {
         "monitoring.md",
     ),
     "a scheduler engineer connects Nova": ("index.md", "openstack.md", "access.md"),
+    "a scheduler engineer connects Kubernetes": ("index.md", "kubernetes.md", "access.md"),
     "a planner makes a consolidation plan": ("index.md", "planning.md", "reports.md", "settings.md"),
     "an operator adds a host's metrics": ("index.md", "profiler.md", "inventory.md", "tour.md"),
 }

@@ -100,7 +100,7 @@ def test_an_option_has_one_help_text_or_a_meaning_that_was_compared() -> None:
 
 @pytest.mark.parametrize(
     ("other_word", "word"),
-    [("--output", "--out"), ("--folder", "--out"), ("--interval", "--every"), ("--watch", "--every"),
+    [("--output", "--out"), ("--folder", "--out"), ("--interval", "--every"),
      ("--duration", "--seconds"), ("--reads", "--count"), ("--bytes", "--size"), ("--anyway", "--force")],
 )  # fmt: skip
 def test_there_is_one_word_for_one_thing(other_word: str, word: str) -> None:

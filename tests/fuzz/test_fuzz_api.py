@@ -31,7 +31,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     database = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
     environment = {**os.environ, "COTENANT_DATABASE": database, "COTENANT_STATE_DIR": str(tmp_path)}
     subprocess.run([str(COTENANT), "sync", "examples/cloud.yaml"], cwd=ROOT, env=environment, check=True)
-    started = Service(database, tmp_path, log_level="warning", max_request_s=ANSWER_S).start()
+    started = Service(database, tmp_path, log_level="warning", max_request_s=ANSWER_S, extender_s=ANSWER_S).start()
     try:
         yield started
     finally:

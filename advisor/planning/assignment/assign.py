@@ -12,7 +12,7 @@ from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.goal import Assignment, Goal
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import levels, lexicographically_less
-from advisor.planning.assignment.packing_problem import build_problem, without_instances
+from advisor.planning.assignment.packing_problem import build_problem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.assignment.search_summary import LEVEL_NAMES, obstacles
@@ -75,7 +75,7 @@ class _AssignmentSearch:
             return self._without_hosts(notes)
         self._say("looking at the cloud", 0.0)
         already_placed = [instance.id for instance in goal.newcomers if instance.id in self.snapshot.names.placed]
-        base = without_instances(self.snapshot, already_placed) if already_placed else self.snapshot
+        base = self.snapshot.without(already_placed) if already_placed else self.snapshot
         goal = replace(goal, newcomers=tuple(replace(instance, host=None) for instance in goal.newcomers))
         self._say("searching", 0.1)
         result = self._search(base, goal, clock)

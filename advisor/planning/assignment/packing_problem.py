@@ -99,7 +99,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     movers = _movers(snapshot, goal)
     bare = snapshot
     if movers:
-        bare = without_instances(snapshot, [instance.id for instance in movers])
+        bare = snapshot.without(instance.id for instance in movers)
     kind_of_host = {host.id: host.kind for host in snapshot.hosts}
     number: dict[tuple[object, ...], int] = {}
     kinds: list[Instance] = []
@@ -164,13 +164,6 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         needs_by_class=[[tuple(each) for each in kind_needs] for kind_needs in needs.transpose(1, 0, 2).tolist()],
         exclusive_kinds=frozenset(number for number, instance in enumerate(kinds) if instance.exclusive),
         room_with_slack=[tuple(each) for each in with_slack(room).tolist()],
-    )
-
-
-def without_instances(snapshot: ClusterSnapshot, ids: Sequence[str]) -> ClusterSnapshot:
-    """The same cloud without these instances."""
-    return snapshot.changed(
-        instances=dict.fromkeys(ids), seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at
     )
 
 

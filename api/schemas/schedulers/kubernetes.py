@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from api.schemas.base import TEXT_PATTERN, AnswerBody, Number
+from api.schemas.base import AnswerBody, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 Texts = dict[str, str] | None
-# A node is sent back as it came, so it stays what it is; its name is all that is read.
-_NAME = {"type": "string", "pattern": TEXT_PATTERN, "minLength": 1, "maxLength": 255}
-_METADATA = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
-Node = Annotated[
-    dict[str, Any],
-    WithJsonSchema({"type": "object", "required": ["metadata"], "properties": {"metadata": _METADATA}}),
-]
 Quantities = dict[str, str | Number] | None
+
+
+class Owner(Incoming):
+    """Who made the pod."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
 
 
 class Metadata(Incoming):
@@ -29,18 +29,21 @@ class Metadata(Incoming):
     uid: str = ""
     labels: Texts = None
     annotations: Texts = None
+    owners: list[Owner] | None = Field(default=None, alias="ownerReferences")
 
 
 class Resources(Incoming):
-    """Of a container."""
+    """Of a container, or of the pod as a whole."""
 
     requests: Quantities = None
 
 
 class Container(Incoming):
-    """Only what it asks for."""
+    """What it asks for, what it runs, and whether it is a sidecar (an init container that restarts always)."""
 
+    image: str | None = None
     resources: Resources | None = None
+    restart_policy: str | None = Field(default=None, alias="restartPolicy")
 
 
 class PodSpec(Incoming):
@@ -49,6 +52,7 @@ class PodSpec(Incoming):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = Field(default=None, alias="initContainers")
     overhead: Quantities = None
+    resources: Resources | None = None
 
 
 class Pod(Incoming):
@@ -57,68 +61,57 @@ class Pod(Incoming):
     metadata: Metadata
     spec: PodSpec | None = None
 
-
-class NodeList(Incoming):
-    """The nodes in question where `nodeCacheCapable` is false."""
-
-    items: Annotated[list[Node] | None, Field(max_length=MOST_HOSTS)] = None
-
-    @field_validator("items")
-    @classmethod
-    def _can_be_sent_back(cls, items: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-        for item in items or ():
-            name = item.get("metadata", {}).get("name") if isinstance(item.get("metadata", {}), dict) else None
-            if not isinstance(name, str) or not 1 <= len(name) <= 255 or not name.isprintable():
-                raise ValueError("a node has no metadata.name")
-        json.dumps(items, allow_nan=False)  # JSON has no NaN, though parsers let it in
-        return items
+    def as_json(self) -> dict[str, Any]:
+        """As the API of Kubernetes writes it."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
-class ExtenderArgs(Incoming):
-    """The question of both verbs. Keys may be written in either case: old schedulers sent small letters."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "Pod": {
-                        "metadata": {
-                            "name": "virt-launcher-db1-x",
-                            "namespace": "prod",
-                            "uid": "0c8f5f0e-7a4b-4b0e-9a35-5a1d3c3d9e10",
-                            "labels": {"kubevirt.io": "virt-launcher"},
-                            "annotations": {"cotenant.io/workload": "web-1k"},
-                        },
-                        "spec": {"containers": [{"resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}]},
-                    },
-                    "Nodes": None,
-                    "NodeNames": ["h1", "h2"],
-                }
-            ]
-        }
-    )
-
-    pod: Pod = Field(alias="Pod")
-    nodes: NodeList | None = Field(default=None, alias="Nodes")
-    node_names: Annotated[list[HostName] | None, Field(max_length=MOST_HOSTS)] = Field(default=None, alias="NodeNames")
+class _EitherCase(Incoming):
+    """Keys may be written in either case: old schedulers sent small letters."""
 
     @model_validator(mode="before")
     @classmethod
     def _either_case(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        wanted = {"pod": "Pod", "nodes": "Nodes", "nodenames": "NodeNames"}
+        wanted = {str(field.alias).lower(): field.alias for field in cls.model_fields.values()}
         return {wanted.get(str(key).lower(), key): value for key, value in body.items()}
+
+
+_POD: dict[str, Any] = {
+    "metadata": {
+        "name": "virt-launcher-db1-x",
+        "namespace": "prod",
+        "uid": "0c8f5f0e-7a4b-4b0e-9a35-5a1d3c3d9e10",
+        "labels": {"kubevirt.io": "virt-launcher"},
+        "annotations": {"cotenant.io/workload": "web-1k"},
+    },
+    "spec": {"containers": [{"resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}]},
+}
+
+
+class ExtenderArgs(_EitherCase):
+    """The question of filter and prioritize, with `nodeCacheCapable: true`: names of nodes, not whole nodes."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"Pod": _POD, "Nodes": None, "NodeNames": ["h1", "h2"]}]})
+
+    pod: Pod = Field(alias="Pod")
+    nodes: Any = Field(default=None, alias="Nodes")
+    node_names: Annotated[list[HostName] | None, Field(max_length=MOST_HOSTS)] = Field(default=None, alias="NodeNames")
 
 
 class FilterAnswer(AnswerBody):
     """Which nodes may take the pod; keys as Go writes them where a structure has no tags."""
 
-    nodes: dict[str, Any] | None = Field(serialization_alias="Nodes")
+    nodes: None = Field(serialization_alias="Nodes")
     node_names: list[str] | None = Field(serialization_alias="NodeNames")
-    failed: dict[str, str] = Field(serialization_alias="FailedNodes", description="the others, with a sentence each")
-    unresolvable: dict[str, str] = Field(serialization_alias="FailedAndUnresolvableNodes")
-    error: str = Field(serialization_alias="Error", description="why there is no answer; empty = there is one")
+    failed: dict[str, str] = Field(
+        serialization_alias="FailedNodes", description="others, with a sentence each, that may do once pods are gone"
+    )
+    unresolvable: dict[str, str] = Field(
+        serialization_alias="FailedAndUnresolvableNodes", description="others that preemption would not help"
+    )
+    error: str = Field(serialization_alias="Error", description="what is wrong with the question, else empty")
 
 
 class HostPriority(AnswerBody):
@@ -126,3 +119,39 @@ class HostPriority(AnswerBody):
 
     host: str = Field(serialization_alias="Host")
     score: int = Field(serialization_alias="Score", ge=0, le=10)
+
+
+class MetaPod(Incoming):
+    """A pod by its UID."""
+
+    uid: str = Field(alias="UID")
+
+
+class MetaVictims(Incoming):
+    """Pods that would be evicted from a node."""
+
+    pods: list[MetaPod] | None = Field(default=None, alias="Pods")
+    violations: int = Field(default=0, alias="NumPDBViolations")
+
+
+class PreemptionArgs(_EitherCase):
+    """The question of preempt, with `nodeCacheCapable: true`: UIDs of the pods, not whole pods."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"Pod": _POD, "NodeNameToMetaVictims": {"h1": {"Pods": [{"UID": "5f0a"}], "NumPDBViolations": 0}}}
+            ]
+        }
+    )
+
+    pod: Pod = Field(alias="Pod")
+    victims: Annotated[dict[HostName, MetaVictims | None] | None, Field(max_length=MOST_HOSTS)] = Field(
+        default=None, alias="NodeNameToMetaVictims"
+    )
+
+
+class PreemptionAnswer(AnswerBody):
+    """The nodes on which evicting these pods would let the pod in, with the pods as they came."""
+
+    victims: dict[str, Any] = Field(serialization_alias="NodeNameToMetaVictims")

@@ -1,0 +1,191 @@
+"""A Kubernetes pod as an instance: what it is counted with, whose guest it is, what it says of itself.
+
+A pod is the JSON of the API (k8s.io/api/core/v1/types.go) as mappings; fields that are absent or null say nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from advisor.domain.said import SAID, whole
+from profiler.observed import MAX_CPUS, Instance, check_id
+
+Json = Mapping[str, Any]
+PREFIX = "cotenant.io/"
+# KubeVirt labels all of its pods; only a virt-launcher runs a guest (kubevirt.io/api/core/v1/types.go, AppLabel).
+_KUBEVIRT, _LAUNCHER = "kubevirt.io", "virt-launcher"
+_CREATED_BY = "kubevirt.io/created-by"  # the UID of the VirtualMachineInstance; the same on both pods while it moves
+_MIGRATION = "kubevirt.io/migrationJobUID"  # on the pod that a migration goes to
+_FLAVORS = ("kubevirt.io/cluster-instancetype-name", "kubevirt.io/instancetype-name")
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18}))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?\Z"
+)
+_SUFFIX = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3} | {
+    letter + i: base**power
+    for i, base in (("", 1000.0), ("i", 1024.0))
+    for power, letter in enumerate("KMGTPE", 1)
+    if letter + i != "K"
+}
+KEYS = tuple(f"{PREFIX}{name.replace('_', '-')}" for name in ("instance", "vcpus", *SAID))
+ASKED_ABOUT = f"{PREFIX}advised"  # the extended resource that a pod requests to be asked about
+
+
+@dataclass(frozen=True, slots=True)
+class PodSaid:
+    """What a pod says of itself that makes sense, as fields of an Instance, and a sentence for each thing that does
+    not, which begins with its key."""
+
+    fields: Mapping[str, Any]
+    name: str | None
+    wrong: tuple[str, ...]
+
+
+def quantity(value: Any) -> float:
+    """A quantity such as 500m, 4Gi or 1e3 as a number; ValueError else. k8s.io/apimachinery/pkg/api/resource."""
+    if value is None:
+        return 0.0
+    match = _QUANTITY.match(str(value))
+    if not match:
+        raise ValueError(f"{str(value)[:60]!r} is no quantity such as 500m or 4Gi")
+    return float(match[1]) * _SUFFIX.get(match[2], 1.0) * 10.0 ** int(match[3] or 0)
+
+
+def requested(pod: Json, resource: str) -> float:
+    """What kube-scheduler counts the pod with; ValueError where a quantity is none.
+
+    The containers and the sidecars (init containers that restart always) together, or an init container with the
+    sidecars that began before it; what the pod requests as a whole instead, where it does; and its overhead
+    (k8s.io/component-helpers/resource/helpers.go, PodRequests).
+    """
+    spec = pod.get("spec") or {}
+    together = sum(_of(one, resource) for one in spec.get("containers") or ())
+    sidecars = most = 0.0
+    for one in spec.get("initContainers") or ():
+        if one.get("restartPolicy") == "Always":
+            sidecars += _of(one, resource)
+            most = max(most, sidecars)
+        else:
+            most = max(most, sidecars + _of(one, resource))
+    found = max(together + sidecars, most)
+    of_pod = (spec.get("resources") or {}).get("requests") or {}
+    if of_pod.get(resource) is not None:
+        found = quantity(of_pod[resource])
+    return found + quantity((spec.get("overhead") or {}).get(resource))
+
+
+def _of(container: Json, resource: str) -> float:
+    return quantity(((container.get("resources") or {}).get("requests") or {}).get(resource))
+
+
+def size(pod: Json) -> dict[str, Any]:
+    """`vcpus` and `memory_mb` by what the pod requests, as far as it does; ValueError where a quantity is none."""
+    cpu, memory = requested(pod, "cpu"), requested(pod, "memory")
+    found: dict[str, Any] = {"memory_mb": memory / 2**20} if memory > 0 else {}
+    return found | ({"vcpus": min(max(1, math.ceil(cpu)), MAX_CPUS)} if cpu > 0 else {})
+
+
+def is_launcher(pod: Json) -> bool:
+    """Whether it runs a guest of KubeVirt."""
+    return _labels(pod).get(_KUBEVIRT) == _LAUNCHER
+
+
+def guest(pod: Json) -> str | None:
+    """The UID of the VirtualMachineInstance that the pod runs, None = none."""
+    return _labels(pod).get(_CREATED_BY) or None if is_launcher(pod) else None
+
+
+def is_migration_target(pod: Json) -> bool:
+    """Whether KubeVirt made it for a guest to move to."""
+    return _MIGRATION in _labels(pod)
+
+
+def says_something(pod: Json) -> bool:
+    """Whether the pod is a guest, or asks to be advised on: by one of our labels, annotations or resources."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    requests = ((one.get("resources") or {}).get("requests") or {} for one in containers)
+    return is_launcher(pod) or any(
+        key.startswith(PREFIX) for some in (_labels(pod), _annotations(pod), *requests) for key in some
+    )
+
+
+def said(pod: Json) -> PodSaid:
+    """What it says in labels and annotations, which win."""
+    told = {key: text for some in (_labels(pod), _annotations(pod)) for key, text in some.items()}
+    fields: dict[str, Any] = {}
+    wrong = [_unknown(key) for key in sorted(told) if key.startswith(PREFIX) and key not in KEYS]
+    for name, read in {"vcpus": whole, **SAID}.items():
+        key = f"{PREFIX}{name.replace('_', '-')}"
+        if key not in told:
+            continue
+        try:
+            value = read(told[key])
+            replace(_ANY, **{name: value})  # the type's own rule
+            fields[name] = value
+        except ValueError as error:
+            wrong.append(f"{key} {told[key][:60]!r}: {error}")
+    instance = told.get(f"{PREFIX}instance")
+    if instance is not None:
+        try:
+            check_id(instance)
+        except ValueError as error:
+            wrong.append(f"{PREFIX}instance: {error}")
+            instance = None
+    return PodSaid(fields, instance, tuple(wrong))
+
+
+_ANY = Instance("any", vcpus=MAX_CPUS)
+
+
+def _unknown(key: str) -> str:
+    near = difflib.get_close_matches(key, KEYS, 1)
+    shown = key[:100] if key.isprintable() else repr(key[:100])
+    return f"{shown} is not known; " + (f"is {near[0]} meant?" if near else f"there are {', '.join(KEYS)}")
+
+
+def class_labels(pod: Json) -> dict[str, str]:
+    """By which labels it is known to be like others: `project` (its namespace), `class` (who owns it), `image`, and
+    `flavor_name` (KubeVirt's instance type)."""
+    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    first: Json = (spec.get("containers") or ({},))[0]
+    notes = {**_labels(pod), **_annotations(pod)}
+    found = {
+        "project": metadata.get("namespace"),
+        "class": owner(pod),
+        # Every guest has the same image of virt-launcher.
+        "image": None if is_launcher(pod) else first.get("image"),
+        "flavor_name": next((notes[name] for name in _FLAVORS if name in notes), None),
+    }
+    return {name: str(value)[:255] for name, value in found.items() if value and str(value).isprintable()}
+
+
+def owner(pod: Json) -> str | None:
+    """NAMESPACE/KIND/NAME of what made the pod and others like it, None = nothing did.
+
+    Of a ReplicaSet the Deployment, of a CronJob's Job the CronJob: both end in what differs from one to the next. Of a
+    guest nothing: its VirtualMachineInstance is one of its kind.
+    """
+    metadata = pod.get("metadata") or {}
+    owners = metadata.get("ownerReferences") or ()
+    one = next((each for each in owners if each.get("controller")), None)
+    if one is None or is_launcher(pod):
+        return None
+    kind, name = str(one.get("kind")), str(one.get("name"))
+    hashed = _labels(pod).get("pod-template-hash")
+    if kind == "ReplicaSet" and hashed and name.endswith(f"-{hashed}"):
+        kind, name = "Deployment", name.removesuffix(f"-{hashed}")
+    elif kind == "Job" and re.search(r"-[0-9]{8,}\Z", name):  # the minute that it was due in
+        kind, name = "CronJob", name.rpartition("-")[0]
+    return f"{metadata.get('namespace') or 'default'}/{kind}/{name}"
+
+
+def _labels(pod: Json) -> Mapping[str, str]:
+    return (pod.get("metadata") or {}).get("labels") or {}
+
+
+def _annotations(pod: Json) -> Mapping[str, str]:
+    return (pod.get("metadata") or {}).get("annotations") or {}

@@ -1,0 +1,130 @@
+"""Lists and watches of the API of Kubernetes, as its documentation describes them (API concepts).
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from advisor.inventories.certificates import first_cause
+from advisor.inventories.kubernetes.account import ClusterAccount
+
+Row = Mapping[str, Any]
+PAGE = 500  # objects: about 5 MB of pods
+CONNECT_S = 10.0
+LIST_S = 60.0
+WATCH_S = 300  # after which the server ends a watch, and it is asked for again
+SILENCE_S = 150.0  # of a watch: bookmarks come about once a minute
+GONE = 410
+
+
+class KubernetesCallError(Exception):
+    """A call that was not answered as asked; `status` 0 = not at all."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the account may not ask."""
+        return self.status in {401, 403}
+
+
+class KubernetesApi:
+    """Calls of one account; each thread has one of its own."""
+
+    def __init__(self, asking: ClusterAccount) -> None:
+        self._asking = asking
+        self._session = requests.Session()
+        self._session.auth = self._sign  # as `auth`, so that a .netrc cannot replace it
+        self._session.verify = str(asking.ca) if asking.ca else True
+        if asking.certificate:
+            self._session.cert = tuple(map(str, asking.certificate))
+
+    def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        token = self._asking.bearer()
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    def pages(self, path: str, selector: str = "") -> Iterator[tuple[str, list[Row]]]:
+        """The pages of a list, each with the resource version of all of them; KubernetesCallError."""
+        more = ""
+        while True:
+            query = {"limit": str(PAGE), "continue": more, "fieldSelector": selector}
+            with self._get(path, query, LIST_S) as answer:
+                page = _json(path, answer.content)
+            metadata = page.get("metadata") or {}
+            yield str(metadata.get("resourceVersion") or ""), page.get("items") or []
+            more = str(metadata.get("continue") or "")
+            if not more:
+                return
+
+    def events(self, path: str, version: str, selector: str = "") -> Iterator[tuple[str, Row]]:
+        """Type and object of each event since a resource version, until the server ends it; KubernetesCallError, with
+        status GONE where that version is too old."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query |= {"timeoutSeconds": str(WATCH_S), "fieldSelector": selector}
+        with self._get(path, query, SILENCE_S) as answer:
+            yield "OPEN", {}
+            try:
+                for line in answer.iter_lines(1 << 16):
+                    if line:
+                        yield _event(path, line)
+            except (requests.RequestException, OSError) as error:
+                raise KubernetesCallError(f"{path}: the watch broke: {first_cause(error)}"[:200]) from None
+
+    @contextmanager
+    def _get(self, path: str, query: Mapping[str, str], silence_s: float) -> Iterator[requests.Response]:
+        given = {name: value for name, value in query.items() if value}
+        try:
+            answer = self._session.get(
+                self._asking.server + path,
+                params=given,
+                timeout=(CONNECT_S, silence_s),
+                allow_redirects=False,
+                stream="watch" in given,
+            )
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise KubernetesCallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
+        with answer:
+            if answer.status_code != 200:
+                raise KubernetesCallError(
+                    f"{path}: HTTP {answer.status_code} {_told(answer)}"[:300], answer.status_code
+                )
+            yield answer
+
+
+def _event(path: str, line: bytes) -> tuple[str, Row]:
+    event = _json(path, line)
+    kind, row = str(event.get("type")), event.get("object") or {}
+    if kind == "ERROR":
+        code = row.get("code")
+        raise KubernetesCallError(f"{path}: the watch ended: {str(row.get('message'))[:200]}", int(code or 0))
+    return kind, row
+
+
+def _json(path: str, body: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise KubernetesCallError(f"{path}: an answer that is none of Kubernetes'")
+    return found
+
+
+def _told(answer: requests.Response) -> str:
+    """The message of a Status, else the reason."""
+    try:
+        text = str(json.loads(answer.content[: 1 << 16])["message"])
+    except (ValueError, KeyError, TypeError, RecursionError, requests.RequestException):
+        text = str(answer.reason)
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,204 @@
+"""A cluster as it was told last, and what of it is news to the inventory; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from advisor.domain import pods
+from advisor.inventories.kubernetes.facts import NAME, OWN_LABELS, GuestSeen, PodSeen, guest_seen, node_seen, pod_seen
+from advisor.inventories.reading import STOPPED_LOAD, Facts, Part, Reading
+
+Kind = Literal["nodes", "pods", "guests"]
+KINDS: tuple[Kind, ...] = ("nodes", "pods", "guests")
+Seen = Facts | PodSeen | GuestSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object as it is now, `seen` None = gone, or it counts for nothing; `ended` are ids of which a hold ends."""
+
+    kind: Kind
+    key: str
+    seen: Seen | None
+    sentence: str = ""
+    ended: tuple[str, ...] = ()
+
+
+def change(kind: Kind, row: Mapping[str, Any], *, deleted: bool = False) -> Change:
+    """What an object of a list or an event of a watch says; it never raises for what stands there."""
+    metadata = row.get("metadata") or {}
+    name = str(metadata.get("name"))
+    key = name if kind == "nodes" else str(metadata.get("uid"))
+    if deleted:
+        holders = (key, pods.guest(row)) if kind == "pods" else ()
+        return Change(kind, key, None, ended=tuple(filter(None, holders)))
+    try:
+        reads: Any = {"nodes": node_seen, "pods": pod_seen, "guests": guest_seen}[kind]
+        return Change(kind, key, reads(row))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        where = f"{kind.removesuffix('s')} {metadata.get('namespace', '')}/{name}"
+        return Change(kind, key, None, " ".join(f"{where}: {error}".split())[:300])
+
+
+@dataclass(slots=True)
+class WatchedCluster:
+    """What is there by key, which groups of instances and nodes changed since the last reading, and which ids of the
+    inventory each group had then."""
+
+    nodes: dict[str, Facts] = field(default_factory=dict)
+    pods: dict[str, PodSeen] = field(default_factory=dict)
+    guests: dict[str, GuestSeen] = field(default_factory=dict)
+    _sentences: dict[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict)
+    _members: dict[str, set[str]] = field(default_factory=dict)  # uids of pods by group
+    _on: dict[str, set[str]] = field(default_factory=dict)  # uids of pods by node
+    _told: dict[str, frozenset[str]] = field(default_factory=dict)
+    _new_nodes: set[str] = field(default_factory=set)
+    _left_nodes: set[str] = field(default_factory=set)
+    _groups: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
+    _said: list[str] = field(default_factory=list)
+
+    def apply(self, one: Change) -> None:
+        """Take in what an object is now."""
+        self._ended.update(one.ended)
+        said = one.seen.wrong if isinstance(one.seen, PodSeen) else tuple(filter(None, [one.sentence]))
+        if said and self._sentences.get((one.kind, one.key)) != said:
+            self._said += said
+        _put(self._sentences, (one.kind, one.key), said or None)
+        if one.sentence:
+            return  # what was known of it stays
+        if one.kind == "nodes":
+            self._node(one.key, one.seen)  # type: ignore[arg-type]
+        elif one.kind == "pods":
+            self._pod(one.key, one.seen)  # type: ignore[arg-type]
+        elif self.guests.get(one.key) != one.seen:
+            _put(self.guests, one.key, one.seen)
+            self._groups.add(one.key)
+
+    def replace(self, kind: Kind, everything: Iterable[Change]) -> None:
+        """Take in a whole list: what it does not have is gone."""
+        there = {one.key: one for one in everything}
+        known = {"nodes": self.nodes.keys(), "pods": self.pods.keys(), "guests": self.guests.keys()}[kind]
+        for key in known - there.keys():
+            self.apply(Change(kind, key, None, ended=(key,) if kind == "pods" else ()))
+        for one in there.values():
+            self.apply(one)
+
+    def _node(self, name: str, seen: Facts | None) -> None:
+        if self.nodes.get(name) == seen:
+            return
+        if name not in self.nodes:  # who was there before its node was known could not be told
+            self._groups.update(self.pods[uid].group for uid in self._on.get(name, ()))
+        _put(self.nodes, name, seen)
+        (self._new_nodes if seen else self._left_nodes).add(name)
+        (self._left_nodes if seen else self._new_nodes).discard(name)
+
+    def _pod(self, uid: str, seen: PodSeen | None) -> None:
+        former = self.pods.get(uid)
+        if former == seen:
+            return
+        for one in (former, seen):
+            if one is not None:
+                self._groups.add(one.group)
+        if former is not None:
+            _leave(self._members, former.group, uid)
+            _leave(self._on, former.node, uid)
+        _put(self.pods, uid, seen)
+        if seen is not None:
+            self._members.setdefault(seen.group, set()).add(uid)
+            self._on.setdefault(seen.node, set()).add(uid)
+
+    def whole(self, parts: tuple[Part, ...]) -> Reading:
+        """Everything; the next news are those after it. What was not read is not gone."""
+        every = {part.name for part in parts if part.state == "read"}
+        self._groups, self._new_nodes, self._ended = set(), set(), set()
+        self._told = {group: ids for group in self._members if (ids := frozenset(_ids(self._instances(group))))}
+        return Reading(
+            source=NAME,
+            parts=parts,
+            hosts=tuple(self.nodes.values()),
+            instances=tuple(one for group in self._members for one in self._instances(group)),
+            every_host="nodes" in every and not any(kind == "nodes" for kind, _ in self._sentences),
+            every_instance="pods" in every,
+            unclear=frozenset(key for kind, key in self._sentences if kind == "pods" and key not in self.pods),
+            own_labels=OWN_LABELS,
+            left_out=self._new_sentences(),
+        )
+
+    def news(self, parts: tuple[Part, ...], *, heard: bool) -> Reading:
+        """What changed since the last reading; `heard` = every node counts as heard of now."""
+        instances: list[Facts] = []
+        gone: set[str] = set()
+        for group in self._groups:
+            rows = self._instances(group)
+            ids = frozenset(_ids(rows))
+            gone |= self._told.pop(group, frozenset()) - ids
+            if ids:
+                self._told[group] = ids
+            instances += rows
+        gone |= {name for name in self._ended if name not in self._told.get(name, ())}
+        empty = frozenset(name for name in self._left_nodes if not self._on.get(name))
+        reading = Reading(
+            source=NAME,
+            parts=parts,
+            hosts=tuple(self.nodes[name] for name in self._new_nodes),
+            instances=tuple(instances),
+            gone=frozenset(gone) - frozenset(_ids(instances)),
+            gone_hosts=empty,
+            heard=frozenset(self.nodes) if heard else frozenset(),
+            own_labels=OWN_LABELS,
+            left_out=self._new_sentences(),
+            partial=True,
+        )
+        self._left_nodes -= empty
+        self._groups, self._new_nodes, self._ended = set(), set(), set()
+        return reading
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything changed since the last reading."""
+        emptied = any(not self._on.get(name) for name in self._left_nodes)
+        return bool(self._groups or self._new_nodes or self._ended or self._said or emptied)
+
+    def _new_sentences(self) -> tuple[str, ...]:
+        said, self._said = tuple(self._said), []
+        return said
+
+    def _instances(self, group: str) -> list[Facts]:
+        """A pod as an instance; of a guest the one where it runs, and while it moves another one, which holds its place
+        on the other node and does nothing."""
+        there = [self.pods[uid] for uid in self._members.get(group, ()) if self.pods[uid].node in self.nodes]
+        there.sort(key=lambda one: (one.target, one.created, one.uid))
+        guest = self.guests.get(group)
+        main = next((one for one in there if guest is not None and one.node == guest.node), there[0] if there else None)
+        return [_instance(one, guest, None if one is main else group) for one in there]
+
+
+def _instance(pod: PodSeen, guest: GuestSeen | None, moving: str | None) -> Facts:
+    name = pod.uid if moving else pod.name or pod.group
+    of_guest: Facts = guest.facts if guest else {"labels": {}}
+    labels = {**pod.facts["labels"], **of_guest["labels"], **({} if name == pod.uid else {"pod": pod.uid})}
+    facts = {**pod.facts, **of_guest, **pod.said, "id": name, "host": pod.node}
+    if moving:
+        facts["load"] = STOPPED_LOAD
+        labels["moving"] = moving
+    return {**facts, "labels": labels}
+
+
+def _ids(rows: Iterable[Facts]) -> Iterable[str]:
+    return (str(one["id"]) for one in rows)
+
+
+def _put(there: dict[Any, Any], key: object, value: object) -> None:
+    if value is None:
+        there.pop(key, None)
+    else:
+        there[key] = value
+
+
+def _leave(sets: dict[str, set[str]], key: str, uid: str) -> None:
+    sets[key].discard(uid)
+    if not sets[key]:
+        del sets[key]

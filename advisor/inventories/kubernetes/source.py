@@ -1,0 +1,182 @@
+"""Kubernetes as a source: read once, or watched by a thread for each kind of object."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from advisor.inventories.kubernetes.account import ClusterAccount, account
+from advisor.inventories.kubernetes.calls import GONE, KubernetesApi, KubernetesCallError
+from advisor.inventories.kubernetes.cluster import KINDS, Change, Kind, WatchedCluster, change
+from advisor.inventories.kubernetes.facts import NAME
+from advisor.inventories.reading import Part, Reading
+
+PATHS: Mapping[Kind, str] = {
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "guests": "/apis/kubevirt.io/v1/virtualmachineinstances",
+}
+# Of pods that are not bound only the deletion counts: it ends a hold. Those that are over leave the watch as deleted.
+SELECTORS: Mapping[Kind, str] = {"pods": "status.phase!=Succeeded,status.phase!=Failed"}
+HEARTBEAT_S = 60.0
+FIRST_S = 5.0  # after which it is told what keeps the first reading from coming
+GATHER_S = 0.1  # for which changes are taken together
+REST_S = (0.2, 10.0)  # after the first and after many failures
+ABSENT_S = 60.0  # between two looks for what is not installed or not allowed
+_NOT_INSTALLED = 404
+
+
+@dataclass(slots=True)
+class _Watched:
+    """How it stands with one kind: its part of a reading, and whether changes come at once."""
+
+    part: Part | None = None
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a thread tells: how its kind stands, and a whole list or one change."""
+
+    kind: Kind
+    part: Part | None = None
+    open: bool | None = None
+    everything: tuple[Change, ...] | None = None
+    change: Change | None = None
+
+
+class Kubernetes:
+    """Reads nodes, pods and KubeVirt's guests of a cluster; a cluster without KubeVirt has no guests."""
+
+    def __init__(self, context: str | None = None, *, asking: Callable[[], ClusterAccount] | None = None) -> None:
+        self._account = asking or cache(lambda: account(context))
+        self._whole_next = False
+
+    def read(self) -> Reading:
+        """Read everything once; what cannot be read is a part that failed, and stays as it is."""
+        cluster, parts = WatchedCluster(), []
+        for kind in KINDS:
+            try:
+                changes, _ = _listed(KubernetesApi(self._account()), kind)
+                cluster.replace(kind, changes)
+                parts.append(Part(kind, "read", len(changes)))
+            except (KubernetesCallError, ValueError) as error:
+                parts.append(_trouble(kind, error))
+        return cluster.whole(tuple(parts))
+
+    def again(self) -> None:
+        """The last reading of a watch was not written: the next one is whole."""
+        self._whole_next = True
+
+    def watch(self, stop: threading.Event) -> Iterator[Reading]:
+        """A whole reading, then what changes as it changes, and every HEARTBEAT_S that the nodes are there, until
+        `stop` is set. Where nothing is known of nodes or pods yet, the parts say why."""
+        told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        for kind in KINDS:
+            threading.Thread(target=_follow, args=(self._account, kind, told, stop), daemon=True, name=kind).start()
+        yield from self._readings(told, stop)
+
+    def _readings(self, told: queue.SimpleQueue[_Told], stop: threading.Event) -> Iterator[Reading]:
+        cluster, watched = WatchedCluster(), {kind: _Watched() for kind in KINDS}
+        self._whole_next, beats_at = True, time.monotonic() + FIRST_S
+        while not stop.is_set():
+            for one in _gathered(told, stop, beats_at):
+                _take(cluster, watched[one.kind], one)
+            due = time.monotonic() >= beats_at
+            reading = self._reading(cluster, watched, due=due)
+            if reading is not None:
+                yield reading
+            if due or (reading is not None and not reading.partial):
+                beats_at = time.monotonic() + HEARTBEAT_S
+
+    def _reading(self, cluster: WatchedCluster, watched: Mapping[Kind, _Watched], *, due: bool) -> Reading | None:
+        parts = tuple(one.part or Part(kind, "failed", reason="no answer yet") for kind, one in watched.items())
+        if self._whole_next:
+            if any(one.part is None for one in watched.values()) or any(part.state != "read" for part in parts[:2]):
+                return Reading(NAME, parts) if due else None
+            self._whole_next = False
+            return cluster.whole(parts)
+        if due or cluster.has_news:
+            return cluster.news(parts, heard=due and watched["nodes"].open and watched["pods"].open)
+        return None
+
+
+def _take(cluster: WatchedCluster, watched: _Watched, one: _Told) -> None:
+    watched.part = one.part or watched.part
+    watched.open = watched.open if one.open is None else one.open
+    if one.everything is not None:
+        cluster.replace(one.kind, one.everything)
+    if one.change is not None:
+        cluster.apply(one.change)
+
+
+def _gathered(told: queue.SimpleQueue[_Told], stop: threading.Event, until: float) -> list[_Told]:
+    """The first word and what comes within GATHER_S after it; none when `until` is over or `stop` is set."""
+    found: list[_Told] = []
+    ends = until
+    while not stop.is_set() and (left := ends - time.monotonic()) > 0:
+        try:
+            found.append(told.get(timeout=min(left, 0.2)))
+        except queue.Empty:
+            continue
+        if len(found) == 1:
+            ends = min(until, time.monotonic() + GATHER_S)
+    return found
+
+
+def _follow(
+    asking: Callable[[], ClusterAccount], kind: Kind, told: queue.SimpleQueue[_Told], stop: threading.Event
+) -> None:
+    """In a thread: list, and watch from there; list again where the server has forgotten that version."""
+    version, rows, rest_s = "", 0, REST_S[0]
+    while not stop.is_set():
+        try:
+            api = KubernetesApi(asking())
+            if not version:
+                changes, version = _listed(api, kind)
+                rows = len(changes)
+                told.put(_Told(kind, Part(kind, "read", rows), everything=tuple(changes)))
+            for event, row in api.events(PATHS[kind], version, SELECTORS.get(kind, "")):
+                if stop.is_set():
+                    return
+                rest_s = REST_S[0]
+                version = str((row.get("metadata") or {}).get("resourceVersion") or version)
+                if event == "OPEN":
+                    told.put(_Told(kind, Part(kind, "read", rows), open=True))
+                elif event != "BOOKMARK":
+                    told.put(_Told(kind, change=change(kind, row, deleted=event == "DELETED")))
+        except (KubernetesCallError, ValueError) as error:
+            if isinstance(error, KubernetesCallError) and error.status == GONE:
+                version = ""
+                told.put(_Told(kind, open=False))
+                stop.wait(rest_s)
+            else:
+                part = _trouble(kind, error)
+                told.put(_Told(kind, part, open=False))
+                version = version if part.state == "failed" else ""
+                stop.wait(rest_s if part.state == "failed" else ABSENT_S)
+            rest_s = min(2 * rest_s, REST_S[1])
+
+
+def _listed(api: KubernetesApi, kind: Kind) -> tuple[list[Change], str]:
+    """All objects as changes, which are much smaller than what comes, and the version to watch from."""
+    changes: list[Change] = []
+    version = ""
+    for at, rows in api.pages(PATHS[kind], SELECTORS.get(kind, "")):
+        changes += (change(kind, row) for row in rows)
+        version = at
+    return changes, version
+
+
+def _trouble(kind: Kind, error: Exception) -> Part:
+    if isinstance(error, KubernetesCallError):
+        if kind == "guests" and error.status == _NOT_INSTALLED:
+            return Part(kind, "read", 0)
+        if error.refused:
+            reason = f"{error}; the role needs list and watch of {PATHS[kind].rpartition('/')[2]}"
+            return Part(kind, "refused", reason=reason)
+    return Part(kind, "failed", reason=str(error)[:300])

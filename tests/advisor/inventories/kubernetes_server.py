@@ -1,0 +1,199 @@
+"""A stand-in for kube-apiserver: lists in pages and watches with bookmarks and 410, after the published API concepts.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/ ; objects are those of core/v1 and kubevirt.io/v1.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Row = dict[str, Any]
+TOKEN = "test-token"
+GUESTS = "/apis/kubevirt.io/v1/virtualmachineinstances"
+KINDS = {"/api/v1/nodes": "nodes", "/api/v1/pods": "pods", GUESTS: "guests"}
+_OVER = {"Succeeded", "Failed"}
+
+
+class ApiServer:
+    """What is stored, and every change of it with its resource version."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Row]] = {kind: {} for kind in KINDS.values()}
+        self.log: list[tuple[int, str, str, Row]] = []  # version, kind, type, object
+        self.version = 1
+        self.oldest = 0  # watches from before it are gone
+        self.refused: set[str] = set()
+        self.absent: set[str] = {"guests"}
+        self.asked: list[str] = []
+        self.broken = 0  # moves when all watches are to break
+        self.changed = threading.Condition()
+        self.url = ""
+
+    def put(self, kind: str, row: Row) -> Row:
+        """Create or change an object; a pod that is over leaves watches that do not select it."""
+        with self.changed:
+            self.version += 1
+            metadata = row["metadata"]
+            metadata["resourceVersion"] = str(self.version)
+            name = f"{metadata.get('namespace', '')}/{metadata['name']}"
+            former = self.objects[kind].get(name)
+            self.objects[kind][name] = row
+            told = "ADDED" if former is None else "MODIFIED"
+            if kind == "pods" and not _selected(row):
+                told = "DELETED" if former is not None and _selected(former) else ""
+            if told:
+                self.log.append((self.version, kind, told, json.loads(json.dumps(row))))
+            self.changed.notify_all()
+        return row
+
+    def delete(self, kind: str, name: str) -> None:
+        with self.changed:
+            self.version += 1
+            row = self.objects[kind].pop(name)
+            self.log.append((self.version, kind, "DELETED", row))
+            self.changed.notify_all()
+
+    def break_watches(self) -> None:
+        """End every connection of a watch in the middle."""
+        with self.changed:
+            self.broken += 1
+            self.changed.notify_all()
+
+    def forget(self) -> None:
+        """Watches from before now get 410, those that run an ERROR event; what happened meanwhile only a list tells."""
+        with self.changed:
+            self.oldest, self.log = self.version, []
+            self.changed.notify_all()
+
+
+def _selected(row: Row) -> bool:
+    return (row.get("status") or {}).get("phase") not in _OVER
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    api: ApiServer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        kind = KINDS.get(parts.path)
+        self.api.asked.append(self.path)
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._status(401, "Unauthorized")
+        elif kind is None or kind in self.api.absent:
+            self._status(404, "the server could not find the requested resource")
+        elif kind in self.api.refused:
+            self._status(403, f"{kind} is forbidden: User cannot list resource")
+        elif query.get("watch") == "1":
+            self._watch(kind, int(query["resourceVersion"]))
+        else:
+            self._list(kind, int(query["limit"]), int(query.get("continue", "0")))
+
+    def _list(self, kind: str, limit: int, start: int) -> None:
+        with self.api.changed:
+            rows = [row for row in self.api.objects[kind].values() if kind != "pods" or _selected(row)]
+            more = {"continue": str(start + limit)} if len(rows) > start + limit else {}
+            metadata = {"resourceVersion": str(self.api.version), **more}
+            self._json(200, {"kind": "List", "metadata": metadata, "items": rows[start : start + limit]})
+
+    def _watch(self, kind: str, version: int) -> None:
+        if version < self.api.oldest:
+            self._status(410, f"too old resource version: {version}")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        begun = self.api.broken
+        while True:
+            with self.api.changed:
+                if version < self.api.oldest:
+                    self._event("ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
+                    break
+                for number, of, told, row in self.api.log:
+                    if number > version and of == kind:
+                        self._event(told, row)
+                version = self.api.version
+                bookmark = {"metadata": {"resourceVersion": str(version)}}
+                self._event("BOOKMARK", bookmark)
+                self.api.changed.wait(10.0)
+                if self.api.broken != begun:
+                    self.close_connection = True
+                    return
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, told: str, row: Row) -> None:
+        line = json.dumps({"type": told, "object": row}).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        self.wfile.flush()
+
+    def _status(self, code: int, message: str) -> None:
+        self._json(code, {"kind": "Status", "code": code, "message": message})
+
+    def _json(self, code: int, body: Row) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+@contextmanager
+def serving() -> Iterator[ApiServer]:
+    """A server on loopback."""
+    api = ApiServer()
+    handler = type("Handler", (_Handler,), {"api": api})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    api.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield api
+    finally:
+        api.break_watches()
+        server.shutdown()
+        server.server_close()
+
+
+def node(name: str, cpu: str = "64", memory: str = "256Gi", **more: Any) -> Row:
+    size = {"cpu": cpu, "memory": memory, "pods": "110", **more.pop("resources", {})}
+    conditions = [{"type": "Ready", "status": more.pop("ready", "True")}]
+    return {
+        "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "a", **more.pop("labels", {})}},
+        "spec": more,
+        "status": {"capacity": size, "allocatable": size, "conditions": conditions},
+    }
+
+
+def pod(name: str, on: str | None = None, **more: Any) -> Row:
+    """One container of half a CPU and 1 GiB; `more` are fields of its metadata, but for `spec` and `phase`."""
+    container = {"name": "c", "image": "web:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    spec = {"containers": [container], **({"nodeName": on} if on else {}), **more.pop("spec", {})}
+    status = {"phase": more.pop("phase", "Running" if on else "Pending")}
+    metadata = {"name": name, "namespace": "prod", "uid": f"uid-{name}", "creationTimestamp": "2026-11-26T09:00:00Z"}
+    return {"metadata": {**metadata, **more}, "spec": spec, "status": status}
+
+
+def launcher(name: str, guest: str, on: str | None, *, target: bool = False, **more: Any) -> Row:
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": guest}
+    labels |= {"kubevirt.io/migrationJobUID": "job-1"} if target else {}
+    return pod(name, on, labels=labels, **more)
+
+
+def guest(uid: str, on: str | None, cores: int = 4) -> Row:
+    cpu = {"sockets": 1, "cores": cores, "threads": 1}
+    status = {"phase": "Running", **({"nodeName": on} if on else {})}
+    metadata = {"name": f"vm-{uid}", "namespace": "prod", "uid": uid}
+    return {"metadata": metadata, "spec": {"domain": {"cpu": cpu}}, "status": status}

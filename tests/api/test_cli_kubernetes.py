@@ -1,0 +1,61 @@
+"""`cotenant sync kubernetes --watch` as a process: it follows until it is told to stop, and is refused elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.cli import app
+from tests.advisor.inventories.kubernetes_server import TOKEN, node, pod, serving
+from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.service import COTENANT
+
+
+def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    database = sqlite_with_tables(tmp_path / "db.sqlite3")
+    with serving() as api, Advisor(Settings(database=database, state_dir=tmp_path)) as advisor:
+        api.put("nodes", node("n1"))
+        config = tmp_path / "config"
+        config.touch(mode=0o600)
+        config.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "c", "cluster": {"server": api.url}}],
+                    "users": [{"name": "u", "user": {"token": TOKEN}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+        environment = {**os.environ, "COTENANT_DATABASE": database, "KUBECONFIG": str(config)}
+        argv = [str(COTENANT), "sync", "kubernetes", "--watch"]
+        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            for name in ("first", "second"):
+                api.put("pods", pod(name, "n1"))
+                ends = time.monotonic() + 60
+                while f"uid-{name}" not in {one.id for one in advisor.inventory.instances().items}:
+                    assert time.monotonic() < ends
+                    assert process.poll() is None
+                    time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "Put 1 hosts and 0 instances" in said or "Put 1 hosts and 1 instances" in said
+    assert TOKEN not in said
+
+
+def test_only_kubernetes_is_watched() -> None:
+    refused = CliRunner().invoke(app, ["sync", "libvirt", "--watch"])
+    assert refused.exit_code != 0
+    assert "--watch goes with kubernetes" in refused.output
