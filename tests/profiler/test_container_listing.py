@@ -53,6 +53,20 @@ def test_a_group_names_its_container_and_its_pod(group: str, names: tuple[str, .
     assert names_in_group(group) == names
 
 
+def test_the_containers_of_a_pod_are_one_instance_by_the_uid_of_the_pod() -> None:
+    host = FakeHost()
+    slices = "kubepods.slice/kubepods-burstable.slice"
+    pod = f"{slices}/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+    for group, tids in ((slices, []), (pod, []), (f"{pod}/cri-containerd-{DOCKER_ID}.scope", [7])):
+        host.version_1(group, tids, 1_000_000)
+    host.version_1(f"{pod}/cri-containerd-{'cd34' * 16}.scope", [8], 1_000_000)
+    for tid in (7, 8):
+        host.task(tid, 1_000_000, 5, 3)
+    backend = LxcBackend(host, host="h")
+    assert [instance.id for instance in backend.list_instances()] == [UID]
+    assert _names(backend) == [UID]
+
+
 def test_an_instance_that_vanishes_while_it_is_read_is_named_and_is_no_error() -> None:
     host = FakeHost()
     host.version_1("lxc/gone", [1], 5)

@@ -79,7 +79,7 @@ class ContainerListing:
         before = {container.path: container for container in self._containers}
         found: dict[str, ListedContainer] = {}
         for position, path in enumerate(paths):
-            identifier = _identifier(path)
+            identifier = _instance(path)
             if identifier is None or identifier in found:
                 continue
             (vcpus, memory_mb), below = self._size_of(path, now_s), _below(paths, position)
@@ -113,8 +113,16 @@ class ContainerListing:
 
 
 @lru_cache(maxsize=1 << 12)  # the same paths are looked at every few seconds
+def _instance(path: str) -> str | None:
+    """The instance's id of a group: a Kubernetes pod's UID, by which its scheduler knows it, else a container's."""
+    pod = _POD.search(f"/{path}")
+    if pod is None:
+        return _identifier(path)
+    return _uid(pod) if not pod[0].endswith("/") else None  # its containers are parts of it
+
+
 def _identifier(path: str) -> str | None:
-    """The instance's id of a container's group; None for any other group."""
+    """The id of a container's group; None for any other group."""
     match = next((match for pattern in _CONTAINERS if (match := pattern.search(path))), None)
     if match is None:
         return None
@@ -128,7 +136,11 @@ def names_in_group(path: str) -> tuple[str, ...]:
     systemd's names have a low line where the UID has a hyphen, which stands for a step down in a slice.
     """
     container, pod = _identifier(path), _POD.search(path)
-    return tuple(filter(None, (container, "-".join(pod.groups()) if pod else None)))
+    return tuple(filter(None, (container, _uid(pod) if pod else None)))
+
+
+def _uid(pod: re.Match[str]) -> str:
+    return "-".join(pod.groups())
 
 
 def _below(paths: list[str], position: int) -> tuple[str, ...]:
