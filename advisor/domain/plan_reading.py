@@ -13,7 +13,7 @@ from advisor.domain.answer_reading import (
     number_from_json,
     settings_from_json,
 )
-from advisor.domain.answers import Candidate, Effect, Rejection
+from advisor.domain.answers import Band, Candidate, Effect, Rejection
 from advisor.domain.plans import Capacity, Plan, PlanRequest, PlanStep, PlanSums, RunwayPoint, Search, Variant
 
 
@@ -42,6 +42,7 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
             for one in told.get("variants", ())
         ),
         undo=_steps(told.get("undo", ())),
+        duration_s=_band(told.get("duration_s")),
         degraded=bool(told["degraded"]),
         notes=tuple(told["notes"]),
     )
@@ -52,7 +53,7 @@ def _steps(told: Sequence[Json]) -> tuple[PlanStep, ...]:
 
 
 def _step(told: Json) -> PlanStep:
-    newcomer, gain = told.get("newcomer"), told.get("gain")
+    newcomer = told.get("newcomer")
     settings = settings_from_json(told) if told.get("isolation") is not None else None
     changes = {name: settings_from_json(one) for name, one in told["changes"].items()}
     candidate = None
@@ -77,13 +78,18 @@ def _step(told: Json) -> PlanStep:
         source=told["source"],
         stage=int(told["stage"]),
         why=told["why"],
-        gain=None if gain is None else band_from_json(gain),
+        gain=_band(told.get("gain")),
         settings=settings,
         changes=changes,
         vcpus=told.get("vcpus"),
+        duration_s=_band(told.get("duration_s")),
         commands=commands_from_json(told.get("commands", ())),
         notes=tuple(told["notes"]),
     )
+
+
+def _band(told: Json | None) -> Band | None:
+    return None if told is None else band_from_json(told)
 
 
 def _effects(told: Sequence[Json]) -> tuple[Effect, ...]:

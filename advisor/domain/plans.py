@@ -21,10 +21,11 @@ PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under."""
+    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under, and 99 % of them."""
 
     cpus: float
     windows: int
+    p99: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,11 @@ class PlanRequest:
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
     a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
     gain more than `move_gain` (T/B of the worst-off whom it changes) and more than is uncertain. `at_once` moves may
-    run together, one per host. `what_if` is the cloud that is imagined, `then` the question that is asked there
-    (capacity, admit, consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so
-    far is answered.
+    run together, of them `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from
+    the hosts of one value of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its
+    label `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `what_if` is the cloud that is
+    imagined, `then` the question that is asked there (capacity, admit, consolidate, rebalance), None = only what
+    happens to everybody. After `time_limit_s` the best so far is answered.
     """
 
     kind: PlanKind = "admit"
@@ -74,7 +77,12 @@ class PlanRequest:
     keep_ratio: float = 0.8
     max_moves: int | None = None
     move_gain: float = 0.05
-    at_once: int = 2
+    at_once: int = 8
+    at_once_per_host: int = 4
+    at_once_per_rack: int | None = None
+    rack_label: str = "rack"
+    migration_mbit: float | None = None
+    rack_mbit: float | None = None
     growth: Growth | None = None
     what_if: WhatIf | None = field(default=None, metadata={"formerly": "whatif"})  # in older stored plans
     then: PlanKind | None = None
@@ -91,10 +99,11 @@ class PlanStep:
     """One step of a plan: `host` None = no host can take the instance, with the reasons in `rejected`.
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
-    those of the next one begin when it is done, and after each step nobody is below a limit who was not before.
+    those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
     `gain` is what the relieved instance gains (T/B), None where that is not why. `settings` are what the instance runs
     under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
-    undo removes: it takes away from `source` who was placed there, and has no host.
+    undo removes: it takes away from `source` who was placed there, and has no host. `duration_s` is how long its memory
+    takes over the network beside the other moves of its stage, None where that is not known or nothing is copied.
     """
 
     instance: str
@@ -109,6 +118,7 @@ class PlanStep:
     settings: IsolationSettings | None = None
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
     vcpus: int | None = None
+    duration_s: Band | None = None
     commands: tuple[Command, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -213,7 +223,8 @@ class Plan:
     """Ordered steps, with what is predicted for everybody before and after, by host.
 
     `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
-    stale. `undo` are the steps back, in their order.
+    stale. `undo` are the steps back, in their order. `duration_s` is how long all stages take one after the other, None
+    where nothing is copied or that is not known of every move.
     """
 
     id: str
@@ -231,6 +242,7 @@ class Plan:
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
     undo: tuple[PlanStep, ...] = ()
+    duration_s: Band | None = None
     degraded: bool = False
     notes: tuple[str, ...] = ()
 

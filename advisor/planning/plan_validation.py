@@ -19,6 +19,7 @@ MOVING_KINDS = ("rebalance", "evacuate", "consolidate")  # move residents
 MAX_MONTHS = 240
 MAX_LOAD_PERCENT = 1000.0  # growth per month; over MAX_MONTHS it still does not overflow
 MAX_AT_ONCE = 1000
+MAX_PER_HOST = 8  # moves of one host in a stage: each part of them is checked, 255 sets
 MAX_TIME_S = 3600.0
 
 
@@ -96,6 +97,15 @@ def _check_numbers(request: PlanRequest) -> None:
         raise InvalidInput(f"move_gain {request.move_gain:g} is above 1: no move can gain that", field="move_gain")
     if not 1 <= request.at_once <= MAX_AT_ONCE:
         raise InvalidInput(f"at_once {request.at_once} is outside 1-{MAX_AT_ONCE}", field="at_once")
+    if not 1 <= request.at_once_per_host <= MAX_PER_HOST:
+        message = f"at_once_per_host {request.at_once_per_host} is outside 1-{MAX_PER_HOST}"
+        raise InvalidInput(message, field="at_once_per_host")
+    if request.at_once_per_rack is not None and not 1 <= request.at_once_per_rack <= MAX_AT_ONCE:
+        message = f"at_once_per_rack {request.at_once_per_rack} is outside 1-{MAX_AT_ONCE}"
+        raise InvalidInput(message, field="at_once_per_rack")
+    for name in ("migration_mbit", "rack_mbit"):
+        if getattr(request, name) == 0:
+            raise InvalidInput(f"{name} 0 leaves no network for any move", field=name)
     if not 0 < request.time_limit_s <= MAX_TIME_S:
         raise InvalidInput(
             f"time_limit_s {request.time_limit_s:g} is outside (0, {MAX_TIME_S:g}]", field="time_limit_s"

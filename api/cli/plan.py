@@ -90,6 +90,39 @@ def plan(
     at_once: Annotated[
         int, typer.Option(min=1, max=1000, help="Number of moves in one stage at most.")
     ] = STANDARD.at_once,
+    at_once_per_host: Annotated[
+        int, typer.Option(min=1, max=8, help="Number of moves in one stage to or from one host at most.")
+    ] = STANDARD.at_once_per_host,
+    at_once_per_rack: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Number of moves in one stage to or from the hosts of one rack at most.",
+            show_default="any number",
+        ),
+    ] = None,
+    rack_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="The label of hosts that names their rack.")
+    ] = STANDARD.rack_label,
+    migration_mbit: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            metavar="MBIT/S",
+            help="How much of each host's network its moves may use.",
+            show_default="its label migration_mbit, else all of it",
+        ),
+    ] = None,
+    rack_mbit: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            metavar="MBIT/S",
+            help="How much all moves together may send out of a rack, or into it.",
+            show_default="any amount",
+        ),
+    ] = None,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     time_limit: Annotated[
@@ -139,6 +172,11 @@ def plan(
         max_moves=max_moves,
         move_gain=move_gain,
         at_once=at_once,
+        at_once_per_host=at_once_per_host,
+        at_once_per_rack=at_once_per_rack,
+        rack_label=rack_label,
+        migration_mbit=migration_mbit,
+        rack_mbit=rack_mbit,
         growth=grows,
         what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,

@@ -127,7 +127,23 @@ class PlanBody(Schema):
         default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
-        default=2, description="moves in one stage"
+        default=8, description="moves in one stage"
+    )
+    at_once_per_host: Annotated[int, Field(strict=True, ge=1, le=8), WHOLE] = Field(
+        default=4, description="moves in one stage to or from one host"
+    )
+    at_once_per_rack: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] | None = Field(
+        default=None, description="moves in one stage to or from the hosts of one rack; null = any number"
+    )
+    rack_label: Annotated[str, Field(min_length=1, max_length=63)] = Field(
+        default="rack", description="the label of hosts that names their rack"
+    )
+    migration_mbit: Positive | None = Field(
+        default=None,
+        description="Mbit/s of each host's network for its moves; null = its label `migration_mbit`, else all of it",
+    )
+    rack_mbit: Positive | None = Field(
+        default=None, description="Mbit/s out of, and into, each rack for all moves together; null = not limited"
     )
     growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
     what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
@@ -155,6 +171,11 @@ class PlanBody(Schema):
             max_moves=self.max_moves,
             move_gain=self.move_gain,
             at_once=self.at_once,
+            at_once_per_host=self.at_once_per_host,
+            at_once_per_rack=self.at_once_per_rack,
+            rack_label=self.rack_label,
+            migration_mbit=self.migration_mbit,
+            rack_mbit=self.rack_mbit,
             growth=self.growth.to_domain() if self.growth else None,
             what_if=self.what_if.to_domain() if self.what_if else None,
             then=self.then,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from advisor.domain import (
+    Band,
     Capacity,
     Command,
     Effect,
@@ -32,6 +33,19 @@ from api.schemas.settings import Isolation, SettingsOut, pinning_map
 __all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
 
 
+class SecondsOut(AnswerBody):
+    """A time in seconds, and between which ends it lies."""
+
+    expected: Figure = Field(description="seconds that are expected")
+    lower: Figure = Field(description="at least")
+    upper: Figure = Field(description="at most")
+
+    @classmethod
+    def of(cls, band: Band) -> SecondsOut:
+        """From the domain."""
+        return cls(expected=round(band.expected, 1), lower=round(band.lower, 1), upper=round(band.upper, 1))
+
+
 class PlanStepOut(AnswerBody):
     """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
 
@@ -51,6 +65,9 @@ class PlanStepOut(AnswerBody):
     isolation: Isolation | None = Field(default=None, description="its settings there")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
     vcpus: int | None = Field(default=None, description="its new size, where the step changes that")
+    duration_s: SecondsOut | None = Field(
+        default=None, description="how long its memory takes over the network; absent where that is not known"
+    )
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
     notes: list[str] = Field(default=[], description="what else to know")
@@ -74,6 +91,8 @@ class PlanStepOut(AnswerBody):
             told["vcpus"] = step.vcpus
         if step.gain is not None:
             told["gain"] = BandOut.of(step.gain)
+        if step.duration_s is not None:
+            told["duration_s"] = SecondsOut.of(step.duration_s)
         if step.commands:
             told["commands"] = [_command(command) for command in step.commands]
         return cls(
@@ -208,6 +227,9 @@ class PlanAnswer(AnswerBody):
     variants: list[VariantOut] = Field(default=[], description="clouds side by side")
     steps: list[PlanStepOut] = Field(description="the steps by stage")
     undo: list[PlanStepOut] = Field(default=[], description="the steps back, in their order")
+    duration_s: SecondsOut | None = Field(
+        default=None, description="all stages one after the other; absent where that of a move is not known"
+    )
     before: dict[str, list[EffectOut]] = Field(description="what everybody keeps before, by host")
     after: dict[str, list[EffectOut]] = Field(description="what everybody keeps after, by host")
 
@@ -217,6 +239,8 @@ class PlanAnswer(AnswerBody):
         told: dict[str, Any] = {}
         if age is not None:
             told = {"stale": age.stale, "age": AgeOut.of(age)}
+        if plan.duration_s is not None:
+            told["duration_s"] = SecondsOut.of(plan.duration_s)
         if plan.capacity is not None:
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
