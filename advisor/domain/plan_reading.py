@@ -14,7 +14,17 @@ from advisor.domain.answer_reading import (
     settings_from_json,
 )
 from advisor.domain.answers import Band, Candidate, Effect, Rejection
-from advisor.domain.plans import Capacity, Plan, PlanRequest, PlanStep, PlanSums, RunwayPoint, Search, Variant
+from advisor.domain.plans import (
+    Capacity,
+    Plan,
+    PlanRequest,
+    PlanStep,
+    PlanSums,
+    RunwayPoint,
+    Search,
+    SpareCapacity,
+    Variant,
+)
 
 
 def plan_from_json(told: Json, request: PlanRequest) -> Plan:
@@ -36,7 +46,7 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
         sums_before=_sums(told["sums_before"]),
         sums_after=_sums(told["sums_after"]),
         search=None if search is None else _search(search),
-        capacity=None if capacity is None else _capacity(capacity),
+        capacity=None if capacity is None else _capacity(capacity, datetime.fromisoformat(told["created_at"])),
         variants=tuple(
             Variant(one["name"], _known_sums(one["sums"]), one["fit"], tuple(one["notes"]))
             for one in told.get("variants", ())
@@ -46,6 +56,9 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
         degraded=bool(told["degraded"]),
         notes=tuple(told["notes"]),
     )
+
+
+_SPARE = ("hosts", "label", "fit", "too_many", "in_the_way")
 
 
 def _steps(told: Sequence[Json]) -> tuple[PlanStep, ...]:
@@ -110,7 +123,8 @@ def _search(told: Json) -> Search:
     return Search(told["aim"], value, bound, gap, told["ended"])
 
 
-def _capacity(told: Json) -> Capacity:
+def _capacity(told: Json, asked_at: datetime) -> Capacity:
+    spare = told.get("spare")
     return Capacity(
         fit=told["fit"],
         fit_lower=told["fit_lower"],
@@ -121,4 +135,8 @@ def _capacity(told: Json) -> Capacity:
             RunwayPoint(one["month"], one["added"], one["load_factor"], _known_sums(one["sums"]), bool(one["fits"]))
             for one in told["runway"]
         ),
+        spare=None if spare is None else SpareCapacity(**{name: spare[name] for name in _SPARE}),
+        earliest_month=told.get("earliest_month"),
+        latest_month=told.get("latest_month"),
+        asked_at=asked_at,
     )

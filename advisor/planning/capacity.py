@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
+from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search, SpareCapacity
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import MixPacking, hosts_in_turn, pack_mix
 from advisor.planning.assignment.packing_problem import build_problem
@@ -15,6 +15,7 @@ from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.assignment.solution import apply_assignment
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import demand_scaled
+from advisor.planning.failover import FailoverSearch
 from advisor.planning.plan_context import PlanContext
 from advisor.planning.size_capacity import MAX_INSTANCES, first_fit, free_room, repeat_mix, size_bound
 from advisor.prediction.active import PredictorProxy
@@ -91,11 +92,18 @@ def capacity(
     notes: list[str] = []
     if not filled_by_edges.in_time:
         notes.append("Time limit reached before it was settled how many fit by lower bounds.")
+    spare: SpareCapacity | None = None
+    if request.spare_hosts:
+        context.say("letting hosts fail", 0.6)
+        spare = _spare(context, snapshot, filled)
+    early: float | None = None
+    late: float | None = None
     runs_out: float | None = None
     runway: tuple[RunwayPoint, ...] = ()
     if request.growth is not None:
         context.say("looking ahead month by month", 0.7)
         runs_out, runway = look_ahead(context, snapshot, request.growth)
+        early, late = _uncertain(context, snapshot, request.growth)
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
             notes.append(f"Time limit reached before month {len(runway)} was examined.")
@@ -104,8 +112,36 @@ def capacity(
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"
     search = Search("instances of the mix that fit", float(filled.fit), float(bound), gap, ended)
     fit_lower = min(filled_by_edges.fit, filled.fit)
-    answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway)
+    answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway, spare, early, late, context.now)
     return answer, search, filled.after, tuple(notes)
+
+
+def _spare(context: PlanContext, snapshot: ClusterSnapshot, filled: MixCapacity) -> SpareCapacity:
+    """What fits with the failover reserve, in half of the time that is left."""
+    clock = SearchClock.of(context.left_s / 2)
+
+    def at_most(number: int) -> tuple[int, ClusterSnapshot]:
+        if number == filled.fit:
+            return number, filled.after
+        packing, after = _packed(context, snapshot, clock.left_s / TIME_DIVISOR, most=number)
+        return packing.fit, after
+
+    return FailoverSearch(context, clock, at_most).most(filled.fit)
+
+
+def _uncertain(context: PlanContext, snapshot: ClusterSnapshot, growth: Growth) -> tuple[float | None, float | None]:
+    """The first month that does not fit with as much more growth as is uncertain, and with as much less."""
+    if not growth.uncertain_percent:
+        return None, None
+    more, less = (
+        replace(
+            growth,
+            instances_per_month=growth.instances_per_month * factor,
+            load_percent_per_month=growth.load_percent_per_month * factor,
+        )
+        for factor in (1 + growth.uncertain_percent / 100, 1 - growth.uncertain_percent / 100)
+    )
+    return look_ahead(context, snapshot, more)[0], look_ahead(context, snapshot, less)[0]
 
 
 def fill(context: PlanContext, snapshot: ClusterSnapshot, within_s: float) -> MixCapacity:
@@ -133,15 +169,17 @@ def fill(context: PlanContext, snapshot: ClusterSnapshot, within_s: float) -> Mi
 _LATE = "the time limit was reached before the reason was known"
 
 
-def _packed(context: PlanContext, snapshot: ClusterSnapshot, within_s: float) -> tuple[MixPacking, ClusterSnapshot]:
-    """The best packing of the mix that was found, and the cloud with it."""
+def _packed(
+    context: PlanContext, snapshot: ClusterSnapshot, within_s: float, most: int = MAX_INSTANCES
+) -> tuple[MixPacking, ClusterSnapshot]:
+    """The best packing of at most so many of the mix that was found, and the cloud with it."""
     templates = _in_turn(context, snapshot, 0, len(context.request.instances))
     goal = context.goal(snapshot, "admit", templates, within_s)
     problem = build_problem(snapshot, goal, context.fresh_s)
     if not problem.hosts:
         return MixPacking((), 0, 0, True), snapshot
     state = SearchState.of(PatternEvaluator.of(problem, context.chosen.predictor), goal.objective)
-    packing = pack_mix(state, problem.waiting, MAX_INSTANCES, SearchClock.of(within_s))
+    packing = pack_mix(state, problem.waiting, most, SearchClock.of(within_s))
     newcomers = {instance.id: instance for instance in _in_turn(context, snapshot, 0, packing.fit)}
     hosts = hosts_in_turn(packing.movers, problem.waiting, packing.fit)
     where = {name: snapshot.hosts[host].id for name, host in zip(newcomers, hosts, strict=True)}

@@ -176,6 +176,8 @@ def _fits(plan: Plan) -> Iterable[str]:
     )
     if capacity.first_refusal:
         yield f"What is in the way of one more: {capacity.first_refusal}."
+    if capacity.reserve:
+        yield capacity.reserve
     if capacity.runs_out_month is None and capacity.outlook:  # else the headline says it
         yield capacity.outlook
 

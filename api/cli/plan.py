@@ -23,7 +23,9 @@ STANDARD = PlanRequest()
 # Options that are not called as their fields are.
 OPTIONS = {
     "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
-    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
+    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months",
+    "growth.uncertain_percent": "--growth-uncertain",
+    "time_limit_s": "--time-limit",
 }  # fmt: skip
 
 
@@ -60,6 +62,24 @@ def plan(
     months: Annotated[
         int | None,
         typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
+    ] = None,
+    growth_uncertain: Annotated[
+        float,
+        typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less."),
+    ] = 0.0,
+    spare_hosts: Annotated[
+        int,
+        typer.Option(
+            min=0, max=100, metavar="N", help="So many hosts may fail together and everybody still has one (capacity)."
+        ),
+    ] = STANDARD.spare_hosts,
+    spare_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL",
+            help="Not single hosts fail but all hosts of so many values of this label, such as rack.",
+            show_default="single hosts",
+        ),
     ] = None,
     what_if: Annotated[
         Path | None,
@@ -159,7 +179,7 @@ def plan(
     if service is not None and model is not None:
         raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
     cloud = cloud_of(service) if service is not None else offline.load_inventory(_given(inventory))
-    grows = growth_of(growth, load_growth, months)
+    grows = growth_of(growth, load_growth, months, growth_uncertain)
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
         kind=wanted,
@@ -178,6 +198,8 @@ def plan(
         migration_mbit=migration_mbit,
         rack_mbit=rack_mbit,
         growth=grows,
+        spare_hosts=spare_hosts,
+        spare_label=spare_label,
         what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
@@ -255,10 +277,13 @@ def _kind(given: PlanKind | None, empty: str | None, growth: Growth | None, what
     return "capacity" if growth is not None else "admit"
 
 
-def growth_of(instances: float | None, load: float, months: int | None = None) -> Growth | None:
+def growth_of(instances: float | None, load: float, months: int | None = None, uncertain: float = 0.0) -> Growth | None:
     """How demand grows as the options say it; None = it does not."""
     if instances is not None or load:
-        return Growth(instances or 0.0, load, months or Growth().months)
+        return Growth(instances or 0.0, load, months or Growth().months, uncertain)
+    if uncertain:
+        message = "--growth-uncertain is about growth; name it with --growth or --load-growth"
+        raise InvalidInput(message, field="growth")
     if months is not None:
         raise InvalidInput("--months is about growth; name it with --growth or --load-growth", field="growth")
     return None

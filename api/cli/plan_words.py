@@ -127,6 +127,8 @@ def show_capacity(found: Capacity) -> None:
         f"sizes alone would let in {found.by_rule}."
     )
     say(f"In the way of one more: {found.first_refusal}.")
+    if found.reserve:
+        say(found.reserve)
     if found.runway:
         rows = [
             (

@@ -24,6 +24,9 @@ class GrowthBody(Schema):
     months: Annotated[int, Field(strict=True, ge=1, le=240), WHOLE] = Field(
         default=24, description="how far is looked ahead"
     )
+    uncertain_percent: Annotated[float, Field(strict=True, ge=0, le=100)] = Field(
+        default=0.0, description="by how much of itself growth may be more or less"
+    )
 
     def to_domain(self) -> Growth:
         """The domain's Growth."""
@@ -87,7 +90,14 @@ _RULES = [
         "then": {"required": ["what_if"], "properties": {"what_if": {"type": "object", "minProperties": 1}}},
         "else": {"properties": {"what_if": {"type": "null"}, "then": {"type": "null"}}},
     },
-    {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},
+    {
+        "if": {"not": _asks("capacity")},
+        "then": {"properties": {"growth": {"type": "null"}, "spare_hosts": {"const": 0}}},
+    },
+    {
+        "if": {"properties": {"spare_label": {"type": "string"}}, "required": ["spare_label"]},
+        "then": {"properties": {"spare_hosts": {"minimum": 1}}, "required": ["spare_hosts"]},
+    },
     {
         "if": {"not": _asks("rebalance", "evacuate", "consolidate")},
         "then": {"properties": {"movable": {"type": "null"}, "max_moves": {"type": "null"}}},
@@ -146,6 +156,12 @@ class PlanBody(Schema):
         default=None, description="Mbit/s out of, and into, each rack for all moves together; null = not limited"
     )
     growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
+    spare_hosts: Annotated[int, Field(strict=True, ge=0, le=100), WHOLE] = Field(
+        default=0, description="so many hosts may fail together and everybody still has a host (capacity)"
+    )
+    spare_label: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+        default=None, description="not hosts fail, but all hosts of so many values of this label, such as rack"
+    )
     what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
     then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
@@ -177,6 +193,8 @@ class PlanBody(Schema):
             migration_mbit=self.migration_mbit,
             rack_mbit=self.rack_mbit,
             growth=self.growth.to_domain() if self.growth else None,
+            spare_hosts=self.spare_hosts,
+            spare_label=self.spare_label,
             what_if=self.what_if.to_domain() if self.what_if else None,
             then=self.then,
             commands=self.commands,

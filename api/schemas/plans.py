@@ -22,6 +22,7 @@ from advisor.domain import (
     PlanSums,
     RunwayPoint,
     Search,
+    SpareCapacity,
     Variant,
 )
 from api.schemas.base import AnswerBody, Figure, Time
@@ -157,6 +158,21 @@ class RunwayOut(AnswerBody):
         return cls(**same, sums=SumsOut.of(point.sums))
 
 
+class SpareOut(AnswerBody):
+    """How much more fits with a failover reserve."""
+
+    hosts: int = Field(description="so many hosts, or values of the label, fail together")
+    label: str | None = Field(description="the label whose hosts fail together; null = each host is one of its own")
+    fit: int | None = Field(description="instances of the mix with which every failure is survived; null = not even 0")
+    too_many: int = Field(description="the least number that does not do; what lies between both was not tried")
+    in_the_way: str = Field(description="what happens then")
+
+    @classmethod
+    def of(cls, spare: SpareCapacity) -> SpareOut:
+        """From the domain."""
+        return cls(**{name: getattr(spare, name) for name in cls.model_fields})
+
+
 class CapacityOut(AnswerBody):
     """How much more of the mix fits."""
 
@@ -167,14 +183,26 @@ class CapacityOut(AnswerBody):
     runs_out_month: float | None = Field(
         description="the first month whose demand does not fit; null = none of those examined"
     )
+    earliest_month: float | None = Field(
+        default=None, description="the same with as much more growth as is uncertain; absent where nothing is"
+    )
+    latest_month: float | None = Field(
+        default=None, description="with as much less of it; null = none of those examined, absent where nothing is"
+    )
     months_examined: int | None = Field(description="how many months were examined; null = no growth was given")
     outlook: str = Field(description="what was found of these months; empty = no growth was given")
     runway: list[RunwayOut] = Field(description="the cloud month by month")
+    spare: SpareOut | None = Field(default=None, description="with the failover reserve that was asked for")
 
     @classmethod
     def of(cls, found: Capacity) -> CapacityOut:
         """From the domain."""
-        same = {name: getattr(found, name) for name in cls.model_fields if name != "runway"}
+        optional = {"runway", "spare", "earliest_month", "latest_month"}
+        same: dict[str, Any] = {name: getattr(found, name) for name in cls.model_fields if name not in optional}
+        if found.spare is not None:
+            same["spare"] = SpareOut.of(found.spare)
+        if found.earliest_month is not None or found.latest_month is not None:
+            same |= {"earliest_month": found.earliest_month, "latest_month": found.latest_month}
         return cls(**same, runway=[RunwayOut.of(point) for point in found.runway])
 
 

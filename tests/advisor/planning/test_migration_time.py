@@ -75,7 +75,7 @@ def test_a_plan_takes_the_slowest_of_each_stage_and_a_move_that_never_ends_is_to
     busy = replace(vm("a", on="h1"), labels={"dirty_mb_s": "500"})
     (step,) = plan(cloud(busy, hosts=HOSTS), PlanRequest("evacuate", empty=("h1",))).steps
     assert step.duration_s is None
-    assert "a writes memory faster than 1,000 Mbit/s carry it: it has to be slowed down" in step.notes
+    assert "a writes its memory faster than 1,000 Mbit/s carry it: it has to be slowed down" in step.notes
 
 
 def test_an_evacuation_runs_several_moves_together_and_says_how_long_that_and_the_way_back_take() -> None:
