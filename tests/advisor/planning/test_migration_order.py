@@ -183,13 +183,14 @@ def test_several_leave_one_host_together_within_the_limits_of_hosts_and_racks() 
     hosts = tuple(replace(host(name), labels={"rack": rack}) for name, rack in racks.items())
     start = snapshot(hosts, *some)
     changes = [moved(one, f"h{1 + number % 3}") for number, one in enumerate(some)]
-    for limits, stages in (
+    cases: list[tuple[dict[str, Any], list[int]]] = [
         ({"per_host": 6}, [6]),
         ({"per_host": 4}, [4, 2]),
         ({"per_host": 6, "at_once": 5}, [5, 1]),
         ({"per_host": 6, "per_rack": 2}, [2, 2, 2]),  # all of them leave r0
         ({"per_host": 6, "per_rack": 2, "rack_label": "row"}, [6]),  # nobody has that label
-    ):
+    ]
+    for limits, stages in cases:
         found = ordered(start, *changes, **{"at_once": 9, **limits})
         assert list(Counter(stage for stage, *_ in told(found)).values()) == stages, limits
         assert not found.stuck
