@@ -56,6 +56,7 @@ from advisor.domain.cloud import (
 )
 from advisor.domain.contradictions import Contradiction, ContradictionCause
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
+from advisor.domain.duration_words import duration_in_words
 from advisor.domain.evidence import (
     EVIDENCE_LEVELS,
     EVIDENCE_WORDS,
@@ -89,6 +90,7 @@ from advisor.domain.plans import (
     PlanSums,
     RunwayPoint,
     Search,
+    SpareCapacity,
     Usage,
     Variant,
     WhatIf,
@@ -258,6 +260,7 @@ __all__ = [
     "Slowing",
     "SlowingHere",
     "SlowingSource",
+    "SpareCapacity",
     "Token",
     "TokenScope",
     "ToldAndObserved",
@@ -268,6 +271,7 @@ __all__ = [
     "WhyHost",
     "WorkloadProfile",
     "calibration_in_words",
+    "duration_in_words",
     "evidence_counts",
     "evidence_in_words",
     "evidence_level",

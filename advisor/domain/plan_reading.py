@@ -13,8 +13,18 @@ from advisor.domain.answer_reading import (
     number_from_json,
     settings_from_json,
 )
-from advisor.domain.answers import Candidate, Effect, Rejection
-from advisor.domain.plans import Capacity, Plan, PlanRequest, PlanStep, PlanSums, RunwayPoint, Search, Variant
+from advisor.domain.answers import Band, Candidate, Effect, Rejection
+from advisor.domain.plans import (
+    Capacity,
+    Plan,
+    PlanRequest,
+    PlanStep,
+    PlanSums,
+    RunwayPoint,
+    Search,
+    SpareCapacity,
+    Variant,
+)
 
 
 def plan_from_json(told: Json, request: PlanRequest) -> Plan:
@@ -36,15 +46,19 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
         sums_before=_sums(told["sums_before"]),
         sums_after=_sums(told["sums_after"]),
         search=None if search is None else _search(search),
-        capacity=None if capacity is None else _capacity(capacity),
+        capacity=None if capacity is None else _capacity(capacity, datetime.fromisoformat(told["created_at"])),
         variants=tuple(
             Variant(one["name"], _known_sums(one["sums"]), one["fit"], tuple(one["notes"]))
             for one in told.get("variants", ())
         ),
         undo=_steps(told.get("undo", ())),
+        duration_s=_band(told.get("duration_s")),
         degraded=bool(told["degraded"]),
         notes=tuple(told["notes"]),
     )
+
+
+_SPARE = ("hosts", "label", "fit", "too_many", "in_the_way")
 
 
 def _steps(told: Sequence[Json]) -> tuple[PlanStep, ...]:
@@ -52,7 +66,7 @@ def _steps(told: Sequence[Json]) -> tuple[PlanStep, ...]:
 
 
 def _step(told: Json) -> PlanStep:
-    newcomer, gain = told.get("newcomer"), told.get("gain")
+    newcomer = told.get("newcomer")
     settings = settings_from_json(told) if told.get("isolation") is not None else None
     changes = {name: settings_from_json(one) for name, one in told["changes"].items()}
     candidate = None
@@ -77,13 +91,18 @@ def _step(told: Json) -> PlanStep:
         source=told["source"],
         stage=int(told["stage"]),
         why=told["why"],
-        gain=None if gain is None else band_from_json(gain),
+        gain=_band(told.get("gain")),
         settings=settings,
         changes=changes,
         vcpus=told.get("vcpus"),
+        duration_s=_band(told.get("duration_s")),
         commands=commands_from_json(told.get("commands", ())),
         notes=tuple(told["notes"]),
     )
+
+
+def _band(told: Json | None) -> Band | None:
+    return None if told is None else band_from_json(told)
 
 
 def _effects(told: Sequence[Json]) -> tuple[Effect, ...]:
@@ -104,7 +123,8 @@ def _search(told: Json) -> Search:
     return Search(told["aim"], value, bound, gap, told["ended"])
 
 
-def _capacity(told: Json) -> Capacity:
+def _capacity(told: Json, asked_at: datetime) -> Capacity:
+    spare = told.get("spare")
     return Capacity(
         fit=told["fit"],
         fit_lower=told["fit_lower"],
@@ -115,4 +135,8 @@ def _capacity(told: Json) -> Capacity:
             RunwayPoint(one["month"], one["added"], one["load_factor"], _known_sums(one["sums"]), bool(one["fits"]))
             for one in told["runway"]
         ),
+        spare=None if spare is None else SpareCapacity(**{name: spare[name] for name in _SPARE}),
+        earliest_month=told.get("earliest_month"),
+        latest_month=told.get("latest_month"),
+        asked_at=asked_at,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
@@ -21,10 +21,11 @@ PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under."""
+    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under, and 99 % of them."""
 
     cpus: float
     windows: int
+    p99: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Growth:
     instances_per_month: float = 0.0
     load_percent_per_month: float = 0.0
     months: int = 24  # how far is looked ahead
+    uncertain_percent: float = 0.0  # by how much of itself both may be more or less
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,12 @@ class PlanRequest:
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
     a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
     gain more than `move_gain` (T/B of the worst-off whom it changes) and more than is uncertain. `at_once` moves may
-    run together, one per host. `what_if` is the cloud that is imagined, `then` the question that is asked there
-    (capacity, admit, consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so
-    far is answered.
+    run together, of them `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from
+    the hosts of one value of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its
+    label `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `spare_hosts` may fail together
+    (capacity), or so many groups of hosts by `spare_label`, and everybody still has a host. `what_if` is the cloud that
+    is imagined, `then` the question that is asked there (capacity, admit, consolidate, rebalance), None = only what
+    happens to everybody. After `time_limit_s` the best so far is answered.
     """
 
     kind: PlanKind = "admit"
@@ -74,8 +79,15 @@ class PlanRequest:
     keep_ratio: float = 0.8
     max_moves: int | None = None
     move_gain: float = 0.05
-    at_once: int = 2
+    at_once: int = 8
+    at_once_per_host: int = 4
+    at_once_per_rack: int | None = None
+    rack_label: str = "rack"
+    migration_mbit: float | None = None
+    rack_mbit: float | None = None
     growth: Growth | None = None
+    spare_hosts: int = 0
+    spare_label: str | None = None
     what_if: WhatIf | None = field(default=None, metadata={"formerly": "whatif"})  # in older stored plans
     then: PlanKind | None = None
     commands: bool = False
@@ -91,10 +103,11 @@ class PlanStep:
     """One step of a plan: `host` None = no host can take the instance, with the reasons in `rejected`.
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
-    those of the next one begin when it is done, and after each step nobody is below a limit who was not before.
+    those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
     `gain` is what the relieved instance gains (T/B), None where that is not why. `settings` are what the instance runs
     under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
-    undo removes: it takes away from `source` who was placed there, and has no host.
+    undo removes: it takes away from `source` who was placed there, and has no host. `duration_s` is how long its memory
+    takes over the network beside the other moves of its stage, None where that is not known or nothing is copied.
     """
 
     instance: str
@@ -109,6 +122,7 @@ class PlanStep:
     settings: IsolationSettings | None = None
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
     vcpus: int | None = None
+    duration_s: Band | None = None
     commands: tuple[Command, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -151,6 +165,11 @@ class Search:
         return f"{self.gap:.4g}" if self.bound == 0 else f"{100 * self.gap:.1f} %"
 
 
+def day_after(begin: datetime, months: float) -> str:
+    """The day so many months later, of 365.25 / 12 days each."""
+    return (begin + timedelta(days=months * 365.25 / 12)).date().isoformat()
+
+
 @dataclass(frozen=True, slots=True)
 class RunwayPoint:
     """The cloud some `month` from now: how many instances of the mix came, and how it stands."""
@@ -163,12 +182,30 @@ class RunwayPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SpareCapacity:
+    """How many of a mix fit while everybody still finds a host when `hosts` of them fail together, or so many groups
+    of hosts, one for each value of `label`.
+
+    `fit` is the largest number with which every such failure was tried and survived, None = none was found, not even 0.
+    `too_many` is the least that does not do, and `in_the_way` says why; what lies between both was not tried.
+    """
+
+    hosts: int
+    label: str | None
+    fit: int | None
+    too_many: int
+    in_the_way: str
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """How much more of a mix fits: `fit` as expected, `fit_lower` if everybody ends at the lower edge of its interval.
 
     `by_rule` is how many the sizes alone would let in. `first_refusal` says what is in the way of one more.
     `runway` is the cloud now and month by month, given the growth, as far as it was examined; `runs_out_month` is when
-    the cloud is full: None = in none of these months. Whether it lasts beyond them is not known.
+    the cloud is full: None = in none of these months. Whether it lasts beyond them is not known. `earliest_month` and
+    `latest_month` are the same where the growth is as much more or less as is uncertain; None likewise, or where
+    nothing is uncertain. Months are counted from `asked_at`. `spare` is what fits with a failover reserve.
     """
 
     fit: int
@@ -177,11 +214,32 @@ class Capacity:
     first_refusal: str
     runs_out_month: float | None = None
     runway: tuple[RunwayPoint, ...] = ()
+    spare: SpareCapacity | None = None
+    earliest_month: float | None = None
+    latest_month: float | None = None
+    asked_at: datetime | None = None
 
     @property
     def months_examined(self) -> int | None:
         """How many months were examined, the one in which the cloud is full among them; None = no growth was given."""
         return len(self.runway) - 1 if self.runway else None
+
+    @property
+    def reserve(self) -> str:
+        """What was found of the failover reserve, as a sentence; "" where none was asked for."""
+        spare = self.spare
+        if spare is None:
+            return ""
+        if spare.label is None:
+            failing = "any host fails" if spare.hosts == 1 else f"any {spare.hosts} hosts fail together"
+        elif spare.hosts == 1:
+            failing = f"all hosts of one {spare.label} fail"
+        else:
+            failing = f"all hosts of any {spare.hosts} values of {spare.label} fail"
+        if spare.fit is None:
+            return f"When {failing}, not even who is there now is known to find a host: {spare.in_the_way}."
+        more = "" if spare.fit + 1 >= spare.too_many else f" Numbers up to {spare.too_many - 1:,} were not settled."
+        return f"{spare.fit:,} fit so that everybody has a host when {failing}; of more: {spare.in_the_way}.{more}"
 
     @property
     def outlook(self) -> str:
@@ -190,12 +248,24 @@ class Capacity:
         if months is None:
             return ""
         if self.runs_out_month is not None:
-            return f"With this growth the cloud is full in month {self.runs_out_month:g}."
+            return f"With this growth the cloud is full in month {self.runs_out_month:g}.{self._on()}"
         if months == 0:
             return "No month was examined."
         if months == 1:
             return "1 month was examined; no shortage in it."
         return f"{months} months were examined; no shortage in those."
+
+    def _on(self) -> str:
+        """The day on which it is full, and between which days where growth is uncertain."""
+        if self.asked_at is None or self.runs_out_month is None:
+            return ""
+        day = day_after(self.asked_at, self.runs_out_month)
+        if self.earliest_month is None:
+            return f" That is {day}."
+        early = day_after(self.asked_at, self.earliest_month)
+        if self.latest_month is None:
+            return f" That is {day}; with more growth {early}, with less of it in none of the months examined."
+        return f" That is {day}, between {early} and {day_after(self.asked_at, self.latest_month)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +283,8 @@ class Plan:
     """Ordered steps, with what is predicted for everybody before and after, by host.
 
     `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
-    stale. `undo` are the steps back, in their order.
+    stale. `undo` are the steps back, in their order. `duration_s` is how long all stages take one after the other, None
+    where nothing is copied or that is not known of every move.
     """
 
     id: str
@@ -231,6 +302,7 @@ class Plan:
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
     undo: tuple[PlanStep, ...] = ()
+    duration_s: Band | None = None
     degraded: bool = False
     notes: tuple[str, ...] = ()
 

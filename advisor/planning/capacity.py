@@ -6,11 +6,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
+from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search, SpareCapacity
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.mix_packing import MixPacking, hosts_in_turn, pack_mix
+from advisor.planning.assignment.packing_problem import build_problem
+from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
+from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.solution import apply_assignment
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import demand_scaled
-from advisor.planning.plan_context import PLACED_LEVEL, PlanContext
-from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
+from advisor.planning.failover import FailoverSearch
+from advisor.planning.plan_context import PlanContext
+from advisor.planning.size_capacity import MAX_INSTANCES, first_fit, free_room, repeat_mix, size_bound
 from advisor.prediction.active import PredictorProxy
 from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack
@@ -22,7 +29,7 @@ from profiler.demand import Demand, Resource
 
 TIME_DIVISOR = 3  # each solver call may use a third of the remaining time
 MAX_LOAD = 10.0  # highest load of an instance that is predicted
-SOLVER_TOLERANCE = 1e-6  # instances: numerical error of the bound
+PACKING_SHARE = 0.7  # of the time to fill a cloud; the rest is for why no further instance fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +65,12 @@ class MixCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The result of one number of instances: whether all fit, how many were placed, and at most how many can be."""
+    """The result of some newcomers: whether all fit, how many were placed, and why not all."""
 
     all_fit: bool
     placed: int
     after: ClusterSnapshot
     refusal: str
-    most: int
     in_time: bool = True
 
 
@@ -77,20 +83,27 @@ def capacity(
     by_rule = first_fit(free_room(snapshot, usable_hosts), request.instances)
     available_s = context.left_s
     context.say("filling the cloud as expected", 0.05)
-    filled = fill(context, snapshot, by_rule, available_s * 0.5)
+    filled = fill(context, snapshot, available_s * 0.5)
     context.say("filling it by lower bounds", 0.5)
     worst_edge = replace(
         context.chosen, predictor=WorstEdgePredictor(context.chosen.predictor), remembered=PredictionCache()
     )
-    filled_by_edges = fill(replace(context, chosen=worst_edge), snapshot, min(by_rule, filled.fit), available_s * 0.2)
+    filled_by_edges = fill(replace(context, chosen=worst_edge), snapshot, available_s * 0.2)
     notes: list[str] = []
     if not filled_by_edges.in_time:
         notes.append("Time limit reached before it was settled how many fit by lower bounds.")
+    spare: SpareCapacity | None = None
+    if request.spare_hosts:
+        context.say("letting hosts fail", 0.6)
+        spare = _spare(context, snapshot, filled)
+    early: float | None = None
+    late: float | None = None
     runs_out: float | None = None
     runway: tuple[RunwayPoint, ...] = ()
     if request.growth is not None:
         context.say("looking ahead month by month", 0.7)
         runs_out, runway = look_ahead(context, snapshot, request.growth)
+        early, late = _uncertain(context, snapshot, request.growth)
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
             notes.append(f"Time limit reached before month {len(runway)} was examined.")
@@ -99,61 +112,84 @@ def capacity(
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"
     search = Search("instances of the mix that fit", float(filled.fit), float(bound), gap, ended)
     fit_lower = min(filled_by_edges.fit, filled.fit)
-    answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway)
+    answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway, spare, early, late, context.now)
     return answer, search, filled.after, tuple(notes)
 
 
-def fill(context: PlanContext, snapshot: ClusterSnapshot, guess: int, within_s: float) -> MixCapacity:
-    """The largest number of the mix that all find a host, by doubling and bisection from a guess.
+def _spare(context: PlanContext, snapshot: ClusterSnapshot, filled: MixCapacity) -> SpareCapacity:
+    """What fits with the failover reserve, in half of the time that is left."""
+    clock = SearchClock.of(context.left_s / 2)
 
-    The bound is what no packing by size exceeds, and for a mix of one kind what the solver proves.
+    def at_most(number: int) -> tuple[int, ClusterSnapshot]:
+        if number == filled.fit:
+            return number, filled.after
+        packing, after = _packed(context, snapshot, clock.left_s / TIME_DIVISOR, most=number)
+        return packing.fit, after
+
+    return FailoverSearch(context, clock, at_most).most(filled.fit)
+
+
+def _uncertain(context: PlanContext, snapshot: ClusterSnapshot, growth: Growth) -> tuple[float | None, float | None]:
+    """The first month that does not fit with as much more growth as is uncertain, and with as much less."""
+    if not growth.uncertain_percent:
+        return None, None
+    more, less = (
+        replace(
+            growth,
+            instances_per_month=growth.instances_per_month * factor,
+            load_percent_per_month=growth.load_percent_per_month * factor,
+        )
+        for factor in (1 + growth.uncertain_percent / 100, 1 - growth.uncertain_percent / 100)
+    )
+    return look_ahead(context, snapshot, more)[0], look_ahead(context, snapshot, less)[0]
+
+
+def fill(context: PlanContext, snapshot: ClusterSnapshot, within_s: float) -> MixCapacity:
+    """The largest number of the mix that all find a host, and why no further one does.
+
+    The bound is what no packing surpasses, by size and by what each host holds within all limits.
     """
     mix = context.request.instances
+    reserved_s = context.left_s - within_s  # what remains for later work
     usable_hosts = None if context.request.hosts is None else frozenset(context.request.hosts)
     bound = size_bound(free_room(snapshot, usable_hosts), mix)
-    reserved_s = context.left_s - within_s  # what remains for later work
-    best, least_too_many = _Trial(True, 0, snapshot, "", 0), bound + 1
-    refusal, number, in_time = "", min(max(guess, 1), bound + 1), True
-    while best.placed + 1 < least_too_many or not refusal:
+    packing, after = _packed(context, snapshot, within_s * PACKING_SHARE)
+    fit, bound = packing.fit, max(min(bound, packing.bound), packing.fit)
+    while fit < MAX_INSTANCES:
         left = context.left_s - reserved_s
         if left <= 0:
-            reason = "no host has room for its size" if best.placed == bound else _LATE
-            return MixCapacity(best.placed, bound, best.after, refusal or reason, best.placed == bound)
-        tried = _try(context, snapshot, number, left / TIME_DIVISOR)
-        in_time &= tried.in_time
-        if tried.all_fit:
-            best = tried if number > best.placed else best
-            if number > bound:
-                return MixCapacity(
-                    best.placed, best.placed, best.after, f"nothing: numbers from {number} on are not counted", True
-                )
-        else:
-            refusal = tried.refusal if number <= least_too_many or not refusal else refusal
-            least_too_many = min(least_too_many, number)
-            if len(mix) == 1:
-                bound = max(min(bound, tried.most), best.placed)
-            more_placed = len(mix) == 1 and best.placed < tried.placed < number
-            if more_placed and _nobody_falls_below(context, snapshot, tried.after):
-                best = tried  # identical instances: as many fit as found a host
-                least_too_many = tried.placed + 1
-        number = _next(best.placed, least_too_many, heard=bool(refusal))
-    return MixCapacity(best.placed, bound, best.after, refusal, in_time)
+            return MixCapacity(fit, bound, after, _LATE, fit == bound)
+        tried = _placed(context, after, _in_turn(context, snapshot, fit, fit + 1), left / TIME_DIVISOR)
+        if not tried.all_fit:
+            return MixCapacity(fit, bound, after, tried.refusal, packing.in_time and tried.in_time)
+        fit, bound, after = fit + 1, max(bound, fit + 1), tried.after
+    return MixCapacity(fit, fit, after, f"nothing: numbers from {MAX_INSTANCES + 1:,} on are not counted", True)
 
 
 _LATE = "the time limit was reached before the reason was known"
 
 
-def _next(fit: int, too_many: int, *, heard: bool) -> int:
-    """The next number: twice as many until one is refused, then the middle."""
-    if heard:
-        return max((fit + too_many) // 2, fit + 1)
-    return min(max(2 * fit, fit + 1), too_many)
+def _packed(
+    context: PlanContext, snapshot: ClusterSnapshot, within_s: float, most: int = MAX_INSTANCES
+) -> tuple[MixPacking, ClusterSnapshot]:
+    """The best packing of at most so many of the mix that was found, and the cloud with it."""
+    templates = _in_turn(context, snapshot, 0, len(context.request.instances))
+    goal = context.goal(snapshot, "admit", templates, within_s)
+    problem = build_problem(snapshot, goal, context.fresh_s)
+    if not problem.hosts:
+        return MixPacking((), 0, 0, True), snapshot
+    state = SearchState.of(PatternEvaluator.of(problem, context.chosen.predictor), goal.objective)
+    packing = pack_mix(state, problem.waiting, most, SearchClock.of(within_s))
+    newcomers = {instance.id: instance for instance in _in_turn(context, snapshot, 0, packing.fit)}
+    hosts = hosts_in_turn(packing.movers, problem.waiting, packing.fit)
+    where = {name: snapshot.hosts[host].id for name, host in zip(newcomers, hosts, strict=True)}
+    return packing, apply_assignment(snapshot, newcomers, where)
 
 
-def _try(context: PlanContext, snapshot: ClusterSnapshot, number: int, at_most_s: float) -> _Trial:
+def _in_turn(context: PlanContext, snapshot: ClusterSnapshot, first: int, end: int) -> tuple[Instance, ...]:
+    """Newcomers of the mix in turn from the first up to the end, under names that nobody has in this cloud."""
     taken = frozenset(instance.id for residents in snapshot.residents for instance in residents)
-    newcomers = tuple(islice(repeat_mix(context.request.instances, taken), number))
-    return _placed(context, snapshot, newcomers, at_most_s)
+    return tuple(islice(repeat_mix(context.request.instances, taken), first, end))
 
 
 def _placed(context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], at_most_s: float) -> _Trial:
@@ -161,16 +197,12 @@ def _placed(context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence
     refused = [instance.id for instance in newcomers if assignment.where.get(instance.id) is None]
     placed = len(newcomers) - len(refused)
     if refused:
-        # The solver's first level counts unplaced instances, so its bound limits the number placed.
-        bounded = assignment.search.aim == PLACED_LEVEL
-        most = int(assignment.search.bound + SOLVER_TOLERANCE) if bounded else len(newcomers)
         in_time, reasons = assignment.search.ended != "time", assignment.refused.get(refused[0], ())
-        return _Trial(
-            False, placed, assignment.after, refusal_sentence(reasons) if reasons or in_time else _LATE, most, in_time
-        )
+        why = refusal_sentence(reasons) if reasons or in_time else _LATE
+        return _Trial(False, placed, assignment.after, why, in_time)
     limits_hold = _nobody_falls_below(context, snapshot, assignment.after)
     why = "" if limits_hold else "an instance would fall below its limit"
-    return _Trial(limits_hold, placed, assignment.after, why, len(newcomers))
+    return _Trial(limits_hold, placed, assignment.after, why)
 
 
 def _nobody_falls_below(context: PlanContext, before: ClusterSnapshot, after: ClusterSnapshot) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.domain import Host, Instance, Usage
 from advisor.snapshot import ClusterSnapshot
+from models.data.demand_classes import DAY_ONE
 from profiler.demand import Demand, Resource
 
 SATURATED = 0.95  # share of the usable CPUs above which an instance is held back
@@ -15,33 +15,71 @@ MIN_WINDOWS = 360  # an hour at the agent's ten seconds
 Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instance ids → usage of those that were measured
 
 
-def cpu_demand(
-    snapshot: ClusterSnapshot, host: Host, instance: Instance, used: Usage | None
-) -> tuple[float, str] | None:
-    """The CPUs that an instance demands and the source in words; None where too little is known."""
-    alone, source = _alone(snapshot, host, instance)
+@dataclass(frozen=True, slots=True)
+class CpuPeaks:
+    """The CPUs that an instance wants in all but 5 % (`p95`) and 1 % of the time, and where that is known from.
+
+    `steady` = it is known to want as much all the time.
+    """
+
+    p95: float
+    p99: float
+    source: str
+    steady: bool = False
+
+    def short(self, vcpus: int) -> float:
+        """The part of the time, 0-1, in which it wants more than so many CPUs.
+
+        Between and beyond both quantiles the part falls exponentially; below the lower one it is not told apart.
+        """
+        if vcpus < self.p95:
+            return 1.0 if self.steady else 0.05
+        if self.steady:
+            return 0.0
+        if self.p99 <= self.p95:
+            return 0.0 if vcpus > self.p99 else 0.01
+        return 0.05 * 0.2 ** ((vcpus - self.p95) / (self.p99 - self.p95))
+
+
+def cpu_demand(snapshot: ClusterSnapshot, host: Host, instance: Instance, used: Usage | None) -> CpuPeaks | None:
+    """What an instance wants of CPU at its peaks; None where too little is known."""
+    alone = _alone(snapshot, host, instance)
     if used is not None and used.windows >= MIN_WINDOWS:
-        if alone > used.cpus >= SATURATED * usable_cpus(instance):
-            return alone, f"{source} and is held at {used.cpus:.2f}"
-        return used.cpus, f"used up to {used.cpus:.2f} CPUs in 95 % of {used.windows} windows"
-    return (alone, source) if math.isfinite(alone) else None
+        if alone is not None and alone.p95 > used.cpus >= SATURATED * usable_cpus(instance):
+            return replace(alone, source=f"{alone.source} and is held at {used.cpus:.2f}")
+        source = f"used up to {used.cpus:.2f} CPUs in 95 % of {used.windows} windows"
+        if used.p99 is None:
+            return CpuPeaks(used.cpus, _likely_p99(used.cpus, instance.vcpus), source)
+        return CpuPeaks(used.cpus, used.p99, f"{source}, and {used.p99:.2f} in 99 %")
+    return alone
 
 
-def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> tuple[float, str]:
-    """The CPUs that it would use alone and the source in words, nan where too little is known.
+def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> CpuPeaks | None:
+    """What it would use alone; None where too little is known.
 
-    A mean alone says nothing of the peaks that a size is for, so a given demand counts only with its `p95`.
+    A mean alone says nothing of the peaks that a size is for, so a given demand counts only with its `p95`. A profile
+    tells no peaks either, but of a workload at full load.
     """
     given = instance.demand.get("cpu")
     if given is not None:
         if given.p95 is None:
-            return math.nan, ""
-        cpus = given.p95 * min(instance.load, 1.0)
-        return cpus, f"asks for up to {cpus:.2f} CPUs in 95 % of the time by the demand that is known of it"
+            return None
+        part = min(instance.load, 1.0)
+        p95 = given.p95 * part
+        p99 = _likely_p99(p95, instance.vcpus) if given.p99 is None else given.p99 * part
+        source = f"asks for up to {p95:.2f} CPUs in 95 % of the time by the demand that is known of it"
+        return CpuPeaks(p95, p99, source)
     table = snapshot.scenes.table
     row = table.row(instance.workload, host.platform)
-    cpus = float(table.column("cpu")[row]) / 100 * min(instance.load, 1.0) if row else math.nan
-    return cpus, f"asks for {cpus:.2f} CPUs by its profile"
+    if not row:
+        return None
+    cpus = float(table.column("cpu")[row]) / 100 * min(instance.load, 1.0)
+    return CpuPeaks(cpus, cpus, f"asks for {cpus:.2f} CPUs by its profile", steady=True)
+
+
+def _likely_p99(p95: float, vcpus: int) -> float:
+    """As much above the p95 as it is of machines in public traces, at most all vCPUs, and not below the p95."""
+    return max(p95, min(p95 * DAY_ONE.p99 / DAY_ONE.p95, vcpus))
 
 
 def usable_cpus(instance: Instance) -> float:

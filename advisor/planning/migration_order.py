@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, combinations
 
 from advisor.domain import Band, Instance
 from advisor.planning.migration_feasibility import (
@@ -15,6 +16,7 @@ from advisor.planning.migration_feasibility import (
     allowed_violations,
     new_violation,
 )
+from advisor.planning.migration_limits import MigrationLimits
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
@@ -112,23 +114,81 @@ class _MigrationScheduler:
             if not touched.isdisjoint(self.hosts(waiting)):
                 self.known_obstacles.pop(waiting.then.id, None)
 
-    def stage(self, at_once: int) -> list[InstanceChange]:
-        """The changes to carry out together now: one per host, and at most `at_once` moves."""
+    def stage(self, limits: MigrationLimits) -> list[InstanceChange]:
+        """The changes to carry out together now, whichever of them ends first.
+
+        A choice that only sizes and limits allow is checked in every order in which its changes may end; where that
+        breaks a limit, one of those that break it waits for a later stage, and others may take its place.
+        """
         unchecked = [change for change in self.left if change.then.id not in self.known_obstacles]
         self.known_obstacles |= {
             change.then.id: why for change, why in zip(unchecked, self.obstacles(unchecked), strict=True)
         }
+        possible = [change for change in self.left if not self.known_obstacles[change.then.id]]
+        waiting: set[str] = set()
+        while True:
+            chosen = self._within(limits, [change for change in possible if change.then.id not in waiting])
+            late = self._breaking(chosen)
+            if not late:
+                return chosen
+            waiting |= late
+
+    def _within(self, limits: MigrationLimits, changes: Sequence[InstanceChange]) -> list[InstanceChange]:
+        """As many of these as may run together; who changes settings or size has its hosts for itself."""
         chosen: list[InstanceChange] = []
-        busy: set[int] = set()
-        moves = 0
-        for change in self.left:
-            if self.known_obstacles[change.then.id] or (change.moves and moves == at_once):
+        counts: Counter[object] = Counter()
+        reserved: set[int] = set()
+        for change in changes:
+            hosts = self.hosts(change)
+            alone = change.former is not None and not change.moves
+            if not reserved.isdisjoint(hosts) or (alone and any(counts[host] for host in hosts)):
                 continue
-            if busy.isdisjoint(self.hosts(change)):
-                chosen.append(change)
-                busy.update(self.hosts(change))
-                moves += change.moves
+            takes = Counter[object](hosts)
+            if change.moves:
+                takes.update(["moves", *{("rack", self._rack(host, limits)) for host in hosts}])
+            if any(counts[what] + 1 > limits.most(what) for what in takes):
+                continue
+            chosen.append(change)
+            counts.update(takes)
+            reserved.update(hosts if alone else ())
         return chosen
+
+    def _rack(self, host: int, limits: MigrationLimits) -> str:
+        return limits.rack(self.checker.snapshot.hosts[host])
+
+    def _breaking(self, chosen: Sequence[InstanceChange]) -> set[str]:
+        """Of each host on which some of these, carried out without the others, break a limit: the last of the fewest.
+
+        Each is known to break none by itself. An instance counts on both hosts until it has arrived, so that a host may
+        hold any part of who comes beside any part of who leaves; on the way back it holds the same sets.
+        """
+        by_host: dict[int, list[InstanceChange]] = {}
+        for change in chosen:
+            for host in self.hosts(change):
+                by_host.setdefault(host, []).append(change)
+        crowded = {host: changes for host, changes in by_host.items() if len(changes) > 1}
+        parts = [
+            (host, part)
+            for host, changes in crowded.items()
+            for size in range(2, len(changes) + 1)
+            for part in combinations(changes, size)
+        ]
+        verdicts = self.checker.of([(host, self._with(host, part)) for host, part in parts])
+        late: dict[int, str] = {}
+        for (host, part), violations in zip(parts, verdicts, strict=True):
+            if new_violation(violations, self.allowed[host], self.below_before):
+                late.setdefault(host, part[-1].then.id)  # the fewest that break a limit come first
+        return set(late.values())
+
+    def _with(self, host: int, changes: Sequence[InstanceChange]) -> tuple[Instance, ...]:
+        """Everybody on a host after these changes."""
+        there = dict(self.now[host])
+        for change in changes:
+            if self.hosts(change)[0] == host:
+                there[change.then.id] = change.then
+            else:
+                del there[change.then.id]
+        return tuple(there.values())
 
     def bypass(self, targets: Sequence[int]) -> tuple[InstanceChange, str] | None:
         """A move to an intermediate host that unblocks another change, and that instance's id; None = there is none.
@@ -191,15 +251,15 @@ def schedule(
     predictor: Predictor,
     *,
     keep_ratio: float,
-    at_once: int,
+    limits: MigrationLimits,
     between: Collection[str] | None = None,
     most_moves: int | None = None,
 ) -> MigrationOrder:
     """Order the changes of a cloud, one per instance, in stages.
 
-    A stage starts when the previous one is done. In a stage every host is touched by one change at most, and at most
-    `at_once` instances move; a moving instance counts on both hosts until it has arrived. After each change no limit is
-    violated that holds at the start and at the end: sizes, exclusive hosts, and predicted ratios. Changes that block
+    A stage starts when the previous one is done, and holds as many moves as `limits` allow. A moving instance counts on
+    both hosts until it has arrived. At each moment, whichever change of a stage ends first, no limit is violated that
+    holds at the start and at the end: sizes, exclusive hosts, and predicted ratios. Changes that block
     each other go by an intermediate host among those in `between` (None = every enabled host) while there are at most
     `most_moves` moves in all (None = any number).
     """
@@ -213,7 +273,7 @@ def schedule(
     ]
     scheduled: list[ScheduledChange] = []
     for number in range(2 * len(changes) + 1):
-        changes_now = scheduler.stage(at_once) if scheduler.left else []
+        changes_now = scheduler.stage(limits) if scheduler.left else []
         steps = [ScheduledChange(number, change) for change in changes_now]
         scheduler.drop(changes_now)
         if not changes_now:

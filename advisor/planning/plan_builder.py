@@ -13,7 +13,9 @@ from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import Measured
+from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import MigrationOrder
+from advisor.planning.migration_time import MoveTimes, whole_time
 from advisor.planning.plan_context import (
     PlanContext,
     Progress,
@@ -94,8 +96,9 @@ def build_plan(
             ),
             commands=request.commands and draft.real,
         )
-        forward_steps = steps.steps_forward(step_context, scheduled)
-        undo_steps = steps.steps_back(step_context, draft.ordered.back()) if draft.real else ()
+        times = MoveTimes(draft.start, MigrationLimits.of(request))
+        forward_steps = times.of(steps.steps_forward(step_context, scheduled))
+        undo_steps = times.of(steps.steps_back(step_context, draft.ordered.back())) if draft.real else ()
     context.say("done", 1.0)
     return Plan(
         id=_identify(snapshot, request, chosen, now),
@@ -113,6 +116,7 @@ def build_plan(
         capacity=draft.capacity,
         variants=draft.variants,
         undo=undo_steps,
+        duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
         notes=tuple(dict.fromkeys((*chosen.notes, *_unknown(snapshot, request), *draft.notes))),
     )

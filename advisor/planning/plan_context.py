@@ -13,6 +13,7 @@ from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
@@ -66,10 +67,22 @@ class PlanContext:
         self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = (), *, at_most_s: float | None = None
     ) -> Assignment:
         """The solver's answer to one goal within the time that is left, or `at_most_s` of it."""
-        request = self.request
         limit_s = max(self.left_s, 0.01) if at_most_s is None else max(min(self.left_s, at_most_s), 0.01)
+        whole_plan = aim == self.request.kind  # a part of a plan does not report its own progress from 0 to 1
+        return assign(
+            snapshot,
+            self.chosen,
+            self.goal(snapshot, aim, newcomers, limit_s),
+            now=self.now,
+            fresh_s=self.fresh_s,
+            progress=self._searching if whole_plan else None,
+        )
+
+    def goal(self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance], limit_s: float) -> Goal:
+        """What the request demands of an assignment, within so many seconds."""
+        request = self.request
         host_ids = {host.id for host in snapshot.hosts}
-        goal = Goal(
+        return Goal(
             aim=aim,
             newcomers=tuple(replace(instance, host=None) for instance in newcomers),
             movable=None if request.movable is None else frozenset(request.movable),
@@ -81,15 +94,6 @@ class PlanContext:
             move_gain=request.move_gain,
             time_limit_s=limit_s,
             seed=request.seed,
-        )
-        whole_plan = aim == request.kind  # a part of a plan does not report its own progress from 0 to 1
-        return assign(
-            snapshot,
-            self.chosen,
-            goal,
-            now=self.now,
-            fresh_s=self.fresh_s,
-            progress=self._searching if whole_plan else None,
         )
 
     def _searching(self, what: str, fraction: float) -> None:
@@ -230,7 +234,7 @@ def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequ
         changes,
         context.chosen.predictor,
         keep_ratio=request.keep_ratio,
-        at_once=request.at_once,
+        limits=MigrationLimits.of(request),
         between=usable - set(request.empty),
         most_moves=request.max_moves,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 
 from advisor.domain import OBJECTIVES, PINNING_POLICIES, PLAN_KINDS, Growth, PlanKind, PlanRequest, WhatIf
 from advisor.errors import InvalidInput
+from advisor.planning.failover import MAX_FAILURES, failures_of
 from advisor.planning.size_capacity import MAX_INSTANCES
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_value, misfit
@@ -19,6 +21,7 @@ MOVING_KINDS = ("rebalance", "evacuate", "consolidate")  # move residents
 MAX_MONTHS = 240
 MAX_LOAD_PERCENT = 1000.0  # growth per month; over MAX_MONTHS it still does not overflow
 MAX_AT_ONCE = 1000
+MAX_PER_HOST = 8  # moves of one host in a stage: each part of them is checked, 255 sets
 MAX_TIME_S = 3600.0
 
 
@@ -35,6 +38,7 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     _check_numbers(request)
     _check_hosts(snapshot, request)
     _check_movable(snapshot, request, effective_kind)
+    _check_spare(snapshot, request, effective_kind)
     if request.growth is not None:
         _check_growth(request.growth, effective_kind)
     if request.kind == "what_if":
@@ -74,6 +78,22 @@ def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, effective_
             raise InvalidInput(message, field="instances")
 
 
+def _check_spare(snapshot: ClusterSnapshot, request: PlanRequest, effective_kind: str) -> None:
+    if request.spare_label is not None and not request.spare_hosts:
+        raise InvalidInput("spare_label goes with spare_hosts", field="spare_label")
+    if not request.spare_hosts:
+        return
+    if effective_kind != "capacity":
+        raise InvalidInput(f"spare_hosts is only allowed for capacity, not for {effective_kind}", field="spare_hosts")
+    failures = len(failures_of(snapshot, 1, request.spare_label))
+    number = math.comb(failures, min(request.spare_hosts, failures))
+    if number > MAX_FAILURES:
+        message = (
+            f"{request.spare_hosts} of {failures} fail in {number:,} ways, more than {MAX_FAILURES:,} are not tried"
+        )
+        raise InvalidInput(message, field="spare_hosts")
+
+
 def _check_growth(growth: Growth, effective_kind: str) -> None:
     if effective_kind != "capacity":
         raise InvalidInput(f"growth is only allowed for capacity, not for {effective_kind}", field="growth")
@@ -82,6 +102,11 @@ def _check_growth(growth: Growth, effective_kind: str) -> None:
     if growth.load_percent_per_month > MAX_LOAD_PERCENT:
         message = f"{growth.load_percent_per_month:g} % more load a month is above {MAX_LOAD_PERCENT:g} %"
         raise InvalidInput(message, field="growth.load_percent_per_month")
+    if growth.uncertain_percent > 100:
+        message = (
+            f"growth that is uncertain by {growth.uncertain_percent:g} % could be negative; at most 100 % are allowed"
+        )
+        raise InvalidInput(message, field="growth.uncertain_percent")
     if growth.instances_per_month * growth.months > MAX_INSTANCES:
         message = (
             f"{growth.instances_per_month:g} instances a month for {growth.months} months are more than {MAX_INSTANCES}"
@@ -96,6 +121,15 @@ def _check_numbers(request: PlanRequest) -> None:
         raise InvalidInput(f"move_gain {request.move_gain:g} is above 1: no move can gain that", field="move_gain")
     if not 1 <= request.at_once <= MAX_AT_ONCE:
         raise InvalidInput(f"at_once {request.at_once} is outside 1-{MAX_AT_ONCE}", field="at_once")
+    if not 1 <= request.at_once_per_host <= MAX_PER_HOST:
+        message = f"at_once_per_host {request.at_once_per_host} is outside 1-{MAX_PER_HOST}"
+        raise InvalidInput(message, field="at_once_per_host")
+    if request.at_once_per_rack is not None and not 1 <= request.at_once_per_rack <= MAX_AT_ONCE:
+        message = f"at_once_per_rack {request.at_once_per_rack} is outside 1-{MAX_AT_ONCE}"
+        raise InvalidInput(message, field="at_once_per_rack")
+    for name in ("migration_mbit", "rack_mbit"):
+        if getattr(request, name) == 0:
+            raise InvalidInput(f"{name} 0 leaves no network for any move", field=name)
     if not 0 < request.time_limit_s <= MAX_TIME_S:
         raise InvalidInput(
             f"time_limit_s {request.time_limit_s:g} is outside (0, {MAX_TIME_S:g}]", field="time_limit_s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.domain import Inventory, Plan
+from advisor.domain import Inventory, Plan, duration_in_words
 from advisor.reports import comparison_sections, host_sections, plan_view
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_sentences as words
@@ -66,7 +66,8 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
         (
             number, shown.step.stage + 1 if staged else None, shown.step.instance, shown.step.action,
             shown.step.source or shown.origin, shown.step.host or "none", after.get(shown.step.instance),
-            shown.step.gain, _loser(shown), shown.step.vcpus, tuple(_settings(shown)), tuple(_why(shown)),
+            shown.step.gain, _loser(shown), shown.step.vcpus, _takes(shown), tuple(_settings(shown)),
+            tuple(_why(shown)),
         )
         for number, shown in enumerate(plan_view.steps(inventory, plan), 1)
     ]  # fmt: skip
@@ -74,7 +75,7 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
         Column("step", "Step", "count"), Column("stage", "Stage", "count"), Column("instance", "Instance", "name"),
         Column("action", "What"), Column("source", "From"), Column("host", "To"),
         Column("after", "T/B after the plan", "band"), Column("gain", "Worst-off gain", "band"),
-        Column("loser", "Neighbours"), Column("vcpus", "vCPUs", "count"),
+        Column("loser", "Neighbours"), Column("vcpus", "vCPUs", "count"), Column("takes", "Takes"),
         Column("settings", "Settings", "listed"), Column("why", "Why", "sentences"),
     )  # fmt: skip
     note = "Neighbours and reasons are those of the step itself; later ones change more."
@@ -82,6 +83,10 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
         note = f"Steps of one stage may run together; those of the next one begin when it is done. {note}"
     table = Table("steps", "Steps, in this order", columns, rows, most=MOST_STEPS)
     return Section("steps", "What to do", note if rows else "", tables=[table])
+
+
+def _takes(shown: plan_view.StepView) -> str | None:
+    return None if shown.step.duration_s is None else duration_in_words(shown.step.duration_s)
 
 
 def _loser(shown: plan_view.StepView) -> str | None:

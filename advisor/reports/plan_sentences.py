@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from advisor.domain import Effect, Inventory, Plan, PlanStep
+from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
 from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent
 from advisor.reports.plan_view import HostRows, InstanceRow, unchanged
 from advisor.reports.shared_sentences import REFUSED
@@ -80,7 +80,8 @@ def _evacuated(plan: Plan) -> str:
     if staying:
         return f"{names} cannot be emptied: {count(staying, 'instance')} {'stays' if staying == 1 else 'stay'} there."
     stages = len({step.stage for step in plan.steps})
-    return f"{names} can be emptied: {count(_done(plan), 'step')} in {count(stages, 'stage')}."
+    copied = "" if plan.duration_s is None else f", about {duration_in_words(plan.duration_s)} of copying memory"
+    return f"{names} can be emptied: {count(_done(plan), 'step')} in {count(stages, 'stage')}{copied}."
 
 
 def _consolidated(plan: Plan) -> str:
@@ -175,6 +176,8 @@ def _fits(plan: Plan) -> Iterable[str]:
     )
     if capacity.first_refusal:
         yield f"What is in the way of one more: {capacity.first_refusal}."
+    if capacity.reserve:
+        yield capacity.reserve
     if capacity.runs_out_month is None and capacity.outlook:  # else the headline says it
         yield capacity.outlook
 

@@ -33,7 +33,7 @@ def replay_report(replay: Replay) -> ReportDocument:
             f"{replay.interval_s:g} s ({replay.steps * replay.interval_s / _HOUR_S:,.1f} hours), read as {replay.form}",
             "Hosts": f"{replay.hosts:,} of {replay.host_type}"
             + (f", in {replay.shards} clouds of their own" if replay.shards > 1 else ""),
-            "Limit": f"expected T/B of {percent(replay.keep_ratio)}; an instance-moment below it is a violation",
+            "Limit": f"expected T/B of {percent(replay.keep_ratio)}; who is under it counts as below at that moment",
             "Model": f"{replay.model_version}: {origin(replay.model_origin)}.",
             "Judge": "the same model"
             if replay.judge_version in ("", replay.model_version)

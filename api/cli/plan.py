@@ -23,7 +23,9 @@ STANDARD = PlanRequest()
 # Options that are not called as their fields are.
 OPTIONS = {
     "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
-    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
+    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months",
+    "growth.uncertain_percent": "--growth-uncertain",
+    "time_limit_s": "--time-limit",
 }  # fmt: skip
 
 
@@ -61,6 +63,24 @@ def plan(
         int | None,
         typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
     ] = None,
+    growth_uncertain: Annotated[
+        float,
+        typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less."),
+    ] = 0.0,
+    spare_hosts: Annotated[
+        int,
+        typer.Option(
+            min=0, max=100, metavar="N", help="So many hosts may fail together and everybody still has one (capacity)."
+        ),
+    ] = STANDARD.spare_hosts,
+    spare_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL",
+            help="Not single hosts fail but all hosts of so many values of this label, such as rack.",
+            show_default="single hosts",
+        ),
+    ] = None,
     what_if: Annotated[
         Path | None,
         typer.Option(
@@ -90,6 +110,39 @@ def plan(
     at_once: Annotated[
         int, typer.Option(min=1, max=1000, help="Number of moves in one stage at most.")
     ] = STANDARD.at_once,
+    at_once_per_host: Annotated[
+        int, typer.Option(min=1, max=8, help="Number of moves in one stage to or from one host at most.")
+    ] = STANDARD.at_once_per_host,
+    at_once_per_rack: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Number of moves in one stage to or from the hosts of one rack at most.",
+            show_default="any number",
+        ),
+    ] = None,
+    rack_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="The label of hosts that names their rack.")
+    ] = STANDARD.rack_label,
+    migration_mbit: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            metavar="MBIT/S",
+            help="How much of each host's network its moves may use.",
+            show_default="its label migration_mbit, else all of it",
+        ),
+    ] = None,
+    rack_mbit: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            metavar="MBIT/S",
+            help="How much all moves together may send out of a rack, or into it.",
+            show_default="any amount",
+        ),
+    ] = None,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     time_limit: Annotated[
@@ -126,7 +179,7 @@ def plan(
     if service is not None and model is not None:
         raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
     cloud = cloud_of(service) if service is not None else offline.load_inventory(_given(inventory))
-    grows = growth_of(growth, load_growth, months)
+    grows = growth_of(growth, load_growth, months, growth_uncertain)
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
         kind=wanted,
@@ -139,7 +192,14 @@ def plan(
         max_moves=max_moves,
         move_gain=move_gain,
         at_once=at_once,
+        at_once_per_host=at_once_per_host,
+        at_once_per_rack=at_once_per_rack,
+        rack_label=rack_label,
+        migration_mbit=migration_mbit,
+        rack_mbit=rack_mbit,
         growth=grows,
+        spare_hosts=spare_hosts,
+        spare_label=spare_label,
         what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
@@ -217,10 +277,13 @@ def _kind(given: PlanKind | None, empty: str | None, growth: Growth | None, what
     return "capacity" if growth is not None else "admit"
 
 
-def growth_of(instances: float | None, load: float, months: int | None = None) -> Growth | None:
+def growth_of(instances: float | None, load: float, months: int | None = None, uncertain: float = 0.0) -> Growth | None:
     """How demand grows as the options say it; None = it does not."""
     if instances is not None or load:
-        return Growth(instances or 0.0, load, months or Growth().months)
+        return Growth(instances or 0.0, load, months or Growth().months, uncertain)
+    if uncertain:
+        message = "--growth-uncertain is about growth; name it with --growth or --load-growth"
+        raise InvalidInput(message, field="growth")
     if months is not None:
         raise InvalidInput("--months is about growth; name it with --growth or --load-growth", field="growth")
     return None

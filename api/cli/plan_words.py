@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from advisor.domain import Capacity, IsolationSettings, Plan, PlanStep, PlanSums, Search, Variant
+from advisor.domain import Capacity, IsolationSettings, Plan, PlanStep, PlanSums, Search, Variant, duration_in_words
 from api.cli.answers import model_line, ratio, settings_text
 from api.cli.output import print_table, say
 
@@ -36,6 +36,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
     if not steps:
         return
     ranked = any(step.candidate for step in steps)  # only who is placed anew stands in a ranking
+    copied = any(step.duration_s for step in steps)
     rows = [
         (
             step.stage + 1 if step.host or step.action == "remove" else "",
@@ -44,12 +45,14 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
             step.source or "",
             step.host or ("" if step.action == "remove" else "none"),
             *([ratio(step.candidate.newcomer) if step.candidate else ""] if ranked else []),
+            *([duration_in_words(step.duration_s) if step.duration_s else ""] if copied else []),
             _what(step),
         )
         for step in steps
     ]
     newcomer = ["newcomer (range)"] if ranked else []
-    print_table(("stage", "step", "instance", "from", "to", *newcomer, "why"), rows, right=(0,))
+    takes = ["takes"] if copied else []
+    print_table(("stage", "step", "instance", "from", "to", *newcomer, *takes, "why"), rows, right=(0,))
 
 
 def _what(step: PlanStep) -> str:
@@ -80,6 +83,8 @@ def summary(plan: Plan) -> Iterator[str]:
         missing = len(plan.steps) - len(done)
         refused = f"; {missing} {'finds' if missing == 1 else 'find'} no host" if missing else ""
         yield f"{_count(len(done), 'step')} in {_count(stages, 'stage')}{refused}."
+        if plan.duration_s is not None:
+            yield f"Copying memory takes about {duration_in_words(plan.duration_s)}, one stage after the other."
     elif kind == "right_size":
         yield "No other size or cap would suit better, as far as is known."
     for name, sums in (("Before", plan.sums_before), ("After", plan.sums_after)):
@@ -122,6 +127,8 @@ def show_capacity(found: Capacity) -> None:
         f"sizes alone would let in {found.by_rule}."
     )
     say(f"In the way of one more: {found.first_refusal}.")
+    if found.reserve:
+        say(found.reserve)
     if found.runway:
         rows = [
             (

@@ -10,7 +10,6 @@ import typer
 from advisor import offline
 from advisor.domain import (
     REPLAY_POLICIES,
-    Objective,
     PolicyName,
     Replay,
     Replayed,
@@ -20,10 +19,13 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
-from api.cli.options import AsJson, ModelDir, settings
+from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
 
-COLUMNS = ("policy", "hosts (mean)", "most", "below limit", "worst", "mean T/B", "moves", "refused", "ms a decision")
+COLUMNS = (
+    "policy", "hosts used (mean)", "(most)", "below (time)", "worst T/B", "mean T/B", "moves", "refused",
+    "ms a decision",
+)  # fmt: skip
 
 
 def replay(
@@ -47,10 +49,13 @@ def replay(
         str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(REPLAY_POLICIES)}.", show_default="all")
     ] = None,
     keep_ratio: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="An instance below this T/B counts as violated.")
+        float, typer.Option(min=0.01, max=1.0, help="T/B that every instance must keep; less counts as below.")
     ] = 0.8,
-    objective: Annotated[Objective, typer.Option(help="Objective by which cotenant places.")] = "pack",
-    step: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Length of a step.")] = 300.0,
+    objective: ObjectiveName = "pack",
+    step: Annotated[
+        float,
+        typer.Option("--interval", "--step", min=1.0, metavar="SECONDS", help="Time from one moment to the next."),
+    ] = 300.0,
     history: Annotated[
         float | None,
         typer.Option(
@@ -153,7 +158,8 @@ def show(found: Replay) -> None:
             for policy in found.policies
             for it in policy.repeats
         ]
-        print_table(("policy", "seed", "hosts (mean)", "below limit", "worst", "moves"), rows, right=range(1, 6))
+        header = ("policy", "seed", "hosts used (mean)", "below (time)", "worst T/B", "moves")
+        print_table(header, rows, right=range(1, 6))
     say()
     say(found.conclusion)
     for assumption in found.assumptions:

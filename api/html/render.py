@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from advisor.domain import duration_in_words
 from api.demonstration import REFRESH_S
 from api.schemas.pages import Problem
 
@@ -28,6 +29,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 
+_templates.filters["duration"] = duration_in_words
 _templates.filters["shell"] = shlex.join  # for reading and copying; nothing here is ever run
 
 

@@ -24,6 +24,9 @@ class GrowthBody(Schema):
     months: Annotated[int, Field(strict=True, ge=1, le=240), WHOLE] = Field(
         default=24, description="how far is looked ahead"
     )
+    uncertain_percent: Annotated[float, Field(strict=True, ge=0, le=100)] = Field(
+        default=0.0, description="by how much of itself growth may be more or less"
+    )
 
     def to_domain(self) -> Growth:
         """The domain's Growth."""
@@ -87,7 +90,14 @@ _RULES = [
         "then": {"required": ["what_if"], "properties": {"what_if": {"type": "object", "minProperties": 1}}},
         "else": {"properties": {"what_if": {"type": "null"}, "then": {"type": "null"}}},
     },
-    {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},
+    {
+        "if": {"not": _asks("capacity")},
+        "then": {"properties": {"growth": {"type": "null"}, "spare_hosts": {"const": 0}}},
+    },
+    {
+        "if": {"properties": {"spare_label": {"type": "string"}}, "required": ["spare_label"]},
+        "then": {"properties": {"spare_hosts": {"minimum": 1}}, "required": ["spare_hosts"]},
+    },
     {
         "if": {"not": _asks("rebalance", "evacuate", "consolidate")},
         "then": {"properties": {"movable": {"type": "null"}, "max_moves": {"type": "null"}}},
@@ -127,9 +137,31 @@ class PlanBody(Schema):
         default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
-        default=2, description="moves in one stage"
+        default=8, description="moves in one stage"
+    )
+    at_once_per_host: Annotated[int, Field(strict=True, ge=1, le=8), WHOLE] = Field(
+        default=4, description="moves in one stage to or from one host"
+    )
+    at_once_per_rack: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] | None = Field(
+        default=None, description="moves in one stage to or from the hosts of one rack; null = any number"
+    )
+    rack_label: Annotated[str, Field(min_length=1, max_length=63)] = Field(
+        default="rack", description="the label of hosts that names their rack"
+    )
+    migration_mbit: Positive | None = Field(
+        default=None,
+        description="Mbit/s of each host's network for its moves; null = its label `migration_mbit`, else all of it",
+    )
+    rack_mbit: Positive | None = Field(
+        default=None, description="Mbit/s out of, and into, each rack for all moves together; null = not limited"
     )
     growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
+    spare_hosts: Annotated[int, Field(strict=True, ge=0, le=100), WHOLE] = Field(
+        default=0, description="so many hosts may fail together and everybody still has a host (capacity)"
+    )
+    spare_label: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+        default=None, description="not hosts fail, but all hosts of so many values of this label, such as rack"
+    )
     what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
     then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
@@ -155,7 +187,14 @@ class PlanBody(Schema):
             max_moves=self.max_moves,
             move_gain=self.move_gain,
             at_once=self.at_once,
+            at_once_per_host=self.at_once_per_host,
+            at_once_per_rack=self.at_once_per_rack,
+            rack_label=self.rack_label,
+            migration_mbit=self.migration_mbit,
+            rack_mbit=self.rack_mbit,
             growth=self.growth.to_domain() if self.growth else None,
+            spare_hosts=self.spare_hosts,
+            spare_label=self.spare_label,
             what_if=self.what_if.to_domain() if self.what_if else None,
             then=self.then,
             commands=self.commands,

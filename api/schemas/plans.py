@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from advisor.domain import (
+    Band,
     Capacity,
     Command,
     Effect,
@@ -21,6 +22,7 @@ from advisor.domain import (
     PlanSums,
     RunwayPoint,
     Search,
+    SpareCapacity,
     Variant,
 )
 from api.schemas.base import AnswerBody, Figure, Time
@@ -30,6 +32,19 @@ from api.schemas.plan_questions import PlanBody
 from api.schemas.settings import Isolation, SettingsOut, pinning_map
 
 __all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
+
+
+class SecondsOut(AnswerBody):
+    """A time in seconds, and between which ends it lies."""
+
+    expected: Figure = Field(description="seconds that are expected")
+    lower: Figure = Field(description="at least")
+    upper: Figure = Field(description="at most")
+
+    @classmethod
+    def of(cls, band: Band) -> SecondsOut:
+        """From the domain."""
+        return cls(expected=round(band.expected, 1), lower=round(band.lower, 1), upper=round(band.upper, 1))
 
 
 class PlanStepOut(AnswerBody):
@@ -51,6 +66,9 @@ class PlanStepOut(AnswerBody):
     isolation: Isolation | None = Field(default=None, description="its settings there")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
     vcpus: int | None = Field(default=None, description="its new size, where the step changes that")
+    duration_s: SecondsOut | None = Field(
+        default=None, description="how long its memory takes over the network; absent where that is not known"
+    )
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
     notes: list[str] = Field(default=[], description="what else to know")
@@ -74,6 +92,8 @@ class PlanStepOut(AnswerBody):
             told["vcpus"] = step.vcpus
         if step.gain is not None:
             told["gain"] = BandOut.of(step.gain)
+        if step.duration_s is not None:
+            told["duration_s"] = SecondsOut.of(step.duration_s)
         if step.commands:
             told["commands"] = [_command(command) for command in step.commands]
         return cls(
@@ -138,6 +158,21 @@ class RunwayOut(AnswerBody):
         return cls(**same, sums=SumsOut.of(point.sums))
 
 
+class SpareOut(AnswerBody):
+    """How much more fits with a failover reserve."""
+
+    hosts: int = Field(description="so many hosts, or values of the label, fail together")
+    label: str | None = Field(description="the label whose hosts fail together; null = each host is one of its own")
+    fit: int | None = Field(description="instances of the mix with which every failure is survived; null = not even 0")
+    too_many: int = Field(description="the least number that does not do; what lies between both was not tried")
+    in_the_way: str = Field(description="what happens then")
+
+    @classmethod
+    def of(cls, spare: SpareCapacity) -> SpareOut:
+        """From the domain."""
+        return cls(**{name: getattr(spare, name) for name in cls.model_fields})
+
+
 class CapacityOut(AnswerBody):
     """How much more of the mix fits."""
 
@@ -148,14 +183,26 @@ class CapacityOut(AnswerBody):
     runs_out_month: float | None = Field(
         description="the first month whose demand does not fit; null = none of those examined"
     )
+    earliest_month: float | None = Field(
+        default=None, description="the same with as much more growth as is uncertain; absent where nothing is"
+    )
+    latest_month: float | None = Field(
+        default=None, description="with as much less of it; null = none of those examined, absent where nothing is"
+    )
     months_examined: int | None = Field(description="how many months were examined; null = no growth was given")
     outlook: str = Field(description="what was found of these months; empty = no growth was given")
     runway: list[RunwayOut] = Field(description="the cloud month by month")
+    spare: SpareOut | None = Field(default=None, description="with the failover reserve that was asked for")
 
     @classmethod
     def of(cls, found: Capacity) -> CapacityOut:
         """From the domain."""
-        same = {name: getattr(found, name) for name in cls.model_fields if name != "runway"}
+        optional = {"runway", "spare", "earliest_month", "latest_month"}
+        same: dict[str, Any] = {name: getattr(found, name) for name in cls.model_fields if name not in optional}
+        if found.spare is not None:
+            same["spare"] = SpareOut.of(found.spare)
+        if found.earliest_month is not None or found.latest_month is not None:
+            same |= {"earliest_month": found.earliest_month, "latest_month": found.latest_month}
         return cls(**same, runway=[RunwayOut.of(point) for point in found.runway])
 
 
@@ -208,6 +255,9 @@ class PlanAnswer(AnswerBody):
     variants: list[VariantOut] = Field(default=[], description="clouds side by side")
     steps: list[PlanStepOut] = Field(description="the steps by stage")
     undo: list[PlanStepOut] = Field(default=[], description="the steps back, in their order")
+    duration_s: SecondsOut | None = Field(
+        default=None, description="all stages one after the other; absent where that of a move is not known"
+    )
     before: dict[str, list[EffectOut]] = Field(description="what everybody keeps before, by host")
     after: dict[str, list[EffectOut]] = Field(description="what everybody keeps after, by host")
 
@@ -217,6 +267,8 @@ class PlanAnswer(AnswerBody):
         told: dict[str, Any] = {}
         if age is not None:
             told = {"stale": age.stale, "age": AgeOut.of(age)}
+        if plan.duration_s is not None:
+            told["duration_s"] = SecondsOut.of(plan.duration_s)
         if plan.capacity is not None:
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:

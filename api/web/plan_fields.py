@@ -58,10 +58,20 @@ FIELDS: Mapping[str, FormField] = {
     "movable": FormField("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
     "max_moves": FormField("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
     "move_gain": FormField("A move must gain", "number", "0.05", 0, 1, help="of the ratio of the worst-off"),
-    "at_once": FormField("Moves at once", "whole", "2", 1, 1000, help="one per host"),
+    "at_once": FormField("Moves at once", "whole", "8", 1, 1000),
+    "at_once_per_host": FormField("Moves at once per host", "whole", "4", 1, 8, help="to or from it"),
+    "at_once_per_rack": FormField(
+        "Moves at once per rack", "whole", "", 1, 1000, help="empty = any number; a rack is a host's label rack"
+    ),
+    "migration_mbit": FormField(
+        "Network of a host for moves, Mbit/s", "number", "", 1, 1e9, help="empty = its label migration_mbit, else all"
+    ),
     "per_month": FormField("New instances a month", "number", "", 0, 1e6),
     "load_percent": FormField("More load a month, %", "number", "", 0, 1000),
     "months": FormField("Months to look ahead", "whole", "24", 1, 240),
+    "uncertain_percent": FormField("Growth is uncertain by, %", "number", "0", 0, 100, help="of itself"),
+    "spare_hosts": FormField("Hosts that may fail together", "whole", "0", 0, 100, help="everybody still has a host"),
+    "spare_label": FormField("Or groups of hosts by label", "text", help="such as rack; empty = single hosts"),
     "like": FormField("Add hosts like", "text", listed="hosts"),
     "add": FormField("How many hosts", "whole", "1", 0, 1000),
     "remove": FormField("Hosts that go", "names", listed="hosts"),
@@ -96,6 +106,7 @@ FIELDS: Mapping[str, FormField] = {
 
 # What each kind is called, what it asks, and its fields under their headings.
 Sections = tuple[tuple[str, tuple[str, ...]], ...]
+_TOGETHER = ("at_once", "at_once_per_host", "at_once_per_rack", "migration_mbit")
 _SEARCH = ("The search", ("time_limit_s", "seed", "commands"))
 KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
     "admit": (
@@ -106,28 +117,33 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
     "rebalance": (
         "Rebalance",
         "Which few moves bring everybody within their limits?",
-        (("Limits", ("keep_ratio", "move_gain")), ("Moves", ("max_moves", "at_once", "movable", "hosts")), _SEARCH),
+        (
+            ("Limits", ("keep_ratio", "move_gain")),
+            ("Moves", ("max_moves", *_TOGETHER, "movable", "hosts")),
+            _SEARCH,
+        ),
     ),
     "evacuate": (
         "Evacuate",
         "How are these hosts emptied without harm?",
         (
             ("Hosts", ("empty", "hosts")),
-            ("Moves", ("keep_ratio", "max_moves", "at_once", "movable")),
+            ("Moves", ("keep_ratio", "max_moves", *_TOGETHER, "movable")),
             _SEARCH,
         ),
     ),
     "consolidate": (
         "Consolidate",
         "How few hosts would do, with every ratio kept?",
-        (("Limits", ("keep_ratio",)), ("Moves", ("max_moves", "at_once", "movable", "hosts")), _SEARCH),
+        (("Limits", ("keep_ratio",)), ("Moves", ("max_moves", *_TOGETHER, "movable", "hosts")), _SEARCH),
     ),
     "capacity": (
         "Capacity",
         "How many more of this mix fit, and when is the cloud full?",
         (
             ("The mix", tuple(_MIX)),
-            ("Growth", ("per_month", "load_percent", "months")),
+            ("Growth", ("per_month", "load_percent", "months", "uncertain_percent")),
+            ("Failover reserve", ("spare_hosts", "spare_label")),
             ("How", ("keep_ratio", "hosts")),
             _SEARCH,
         ),

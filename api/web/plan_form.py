@@ -26,6 +26,7 @@ _LONGEST = 20_000  # characters in one field: a thousand hosts by name
 # Where the advisor's own words for a field differ from the form's.
 _NAMED = {
     "instances": "count_1", "growth": "per_month", "growth.months": "months",
+    "growth.uncertain_percent": "uncertain_percent",
     "what_if": "like", "what_if.hosts": "like", "what_if.remove": "remove",
     "what_if.model": "model", "what_if.pinning": "pinning",
     "what_if.cpu_overcommit": "cpu_overcommit", "what_if.memory_overcommit": "memory_overcommit",
@@ -88,7 +89,12 @@ class PlanForm:
             max_moves=_whole(numbers.get("max_moves")),
             move_gain=_or(numbers.get("move_gain"), standard.move_gain),
             at_once=int(_or(numbers.get("at_once"), standard.at_once)),
+            at_once_per_host=int(_or(numbers.get("at_once_per_host"), standard.at_once_per_host)),
+            at_once_per_rack=_whole(numbers.get("at_once_per_rack")),
+            migration_mbit=numbers.get("migration_mbit"),
             growth=self._growth(numbers),
+            spare_hosts=int(_or(numbers.get("spare_hosts"), 0)),
+            spare_label=self.values.get("spare_label") or None,
             what_if=imagined,
             then=next((one for one in PLAN_KINDS if one == self.values.get("then")), None),
             commands=self.values["commands"] == "yes",
@@ -131,7 +137,8 @@ class PlanForm:
         per_month, load = numbers.get("per_month"), numbers.get("load_percent")
         if not per_month and not load:
             return None
-        return Growth(_or(per_month, 0), _or(load, 0), int(_or(numbers.get("months"), Growth().months)))
+        months = int(_or(numbers.get("months"), Growth().months))
+        return Growth(_or(per_month, 0), _or(load, 0), months, _or(numbers.get("uncertain_percent"), 0))
 
     def _imagined(
         self,

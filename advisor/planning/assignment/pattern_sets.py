@@ -42,7 +42,7 @@ def enumerate_patterns(state: SearchState, start: Sequence[Kinds]) -> PatternSet
     supply = Counter(problem.waiting)
     for movers_here in problem.initial:
         supply.update(movers_here)
-    groups = _groups(problem)
+    groups = alike_hosts(problem)
     wanted: list[tuple[int, Kinds]] = []
     for hosts in groups:
         fair = MAX_SHARE_FACTOR * MAX_PATTERNS // len(groups)  # gives up early where many groups have many patterns
@@ -68,7 +68,8 @@ def enumerate_patterns(state: SearchState, start: Sequence[Kinds]) -> PatternSet
     )
 
 
-def _groups(problem: PackingProblem) -> tuple[tuple[int, ...], ...]:
+def alike_hosts(problem: PackingProblem) -> tuple[tuple[int, ...], ...]:
+    """Positions of hosts that are alike in class, room, filters and residents, group by group."""
     hosts_by_key: dict[tuple[object, ...], list[int]] = {}
     for host in range(problem.hosts):
         key = (

@@ -73,9 +73,7 @@ def plan(
         request,
         now=now,
         fresh_s=60.0,
-        measured=lambda names: {
-            name: Usage(float(np.quantile(used[name], 0.95)) / 100, len(used[name])) for name in names if name in used
-        },
+        measured=lambda names: {name: _used(used[name]) for name in names if name in used},
         **more,  # type: ignore[arg-type]
     )
 
@@ -92,3 +90,8 @@ def carried_out(inventory: Inventory, found: Plan) -> Inventory:
             was, host=step.host, settings=step.settings or was.settings, vcpus=step.vcpus or was.vcpus
         )
     return replace(inventory, instances=tuple(now.values()))
+
+
+def _used(windows: Sequence[float]) -> Usage:
+    p95, p99 = (float(np.quantile(windows, share)) / 100 for share in (0.95, 0.99))
+    return Usage(p95, len(windows), p99)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.migration_feasibility import FeasibilityChecker
-from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.planning.migration_limits import MigrationLimits
+from advisor.planning.migration_order import InstanceChange, MigrationOrder, ScheduledChange, schedule
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import NOW, WORKLOADS, host, vm
@@ -29,8 +34,8 @@ def moved(one: Instance, to: str) -> InstanceChange:
     return InstanceChange(replace(one, host=to), one)
 
 
-def ordered(start: ClusterSnapshot, *changes: InstanceChange, at_once: int = 2) -> MigrationOrder:
-    return schedule(start, changes, PRIOR, keep_ratio=KEEP, at_once=at_once)
+def ordered(start: ClusterSnapshot, *changes: InstanceChange, at_once: int = 2, **more: Any) -> MigrationOrder:
+    return schedule(start, changes, PRIOR, keep_ratio=KEEP, limits=MigrationLimits(at_once, **more))
 
 
 def told(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
@@ -60,7 +65,7 @@ def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_b
     assert ordered(other, *swap).scheduled == ()
     start = snapshot((host("h1", 4096), host("h2", 4096), between), a, b)
     for most, count in ((2, 0), (3, 3)):
-        found = schedule(start, swap, PRIOR, keep_ratio=KEEP, at_once=2, most_moves=most)
+        found = schedule(start, swap, PRIOR, keep_ratio=KEEP, limits=MigrationLimits(2), most_moves=most)
         assert len(found.scheduled) == count
 
 
@@ -170,3 +175,80 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
             cloud[former.host or ""][former.id] = former
         assert broken(cloud) <= allowed
     assert cloud == first
+
+
+def test_several_leave_one_host_together_within_the_limits_of_hosts_and_racks() -> None:
+    some = [vm(f"m{number}", on="h0", memory_mb=100) for number in range(6)]
+    racks = {"h0": "r0", "h1": "r1", "h2": "r1", "h3": "r2"}
+    hosts = tuple(replace(host(name), labels={"rack": rack}) for name, rack in racks.items())
+    start = snapshot(hosts, *some)
+    changes = [moved(one, f"h{1 + number % 3}") for number, one in enumerate(some)]
+    cases: list[tuple[dict[str, Any], list[int]]] = [
+        ({"per_host": 6}, [6]),
+        ({"per_host": 4}, [4, 2]),
+        ({"per_host": 6, "at_once": 5}, [5, 1]),
+        ({"per_host": 6, "per_rack": 2}, [2, 2, 2]),  # all of them leave r0
+        ({"per_host": 6, "per_rack": 2, "rack_label": "row"}, [6]),  # nobody has that label
+    ]
+    for limits, stages in cases:
+        found = ordered(start, *changes, **{"at_once": 9, **limits})
+        assert list(Counter(stage for stage, *_ in told(found)).values()) == stages, limits
+        assert not found.stuck
+
+
+def test_those_of_one_stage_break_nothing_whichever_of_them_ends_first() -> None:
+    """Each of a and b fits beside c by itself; both do only when c has gone, which may take longest."""
+    a, b, c = (
+        vm(name, on=at, memory_mb=size) for name, at, size in (("a", "h1", 1500), ("b", "h2", 1500), ("c", "h3", 2000))
+    )
+    start = snapshot(tuple(host(f"h{number}", 4096) for number in range(1, 5)), a, b, c)
+    found = ordered(start, moved(a, "h3"), moved(b, "h3"), moved(c, "h4"), at_once=9, per_host=4)
+    assert told(found) == [(0, "a", "h3"), (0, "c", "h4"), (1, "b", "h3")]
+
+
+@given(transitions(), st.integers(1, 4), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_at_no_moment_of_a_stage_or_of_the_way_back_is_broken_what_holds_before_and_after(
+    case: tuple[list[Instance], list[InstanceChange]], per_host: int, random: Random
+) -> None:
+    now, changes = case
+    start = snapshot(HOSTS, *now)
+    found = ordered(start, *changes, at_once=9, per_host=per_host)
+    judge = FeasibilityChecker(start, PRIOR, KEEP)
+
+    def broken(there: Cloud) -> set[str]:
+        verdicts = judge.of([(number, tuple(there[one.id].values())) for number, one in enumerate(start.hosts)])
+        sizes = {f"{at}:{what}" for at, one in enumerate(verdicts) for what in range(4) if one.overcommitted[what] > 0}
+        return sizes.union(*(one.below for one in verdicts))
+
+    there: Cloud = {one.id: {} for one in HOSTS}
+    for one in now:
+        there[one.host or ""][one.id] = one
+    end: Cloud = {name: dict(residents) for name, residents in there.items()}
+    for change in changes:
+        if change.former:
+            end[change.former.host or ""].pop(change.then.id)
+        end[change.then.host or ""][change.then.id] = change.then
+    allowed, first = broken(there) | broken(end), {name: dict(residents) for name, residents in there.items()}
+
+    def carried_out(steps: Sequence[ScheduledChange], *, back: bool) -> None:
+        for _, together in groupby(steps, key=lambda step: step.stage):
+            moves = [(step.change.then, step.change.former) for step in together]
+            pairs = [(old, new) if back else (new, old) for new, old in moves]  # what comes, what goes
+            events = [*range(len(pairs)), *range(len(pairs))]
+            random.shuffle(events)
+            begun: set[int] = set()
+            for at in events:  # an instance is on both hosts between its two events
+                came, went = pairs[at]
+                if at not in begun and came is not None:
+                    there[came.host or ""][came.id] = came
+                if at in begun and went is not None and (came is None or went.host != came.host):
+                    del there[went.host or ""][went.id]
+                begun.add(at)
+                assert broken(there) <= allowed
+
+    carried_out(found.scheduled, back=False)
+    if not found.stuck:
+        assert there == end
+    carried_out(found.back(), back=True)
+    assert there == first

@@ -23,6 +23,7 @@ from advisor.domain import (
 )
 from advisor.planning import steps
 from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, schedule
 from advisor.render import migrations
 from advisor.reports import plan_as_html
@@ -87,7 +88,7 @@ def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
     seen = dict.fromkeys(("h1", "h2", "h3"), NOW)
     start = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
     swap = [InstanceChange(vm(one.id, on=to, memory_mb=one.memory_mb), one) for one, to in ((a, "h2"), (b, "h1"))]
-    scheduled = schedule(start, swap, PRIOR, keep_ratio=0.8, at_once=2).scheduled
+    scheduled = schedule(start, swap, PRIOR, keep_ratio=0.8, limits=MigrationLimits(2)).scheduled
     context = steps.StepContext(
         start=start,
         kind=kind,  # type: ignore[arg-type]

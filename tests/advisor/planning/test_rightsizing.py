@@ -9,6 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
+from advisor.planning.cpu_demand import CpuPeaks
+from advisor.planning.rightsizing import enough_vcpus
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
 
@@ -48,6 +50,39 @@ def test_where_nothing_is_known_of_somebody_nothing_is_said_to_be_fine() -> None
     late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size", time_limit_s=1e-9))
     assert (late.steps, late.search) == ((), None)
     assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
+
+
+def test_few_vcpus_are_left_more_room_for_bursts_than_many() -> None:
+    """No size is advised at which a single vCPU is 79 % busy at busy times; of sixteen that is fine."""
+    enough = {cpus: enough_vcpus(CpuPeaks(cpus, cpus, "")) for cpus in (0.1, 0.5, 0.51, 0.79, 1.2, 2.8, 12.6)}
+    assert enough == {0.1: 1, 0.5: 1, 0.51: 2, 0.79: 2, 1.2: 2, 2.8: 4, 12.6: 16}
+    assert enough_vcpus(CpuPeaks(0.3, 2.4, "")) == 3, "what it wants in 1 % of the time counts, too"
+
+
+def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
+    def sized(name: str, vcpus: int) -> Instance:
+        return replace(vm(name, on="h1", memory_mb=100), vcpus=vcpus)
+
+    there = [sized("web-1", 4), sized("web-2", 4), sized("db-1", 8)]
+    calm, bursts = [20.0] * 400, [20.0] * 390 + [90.0] * 10
+    found = plan(
+        cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1),
+        {"web-1": calm, "web-2": bursts, "db-1": calm},
+    )  # fmt: skip
+    assert {step.instance: step.vcpus for step in found.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
+    why = {step.instance: step.why for step in found.steps}
+    assert "at a risk to want more in 0 % of the time" in why["web-1"]
+    assert [note.partition(":")[0] for note in found.notes[:2]] == ["db", "web"]
+    assert found.notes[1].startswith(
+        "web: smaller sizes of 2 instances save 6 vCPUs; the one at most risk, web-2, wants"
+    )
+
+
+@pytest.mark.parametrize(("vcpus", "short"), [(1, 0.05), (2, 0.05), (3, 0.01), (4, 0.002)])
+def test_the_part_of_the_time_in_which_a_size_is_short_falls_from_quantile_to_quantile(
+    vcpus: int, short: float
+) -> None:
+    assert CpuPeaks(2.0, 3.0, "").short(vcpus) == pytest.approx(short)
 
 
 SIZES = st.builds(

@@ -1,0 +1,109 @@
+"""Failover reserve: how many of a mix fit while everybody of hosts that fail together still finds another host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+import numpy as np
+
+from advisor.domain import Instance, SpareCapacity, WhatIf
+from advisor.planning.assignment.ejection_chain import insert_by_ejection
+from advisor.planning.assignment.local_search import SearchClock, place_each
+from advisor.planning.assignment.packing import pack
+from advisor.planning.assignment.packing_problem import build_problem
+from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
+from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.plan_context import PlanContext
+from advisor.planning.what_if import imagine
+from advisor.snapshot import ClusterSnapshot
+
+MAX_FAILURES = 2_000  # sets of hosts that fail together: with more, each number would take minutes
+Failure = tuple[str, ...]  # ids of the hosts that fail together
+Filled = Callable[[int], tuple[int, ClusterSnapshot]]  # at most so many of the mix → how many, and the cloud with them
+
+
+def failures_of(snapshot: ClusterSnapshot, spare_hosts: int, spare_label: str | None) -> list[Failure]:
+    """Every set of hosts that may fail together: so many at a time, or all of so many values of a label.
+
+    Hosts without the label fail alone. An empty host loses nobody, but its room when it fails beside others.
+    """
+    groups: dict[str, list[str]] = {}
+    for host in snapshot.hosts:
+        groups.setdefault(host.labels.get(spare_label or "", f" {host.id}"), []).append(host.id)
+    together = combinations(groups.values(), min(spare_hosts, len(groups)))
+    return [tuple(chain.from_iterable(several)) for several in together]
+
+
+@dataclass(slots=True)
+class FailoverSearch:
+    """Looks for the largest number of the mix with which every failure is survived.
+
+    `first` is the failure that was not survived last: it is the likeliest not to be the next time.
+    """
+
+    context: PlanContext
+    clock: SearchClock
+    filled: Filled
+    first: Failure = ()
+
+    def most(self, fit: int) -> SpareCapacity:
+        """By bisection from 0 to what fits without a reserve; a number counts only where all failures were tried."""
+        best, too_many, reason, number = -1, fit + 1, "", fit
+        while best + 1 < too_many and not self.clock.over:
+            count, cloud = self.filled(number)
+            why = self._not_survived(cloud)
+            if why is None or count < number:
+                break
+            if why:
+                too_many, reason = number, why
+            else:
+                best = number
+            number = 0 if best < 0 else (best + too_many) // 2
+        request = self.context.request
+        reason = reason or ("no further instance fits at all" if best == fit else _LATE)
+        return SpareCapacity(
+            request.spare_hosts, request.spare_label, None if best < 0 else best, min(too_many, fit + 1), reason
+        )
+
+    def _not_survived(self, cloud: ClusterSnapshot) -> str | None:
+        """What happens in a failure that is not survived, "" = all are; None where the time ended before that."""
+        request = self.context.request
+        failures = failures_of(cloud, request.spare_hosts, request.spare_label)
+        for failure in sorted(failures, key=lambda hosts: hosts != self.first):
+            if self.clock.over:
+                return None
+            homeless, unplaced = self._homeless(cloud, failure)
+            if unplaced:
+                self.first = failure
+                names = " and ".join(failure[:3]) + (f" and {len(failure) - 3} more" if len(failure) > 3 else "")
+                fail = "fails" if len(failure) == 1 else "fail"
+                find = "finds" if unplaced == 1 else "find"
+                return f"if {names} {fail}, {unplaced} of {homeless} instances {find} no other host"
+        return ""
+
+    def _homeless(self, cloud: ClusterSnapshot, failure: Failure) -> tuple[int, int]:
+        """How many instances lose their hosts, and how many of them no search finds another one for."""
+        lost = sum(
+            len(residents) for host, residents in zip(cloud.hosts, cloud.residents, strict=True) if host.id in failure
+        )
+        if not lost or len(failure) == len(cloud.hosts):
+            return lost, lost
+        left, homeless, _ = imagine(cloud, WhatIf(remove=failure))
+        return len(homeless), self._unplaced(left, homeless)
+
+    def _unplaced(self, left: ClusterSnapshot, homeless: Sequence[Instance]) -> int:
+        """Whoever finds no host beside the others, placed in turn, else packed, else where another one makes room."""
+        goal = self.context.goal(left, "admit", homeless, self.clock.left_s)
+        problem = build_problem(left, goal, self.context.fresh_s)
+        state = SearchState.of(PatternEvaluator.of(problem, self.context.chosen.predictor), "pack")
+        random = np.random.default_rng(self.context.request.seed)
+        if not place_each(state, problem.waiting, random, self.clock):
+            return 0
+        state.place_all(problem.initial)
+        unplaced = place_each(state, pack(state, problem.waiting, self.clock), random, self.clock)
+        return len(insert_by_ejection(state, unplaced, random, self.clock))
+
+
+_LATE = "the time limit was reached before all failures were tried"

@@ -1,0 +1,86 @@
+"""Failover reserve: what fits while everybody of hosts that fail together still has a host; growth as a day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from advisor.domain import Capacity, Growth, Host, PlanRequest, PlanSums, RunwayPoint, SpareCapacity
+from advisor.errors import InvalidInput
+from advisor.planning.failover import failures_of
+from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_cases import cloud, host, vm
+from tests.advisor.planning.test_migration_order import snapshot
+
+MIX = (vm("n", memory_mb=1000, load=0.05),)
+
+
+def racks(*names: str) -> tuple[Host, ...]:
+    """Hosts with room for eight of the mix each, in these racks."""
+    return tuple(replace(host(f"h{at}", 8100, pcpus=8), labels={"rack": name}) for at, name in enumerate(names))
+
+
+def spare(hosts: tuple[Host, ...], count: int, label: str | None = None) -> SpareCapacity:
+    asked = PlanRequest("capacity", MIX, spare_hosts=count, spare_label=label, keep_ratio=0.1, time_limit_s=60.0)
+    found = plan(cloud(hosts=hosts), asked).capacity
+    assert found is not None and found.spare is not None
+    assert found.fit == 8 * len(hosts)
+    return found.spare
+
+
+def test_so_many_fit_as_hosts_that_are_left_have_room_for() -> None:
+    four = racks("a", "a", "b", "b")
+    assert (spare(four, 1).fit, spare(four, 2).fit) == (24, 16)
+    reserved = spare(four, 1, "rack")
+    assert (reserved.fit, reserved.too_many) == (16, 17)
+    assert reserved.in_the_way.startswith("if h")
+
+
+def test_where_not_even_now_everybody_has_a_host_that_is_said() -> None:
+    full = [vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)]
+    asked = PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1)
+    found = plan(cloud(*full, hosts=racks("a", "b")), asked).capacity
+    assert found is not None and found.spare is not None
+    assert (found.spare.fit, found.spare.too_many) == (None, 0)
+    assert "not even who is there now is known to find a host: if h" in found.reserve
+
+
+def test_hosts_without_the_label_fail_alone_and_an_empty_one_takes_its_room_with_it() -> None:
+    start = snapshot((*racks("a", "a", "b"), host("h3"), host("h4")))
+    assert failures_of(start, 1, "rack") == [("h0", "h1"), ("h2",), ("h3",), ("h4",)]
+    assert failures_of(start, 2, "rack")[0] == ("h0", "h1", "h2")
+    assert len(failures_of(start, 2, None)) == 10
+
+
+@pytest.mark.parametrize(
+    ("field", "more"),
+    [
+        ("spare_label", {"spare_label": "rack"}),
+        ("spare_hosts", {"kind": "rebalance", "instances": (), "spare_hosts": 1}),
+        ("growth.uncertain_percent", {"growth": Growth(1, uncertain_percent=101)}),
+    ],
+)
+def test_what_contradicts_itself_is_refused(field: str, more: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        plan(cloud(hosts=racks("a")), replace(PlanRequest("capacity", MIX), **more))  # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+def test_growth_that_is_uncertain_gives_a_day_between_two_others() -> None:
+    asked = PlanRequest(
+        "capacity", (vm("n", memory_mb=8000, load=0.05),), keep_ratio=0.1, growth=Growth(1, 0, 24, uncertain_percent=50)
+    )
+    found = plan(cloud(hosts=racks(*"abcdef")), asked).capacity
+    assert found is not None
+    assert (found.earliest_month, found.runs_out_month, found.latest_month) == (5, 7, 14)
+    assert found.outlook.endswith("That is 2026-09-30, between 2026-07-31 and 2027-05-01.")
+
+
+def test_without_a_month_of_less_growth_no_day_is_made_up() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    sums = PlanSums(1, 1, 1, 0, 1.0, 1.0, 1.0)
+    runway = tuple(RunwayPoint(float(month), month, 1.0, sums, fits=month < 5) for month in range(6))
+    full = Capacity(1, 1, 1, "CPU.", 5.0, runway, None, 4.0, None, begin)
+    assert "with more growth 2026-05-02, with less of it in none of the months examined." in full.outlook
