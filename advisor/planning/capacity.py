@@ -182,7 +182,7 @@ def _packed(
     packing = pack_mix(state, problem.waiting, most, SearchClock.of(within_s))
     newcomers = {instance.id: instance for instance in _in_turn(context, snapshot, 0, packing.fit)}
     hosts = hosts_in_turn(packing.movers, problem.waiting, packing.fit)
-    where = {name: snapshot.hosts[host].id for name, host in zip(newcomers, hosts, strict=True)}
+    where: dict[str, str | None] = {name: snapshot.hosts[host].id for name, host in zip(newcomers, hosts, strict=True)}
     return packing, apply_assignment(snapshot, newcomers, where)
 
 

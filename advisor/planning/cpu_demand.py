@@ -38,7 +38,7 @@ class CpuPeaks:
             return 0.0
         if self.p99 <= self.p95:
             return 0.0 if vcpus > self.p99 else 0.01
-        return 0.05 * 0.2 ** ((vcpus - self.p95) / (self.p99 - self.p95))
+        return float(0.05 * 0.2 ** ((vcpus - self.p95) / (self.p99 - self.p95)))
 
 
 def cpu_demand(snapshot: ClusterSnapshot, host: Host, instance: Instance, used: Usage | None) -> CpuPeaks | None:

@@ -38,7 +38,8 @@ def held(state: SearchState, several: Iterable[tuple[int, Kinds]]) -> list[tuple
 
 def most_of_all(state: SearchState, mix: tuple[int, ...]) -> int:
     """How many of the mix in turn fit, by every choice of a host for each."""
-    best, clouds = 0, {((),) * len(HOSTS)}
+    nobody: tuple[int, ...] = ()
+    best, clouds = 0, {(nobody,) * len(HOSTS)}
     while clouds and best < MOST:
         kind = mix[best % len(mix)]
         more = {(at, cloud): tuple(sorted((*cloud[at], kind))) for cloud in clouds for at in range(len(HOSTS))}
