@@ -30,6 +30,7 @@ NEVER = 30.0  # of log chance below the likeliest K
 FREE = 1e9  # a level that holds nobody back
 MOST_TILT = 1e6
 ALMOST = 1 - 1e-9
+LEAST_CPUS = 1e-3  # driver threads that could use all CPUs still leave something
 MOST_BUSY = 0.999  # of its vCPUs that a consumer wants, on average, unless it is a hog
 LATE = 0.95 + 1e-9  # of the time: what comes after it is the worst twentieth
 CLOSED_ROUNDS = 6  # of the fixed point of a closed loop of several vCPUs; it halves its error in each
@@ -348,6 +349,7 @@ def share_cpus(
     `loop` and `brief` are changed: who is never served in the end becomes a hog, and hogs heed weights in full.
     """
     count = len(vcpus)
+    cpus = max(cpus, LEAST_CPUS)
     most = 0.0
     for at in range(count):
         most += vcpus[at]

@@ -141,6 +141,16 @@ def test_an_open_loop_beside_a_hog_leaves_it_the_rest() -> None:
     assert got.share[0] == pytest.approx(0.5, abs=0.02)  # two share the CPU whenever it wants it
 
 
+@pytest.mark.parametrize("loop", [OPEN, CLOSED, HOG])
+def test_where_driver_threads_leave_no_cpu_next_to_nothing_is_run(loop: int) -> None:
+    found = [np.zeros(1) for _ in range(4)]
+    cpu_contention.share_cpus(
+        0.0, np.ones(1), np.full(1, 0.5), np.array([loop]), np.ones(1), np.ones(1), 0.0, *found
+    )  # fmt: skip
+    run, want = found[0][0], found[1][0]
+    assert 0 < run / want <= 0.01
+
+
 # weighted max-min fairness
 
 
