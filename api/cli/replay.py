@@ -54,7 +54,7 @@ def replay(
     objective: ObjectiveName = "pack",
     step: Annotated[
         float,
-        typer.Option("--interval", "--step", min=1.0, metavar="SECONDS", help="Time from one moment to the next."),
+        typer.Option("--step", min=1.0, metavar="SECONDS", help="Time from one moment to the next."),
     ] = 300.0,
     history: Annotated[
         float | None,

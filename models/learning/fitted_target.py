@@ -234,7 +234,7 @@ def fit_target(
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
         platforms=frozenset(_platforms(examples).tolist()),
-        platform_weights=_if_believed(rows, left_out[0], unknown_weights) if left_out else None,
+        platform_weights=_believed_elsewhere(rows, left_out[0], unknown_weights, known_weights) if left_out else None,
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -289,17 +289,22 @@ def _with_effects(
     return fit_effects(terms, left, strength), found
 
 
-def _if_believed(rows: GroupedExamples, predictions: OutOfFoldPredictions, weights: StackingWeights) -> StackingWeights:
-    """These weights where they tell left-out platforms no worse than the prior does, else those of the prior alone.
+def _believed_elsewhere(
+    rows: GroupedExamples, predictions: OutOfFoldPredictions, *candidates: StackingWeights
+) -> StackingWeights:
+    """Of these weights those that tell left-out platforms best, by pairs; none where the prior is as good.
 
     Finer weights would be chosen by how a few platforms happen to differ.
     """
     row, base = predictions.row, rows.examples.base[predictions.row]
     measured = np.exp(rows.residual[row]) * base
-    learned = base * np.exp(predictions.correction(weights, weights))
-    worse = np.abs(measured - learned) - np.abs(measured - base)
     pair = np.unique([rows.examples.pair[one] for one in row], return_inverse=True)[1]
-    return weights if (np.bincount(pair, worse) / np.bincount(pair)).mean() <= 0 else StackingWeights()
+
+    def error(weights: StackingWeights) -> float:
+        off = np.abs(measured - base * np.exp(predictions.correction(weights, weights)))
+        return float((np.bincount(pair, off) / np.bincount(pair)).mean())
+
+    return min((StackingWeights(), *candidates), key=error)
 
 
 def _pairs(rows: GroupedExamples, predictions: OutOfFoldPredictions) -> int:

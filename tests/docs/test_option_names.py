@@ -34,7 +34,6 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
     "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
-    "--objective": ("what places are chosen by", {"where", "plan", "probe-plan", "replay"}),
     "--out": ("directory for what is made", {"demo", "report"}),
     "--packet-bytes": ("payload of a packet", {"probe"}),
     "--prometheus": ("the Prometheus-compatible store that is read", {"history", "profile"}),

@@ -215,7 +215,6 @@ def test_a_namespace_that_is_not_there_is_an_error_and_leaves_no_file_open() -> 
 @pytest.mark.parametrize(
     ("name", "settings", "driver_cpus", "why"),
     [
-        ("web.1", IsolationSettings(), (0,), "leave `driver` out"),
         ("web.1", IsolationSettings(disk_limit_mb_s=5), None, r"web\.1 has a disk limit, which Xen does not have"),
         ("w" * 201, IsolationSettings(), None, "too long for a domain"),
     ],

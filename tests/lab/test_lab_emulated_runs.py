@@ -136,6 +136,7 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
         "pinnings": {"2-1-1": {"driver": "0-1", "cpus": ["2"]}},
         "on_off": {"dwell_ms": 50, "guard_ms": 10, "fill_idle": True},
     }  # fmt: skip
+    del document["groups"]
     document["emulated"]["metrics_s"] = 0.1
     path = tmp_path / "campaign.yaml"
     path.write_text(yaml.safe_dump(document), "utf-8")

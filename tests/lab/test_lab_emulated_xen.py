@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "campaigns" / "xen.yaml"
 
 
 def changed(tmp_path: Path, **changes: Any) -> Path:
-    document = yaml.safe_load(EXAMPLE.read_text("utf-8")) | changes
+    document = yaml.safe_load(EXAMPLE.read_text("utf-8")) | {"groups": None} | changes
     path = tmp_path / "campaign.yaml"
     path.write_text(yaml.safe_dump({name: value for name, value in document.items() if value is not None}), "utf-8")
     return path

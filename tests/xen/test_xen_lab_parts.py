@@ -75,13 +75,20 @@ def agent() -> ModuleType:
 def channel(agent: ModuleType) -> Iterator[Dom0Channel]:
     """A channel to an agent that serves in a thread; the thread ends with the wire."""
     ours, theirs = socket.socketpair()
-    with theirs, theirs.makefile("rb") as orders, theirs.makefile("wb") as answers:
-        serving = threading.Thread(target=agent.serve, args=(orders, answers))
+    with theirs, theirs.makefile("rb") as orders:
+        serving = threading.Thread(target=agent.serve, args=(orders, theirs.fileno()))
         serving.start()
         with ours:
             yield Dom0Channel(ours)
         serving.join(10)
         assert not serving.is_alive()
+
+
+def test_a_command_that_aborts_is_run_again(channel: Dom0Channel, tmp_path: Path) -> None:
+    channel.wait_ready(10)
+    once = tmp_path / "once"
+    done = channel.run(["sh", "-c", f"test -e {once} || {{ touch {once}; kill -ABRT $$; }}; echo done"])
+    assert (done.code, done.text) == (0, "done\n")
 
 
 def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Dom0Channel) -> None:
