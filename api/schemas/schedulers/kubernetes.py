@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from api.schemas.base import AnswerBody, Number
+from api.schemas.base import WHOLE, AnswerBody, Flag, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 Texts = dict[str, str] | None
@@ -18,7 +18,7 @@ class Owner(Incoming):
 
     kind: str = ""
     name: str = ""
-    controller: bool | None = None
+    controller: Flag | None = None
 
 
 class Metadata(Incoming):
@@ -131,7 +131,7 @@ class MetaVictims(Incoming):
     """Pods that would be evicted from a node."""
 
     pods: list[MetaPod] | None = Field(default=None, alias="Pods")
-    violations: int = Field(default=0, alias="NumPDBViolations")
+    violations: Annotated[int, Field(strict=True), WHOLE] = Field(default=0, alias="NumPDBViolations")
 
 
 class PreemptionArgs(_EitherCase):
