@@ -101,7 +101,10 @@ def sentences(ratios: Iterable[PairRatio]) -> list[str]:
 
 
 def widths_without_speed(directory: Path) -> list[float]:
-    """Half widths, relative, of all ratios of `series.csv.gz` with rates as they were at whatever speed."""
+    """Half widths, relative, of all ratios of `series.csv.gz` with rates as they were at whatever speed; none without
+    that file."""
+    if not (directory / "series.csv.gz").is_file():
+        return []
     series: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     with gzip.open(directory / "series.csv.gz", "rt", newline="") as file:
         for row in csv.DictReader(file):

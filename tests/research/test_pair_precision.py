@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from research.pair_precision import read_ratios, repeats, sentences
+from research.pair_precision import read_ratios, repeats, sentences, widths_without_speed
 
 HEADER = "run,instance,workload,pinning,outcome,solo,colocated,repeat,ratio_se"
 
@@ -31,3 +31,7 @@ def test_pairs_of_two_runs_are_held_against_each_other_and_against_their_errors(
     told = sentences(ratios)
     assert any(line.startswith("| 2 | same | 2 | 4 | 50 % |") for line in told)
     assert told[-1].startswith("2 ratios were measured in two runs: they differ by 0.0100")
+
+
+def test_without_windows_nothing_is_said_of_the_speed(tmp_path: Path) -> None:
+    assert widths_without_speed(tmp_path) == []
