@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,11 +16,18 @@ from typing import Any, Literal
 from lab.errors import RunError
 
 _ABORTED = 4  # tries of a command that aborts
+_PIECE = 16384  # bytes of a file
+_GARBLED = 5  # tries for each
+_PIECE_S = 20.0
 _GRACE_S = 60.0  # what an answer may take longer than its command: an emulated machine on a busy host stalls
 
 
 class Dom0Error(RunError):
     """Dom0 does not answer or went away."""
+
+
+class GarbledError(Dom0Error):
+    """What arrived is none of the agent's lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,35 @@ class Dom0Channel:
             raise OSError(answer["errno"], os.strerror(answer["errno"]), path)
         return answer["found"]
 
+    def snapshot(self, looks: Sequence[tuple[str, str]], trace: str, into: str) -> None:
+        """Let Dom0 look at all of these (how, path) at once, and at the trace's length, and keep it in a file there."""
+        self._last += 1
+        self._send({"id": self._last, "snapshot": list(looks), "trace": trace, "into": into})
+        self._answer(self._last, _GRACE_S)
+
+    def fetch(self, path: str, most: int | None = None) -> bytes:
+        """A file of Dom0, or the first bytes of it. Parts that arrive garbled are asked for again."""
+        found = b""
+        while most is None or len(found) < most:
+            piece = self._piece(path, len(found), _PIECE if most is None else min(_PIECE, most - len(found)))
+            if not piece:
+                break
+            found += piece
+        return found
+
+    def _piece(self, path: str, begin: int, most: int) -> bytes:
+        for _ in range(_GARBLED):
+            self._last += 1
+            self._send({"id": self._last, "piece": path, "from": begin, "most": most})
+            try:
+                answer = self._answer(self._last, _PIECE_S)
+                data = base64.b64decode(answer["found"])
+            except (GarbledError, ValueError):
+                continue
+            if zlib.crc32(data) == answer["crc32"]:
+                return data
+        raise Dom0Error(f"{path} of Dom0 arrived garbled {_GARBLED} times")
+
     def _send(self, order: dict[str, Any]) -> None:
         try:
             self._wire.settimeout(_GRACE_S)
@@ -119,7 +156,7 @@ class Dom0Channel:
             try:
                 answer = json.loads(line)
             except ValueError:
-                raise Dom0Error("an answer of Dom0 arrived garbled") from None
+                raise GarbledError("an answer of Dom0 arrived garbled") from None
             self._answers[answer["id"]] = answer
         return self._answers.pop(number)
 

@@ -1,36 +1,38 @@
-"""Dom0 of an emulated machine as a source of the profiler's Xen backend, which then works outside at its full speed."""
+"""Dom0 of an emulated machine as the profiler's Xen backend reads it, without its own work in what it measures.
+
+With guests at work each command takes an emulated Dom0 seconds. So what stays the same is read before they begin, what
+changes by the agent at once and where it is, and what it kept is fetched when they are done.
+"""
 
 from __future__ import annotations
 
 import base64
 import errno
+import json
 import time
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
-from lab.emulated_xen.dom0_channel import Dom0Channel
+from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Order
+from profiler.backends.source import RecordedReading, RecordedSource, RecordingSource
+from profiler.backends.xen.backend import XenBackend
 from profiler.backends.xen.trace import xentrace_argv
 
 T = TypeVar("T")
+How = Literal["read", "names", "link"]
 
 _TRACE = "/tmp/trace"  # noqa: S108 - of Dom0, which nobody else uses
-_START_S = 1.2  # until xentrace writes, in an emulated Dom0 that has other work
-_STAYING = ("xl info", "xenstore-ls -f /local/domain")  # the same as long as the domains are the same
+_SNAPSHOT = "/tmp/snapshot.{number}"  # noqa: S108
+_BUFFERS = ("-S", "512")  # pages for each pCPU, 16 times the usual: an emulated Dom0 with much work comes late
+_START_S = 1.2  # until xentrace writes
 _MOST_S = 600.0
 
 
 class Dom0Source:
-    """See `profiler.backends.source.HostSource`. Its xentrace writes to a file of Dom0's memory until `close`."""
+    """See `profiler.backends.source.HostSource`: each look and each tool is an order to Dom0."""
 
-    def __init__(self, dom0: Dom0Channel, known: dict[str, str] | None = None) -> None:
-        """`known` keeps what stays the same over the sources of one machine."""
+    def __init__(self, dom0: Dom0Channel) -> None:
         self._dom0 = dom0
-        self._known = {} if known is None else known
-        self._taken = 0
-        name, *arguments = xentrace_argv("full")
-        dom0.run(["rm", "-f", _TRACE])
-        self._trace = dom0.start([name, *arguments[:-1], _TRACE], timeout_s=_MOST_S)
-        time.sleep(_START_S)
 
     def read(self, path: str) -> str:
         return str(self._dom0.look("read", path))
@@ -44,21 +46,10 @@ class Dom0Source:
     def value(self, key: str, read: Callable[[], T], /) -> T:
         """What a tool prints in Dom0, by its command; `read` would ask this host instead."""
         del read
-        if key == "xentrace":
-            return cast(T, self._piece())  # as a recording holds it
-        if key in self._known:
-            return cast(T, self._known[key])
         done = self._dom0.run(key.split(" "), timeout_s=20)
         if done.code != 0:
             raise OSError(errno.EIO, f"{key} failed with {done.code}: {done.errors.strip()[-200:]}")
-        if key in _STAYING:
-            self._known[key] = done.text
         return cast(T, done.text)
-
-    def _piece(self) -> dict[str, object]:
-        done = self._dom0.run(["tail", "-c", f"+{self._taken + 1}", _TRACE], timeout_s=60)
-        self._taken += len(done.output)
-        return {"stream": 1, "data": base64.b64encode(done.output).decode(), "problem": ""}
 
     def clock(self) -> tuple[float, float]:
         return time.time(), time.monotonic()
@@ -67,5 +58,67 @@ class Dom0Source:
         """Nothing is kept open."""
 
     def close(self) -> None:
-        self._dom0.run(["pkill", "-INT", "-x", "xentrace"])
-        self._dom0.wait(self._trace)
+        """Nothing is kept open."""
+
+
+class Dom0Snapshots:
+    """Readings of one Dom0: `learn` when its domains or their vCPUs have changed, then `start`, `take` and `finish`."""
+
+    def __init__(self, dom0: Dom0Channel) -> None:
+        self._dom0 = dom0
+        self._known = RecordedReading()
+        self._trace: Dom0Order | None = None
+        self._taken = 0
+
+    def learn(self) -> None:
+        """Find out what the profiler looks at, and ask the tools, while nobody works."""
+        source = RecordingSource(Dom0Source(self._dom0))
+        backend = XenBackend(source, "emulated", "off")
+        try:
+            for _ in range(2):  # some files are read from the second time on
+                backend.read_counters()
+        finally:
+            backend.close()
+        self._known = source.readings[0]
+
+    def start(self) -> None:
+        """Start xentrace, which writes to Dom0's memory."""
+        name, *arguments = xentrace_argv("full")
+        self._dom0.run(["rm", "-f", _TRACE])
+        self._trace = self._dom0.start([name, *_BUFFERS, *arguments[:-1], _TRACE], timeout_s=_MOST_S)
+        self._taken = 0
+        time.sleep(_START_S)
+
+    def take(self) -> None:
+        """One reading, which stays in Dom0."""
+        self._dom0.snapshot(self._looks(), _TRACE, _SNAPSHOT.format(number=self._taken))
+        self._taken += 1
+
+    def finish(self) -> RecordedSource:
+        """End xentrace and fetch the readings."""
+        if self._trace is not None:
+            self._dom0.run(["pkill", "-INT", "-x", "xentrace"])
+            self._dom0.wait(self._trace)
+        kept = [json.loads(self._dom0.fetch(_SNAPSHOT.format(number=number))) for number in range(self._taken)]
+        trace = self._dom0.fetch(_TRACE, kept[-1]["size"])
+        before = [0, *(one["size"] for one in kept)]
+        return RecordedSource([self._reading(one, trace[begin : one["size"]])
+                               for begin, one in zip(before, kept, strict=False)])  # fmt: skip
+
+    def _looks(self) -> list[tuple[str, str]]:
+        known = self._known
+        looks = [("read", path) for path in known.files] + [("names", path) for path in known.directories]
+        return looks + [("link", path) for path in known.links]
+
+    def _reading(self, kept: dict[str, Any], trace: bytes) -> RecordedReading:
+        piece = {"stream": 1, "data": base64.b64encode(trace).decode(), "problem": ""}
+        reading = RecordedReading(
+            clock=tuple(kept["clock"]),
+            values={**self._known.values, "xentrace": [piece]},
+        )
+        into: dict[str, dict[str, Any]] = {
+            "read": reading.files, "names": reading.directories, "link": reading.links,
+        }  # fmt: skip
+        for (how, path), answer in zip(self._looks(), kept["found"], strict=True):
+            into[how][path] = answer.get("found", answer.get("errno"))
+        return reading

@@ -21,7 +21,7 @@ from lab.campaign import Campaign, EmulatedXen, OnOff
 from lab.control_groups import GroupMaker
 from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.emulated_xen.client_progress import ClientProgress, HostUsage, StateSpell
-from lab.emulated_xen.dom0_source import Dom0Source
+from lab.emulated_xen.dom0_source import Dom0Snapshots
 from lab.emulated_xen.guests import SPIN_PORT, WEB_PORT, ServingDomain, start_guests
 from lab.emulated_xen.machine import FILES, MachineShape, XenMachine, boot
 from lab.emulated_xen.parts import prepare
@@ -44,6 +44,7 @@ from lab.schedule import PlacedMember, Run
 from lab.workloads import WebWorkload
 from profiler.backends import BackendError
 from profiler.backends.xen.backend import XenBackend
+from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect, unit_of
 from profiler.observed import format_cpus, parse_cpus
 
@@ -80,7 +81,7 @@ class EmulatedXenRuns:
         self._open = ExitStack()
         self._machine: XenMachine | None = None
         self._guests: list[ServingDomain] = []
-        self._known: dict[str, str] = {}
+        self._snapshots: Dom0Snapshots | None = None
         self._working: frozenset[int] = frozenset()  # guests that are not paused
         registry.at_end(self._open.close)
 
@@ -128,8 +129,7 @@ class EmulatedXenRuns:
         return self._machine
 
     def _drop(self) -> None:
-        self._machine = None
-        self._known.clear()
+        self._machine = self._snapshots = None
         self._open.close()
 
     def _place(self, machine: XenMachine, run: Run) -> None:
@@ -143,6 +143,9 @@ class EmulatedXenRuns:
             machine.dom0.run(command).checked()
         if not wait_until(lambda: _online(machine) == len(driver), _ONLINE_S):
             raise RunError(f"Dom0 has {_online(machine)} vCPUs and not {len(driver)}, although xl set them")
+        if self._shape.metrics_s and (self._snapshots is None or now.online != len(driver)):
+            self._snapshots = Dom0Snapshots(machine.dom0)
+            self._snapshots.learn()
         self._switch(machine, frozenset(range(len(run.placed))))
 
     def _switch(self, machine: XenMachine, working: frozenset[int]) -> None:
@@ -154,11 +157,9 @@ class EmulatedXenRuns:
 
     def _measured(self, machine: XenMachine, run: Run, number: int) -> tuple[RunMeasurement, tuple[StateOutcome, ...]]:
         campaign, placed = self._campaign, run.placed
+        values, dropped = self._metrics(machine, run)
         with ExitStack() as opened:
-            fillers = self._fill_idle(machine, opened)
-            clients = [self._client(machine, guest, entry, opened) for guest, entry in self._pairs(run)]
-            time.sleep(campaign.warmup_s)
-            values, dropped = self._metrics(machine, placed)
+            fillers, clients = self._at_work(machine, run, opened)
             started = datetime.now(UTC).isoformat(timespec="milliseconds")
             first = HostUsage.read(machine, clients, fillers)
             spells = self._spells(machine, (clients, fillers), f"{campaign.seed}:{number}:{run.run}", len(placed))
@@ -176,6 +177,15 @@ class EmulatedXenRuns:
             steal, foreign, {}, 0.0,
         )  # fmt: skip
         return replace(on_off_measurement(got), values=values, dropped=dropped), state_outcomes(got)
+
+    def _at_work(
+        self, machine: XenMachine, run: Run, opened: ExitStack
+    ) -> tuple[Sequence[LabProcess], Sequence[LabProcess]]:
+        """What fills idle CPUs, and the clients, warmed up."""
+        fillers = self._fill_idle(machine, opened)
+        clients = [self._client(machine, guest, entry, opened) for guest, entry in self._pairs(run)]
+        time.sleep(self._campaign.warmup_s)
+        return fillers, clients
 
     def _pairs(self, run: Run) -> Iterator[tuple[ServingDomain, PlacedMember]]:
         return zip(self._guests, run.placed, strict=False)
@@ -232,21 +242,26 @@ class EmulatedXenRuns:
     def _guard_s(self) -> float:
         return (self._on_off.guard_ms or 0) / 1000
 
-    def _metrics(
-        self, machine: XenMachine, placed: Sequence[PlacedMember]
-    ) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
-        """The eight metrics with everybody at work."""
-        if not self._shape.metrics_s:
+    def _metrics(self, machine: XenMachine, run: Run) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
+        """The eight metrics with everybody at work, for clients of their own: they are fetched when those are gone."""
+        if self._snapshots is None:
             return (), ()
-        names = {guest.name: entry.instance for guest, entry in zip(self._guests, placed, strict=False)}
-        source = Dom0Source(machine.dom0, self._known)
-        backend = RenamingBackend(XenBackend(source, "emulated", "full"), names)
-        try:
-            first = backend.read_counters()
+        self._snapshots.start()
+        with ExitStack() as opened:
+            self._at_work(machine, run, opened)
+            everybody = frozenset(range(len(run.placed)))
+            for working in (frozenset[int](), everybody):  # a vCPU that always runs has a record of it, too
+                self._switch(machine, working)
+            time.sleep(LAG_S)
+            self._snapshots.take()
             time.sleep(self._shape.metrics_s)
-            found = collect(first, backend.read_counters())
-        finally:
-            backend.close()
+            self._snapshots.take()
+        source = self._snapshots.finish()
+        names = {guest.name: entry.instance for guest, entry in self._pairs(run)}
+        backend = RenamingBackend(XenBackend(source, "emulated", "full"), names)
+        first = backend.read_counters()
+        source.advance()
+        found = collect(first, backend.read_counters())
         values = tuple(
             MetricValue(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
             for sample in found.samples

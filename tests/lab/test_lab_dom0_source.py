@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lab.emulated_xen.dom0_channel import Dom0Answer, Dom0Channel
-from lab.emulated_xen.dom0_source import Dom0Source
+from lab.emulated_xen.dom0_source import Dom0Snapshots
 from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import collect
@@ -25,9 +25,25 @@ class Dom0OfARecording:
     def __init__(self, source: RecordedSource) -> None:
         self.source = source
         self.trace = b""
+        self.kept: dict[str, bytes] = {}
 
     def look(self, how: str, path: str) -> Any:
-        return getattr(self.source, how)(path)
+        names = {"read": self.source.read, "names": self.source.names, "link": self.source.link}
+        return names[how](path)
+
+    def snapshot(self, looks: Sequence[tuple[str, str]], trace: str, into: str) -> None:
+        found: list[dict[str, Any]] = []
+        for how, path in looks:
+            try:
+                found.append({"found": self.look(how, path)})
+            except OSError as error:
+                found.append({"errno": error.errno})
+        self.kept[trace] = self.trace
+        document = {"size": len(self.trace), "clock": self.source.clock(), "found": found}
+        self.kept[into] = json.dumps(document).encode()
+
+    def fetch(self, path: str, most: int | None = None) -> bytes:
+        return self.kept[path][:most]
 
     def start(self, argv: Sequence[str], **_more: object) -> list[str]:
         return list(argv)
@@ -37,32 +53,35 @@ class Dom0OfARecording:
 
     def run(self, argv: Sequence[str], **_more: object) -> Dom0Answer:
         output = b""
-        if argv[0] == "tail":
-            output = self.trace[int(argv[2]) - 1 :]
-        elif argv[0] not in ("rm", "pkill"):
+        if argv[0] not in ("rm", "pkill"):
             output = str(self.source.value(" ".join(argv), lambda: "")).encode()
         return Dom0Answer(tuple(argv), 0, output, "")
 
 
-def test_the_xen_backend_counts_over_the_wire_what_it_counts_in_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_xen_backend_counts_by_snapshots_what_it_counts_in_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.emulated_xen.dom0_source._START_S", 0.0)
     document = json.loads(RECORDING.read_text("utf-8"))
     readings = [RecordedReading(**{**one, "clock": tuple(one["clock"])}) for one in document["readings"]]
-    plain, wired = RecordedSource(readings), RecordedSource(readings)
-    dom0 = Dom0OfARecording(wired)
-    source = Dom0Source(cast("Dom0Channel", dom0))
-    monkeypatch.setattr(source, "clock", wired.clock)
-    expected, found = XenBackend(plain, "x", "full"), XenBackend(source, "x", "full")
-    pairs = []
+    plain, there = RecordedSource(readings), RecordedSource(readings)
+    dom0 = Dom0OfARecording(there)
+    snapshots = Dom0Snapshots(cast("Dom0Channel", dom0))
+    snapshots.learn()
+    snapshots.start()
     for reading in readings:
-        piece = reading.values["xentrace"][0]
-        dom0.trace += base64.b64decode(piece["data"])
+        dom0.trace += base64.b64decode(reading.values["xentrace"][0]["data"])
+        snapshots.take()
+        there.advance()
+    fetched = snapshots.finish()
+    expected, found = XenBackend(plain, "x", "full"), XenBackend(fetched, "x", "full")
+    pairs = []
+    for _ in readings:
         pairs.append((expected.read_counters(), found.read_counters()))
         plain.advance()
-        wired.advance()
-    for by_recording, over_wire in pairs:
-        assert over_wire.instances.keys() == by_recording.instances.keys()
-        assert {n: d.tasks for n, d in over_wire.instances.items()} == {
+        fetched.advance()
+    for by_recording, by_snapshots in pairs:
+        assert by_snapshots.instances.keys() == by_recording.instances.keys()
+        assert {n: d.tasks for n, d in by_snapshots.instances.items()} == {
             n: d.tasks for n, d in by_recording.instances.items()
         }
+        assert by_snapshots.host == by_recording.host
     assert {s.metric for s in collect(pairs[0][1], pairs[1][1]).samples} >= {"cpu", "waiting", "execution"}
