@@ -80,7 +80,8 @@ def ablations(metrics: Sequence[str]) -> dict[str, Ablation]:
     """Every ablation by what it leaves out, for a dataset with these keys of features; the first leaves out nothing."""
     found = {"nothing": Ablation()}
     found |= {name: _without_member(at) for at, name in enumerate(BASE_LEARNERS)}
-    found["all three"] = Ablation(instead=[(residual_model, "_weight_grid", lambda: iter([(0.0,) * 3]))])
+    nobody = (0.0,) * len(BASE_LEARNERS)
+    found["all four"] = Ablation(instead=[(residual_model, "_weight_grid", lambda: iter([nobody]))])
     found["effects of names"] = Ablation(instead=[(fitted_target, "choose_regularisation", _no_effects)])
     found["factors"] = Ablation(instead=[(effects, "RANKS", ())])
     found["chosen weights (a quarter each)"] = Ablation(

@@ -26,7 +26,7 @@ from models.learning.residual_model import BASE_LEARNERS, BaseLearners, Residual
 from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 
-SCHEMA, OLDEST = 5, 4
+SCHEMA, OLDEST = 6, 4
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -148,6 +148,7 @@ def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
     if base_learners is not None:
         found |= {f"booster{number}": booster for number, booster in enumerate(base_learners.boosters)}
         found["forest"] = base_learners.forest
+        found |= {f"direct{number}": booster for number, booster in enumerate(base_learners.direct)}
     if target.calibration.difficulty is not None:
         found["difficulty"] = target.calibration.difficulty
     return found
@@ -158,6 +159,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
     return {
         "smooth": None if model.base_learners is None else model.base_learners.smooth.to_json(),
         "boosters": 0 if model.base_learners is None else len(model.base_learners.boosters),
+        "direct": 0 if model.base_learners is None else len(model.base_learners.direct),
         "effects": model.effects.to_json(),
         "known_blend": model.known_weights.named(),
         "unknown_blend": model.unknown_weights.named(),
@@ -180,7 +182,8 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
 
 
 def _stacking_weights(value: Mapping[str, Any]) -> StackingWeights:
-    shares = {name: float(value[name]) for name in (*BASE_LEARNERS, "effects")}
+    # Before schema 6 nobody learned the ratio directly.
+    shares = {name: float({"direct": 0.0, **value}[name]) for name in (*BASE_LEARNERS, "effects")}
     if not all(0 <= share <= 1 for share in shares.values()):
         raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
     return StackingWeights(tuple(shares[name] for name in BASE_LEARNERS), shares["effects"])
@@ -240,7 +243,8 @@ def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: in
     if len(smooth.space.centre) != features:
         raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
     boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
-    return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth)
+    direct = tuple(_booster(path, f"{name}-direct{number}", features) for number in range(int(value.get("direct", 0))))
+    return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth, direct)
 
 
 def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:

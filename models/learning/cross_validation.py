@@ -31,7 +31,7 @@ MOST_TRAINED, MOST_TESTED = 12_000, 5_000  # rows per fold; more rows cost time 
 class OutOfFoldPredictions:
     """J out-of-fold predictions under one protocol.
 
-    `row` (J,) indexes the grouped examples. `parts` (J, 3) and `effects` (J,) are predictions by base learners and
+    `row` (J,) indexes the grouped examples. `parts` (J, 4) and `effects` (J,) are predictions by base learners and
     effects that were fitted without the row's fold. `known` (J,) says whether the platform and all workloads of the row
     were among the training rows. `fold` (J,) indexes `folds`.
     """
@@ -62,11 +62,17 @@ def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
 
 
 def cross_val_predict(
-    rows: GroupedExamples, protocol: str, *, seed: int, say: Say, folds: Sequence[Fold] | None = None
+    rows: GroupedExamples,
+    protocol: str,
+    *,
+    seed: int,
+    say: Say,
+    folds: Sequence[Fold] | None = None,
+    direct: bool = True,
 ) -> OutOfFoldPredictions:
     """Fit the base learners on each fold's training rows and predict its test rows (as scikit-learn's function).
 
-    `folds` are those of the protocol unless they are given.
+    `folds` are those of the protocol unless they are given; `direct` is as in `fit_base_learners`.
     """
     examples = rows.examples
     random = np.random.default_rng(seed)
@@ -79,8 +85,8 @@ def cross_val_predict(
     parts, known = [np.zeros((0, len(BASE_LEARNERS)))], [np.zeros(0, dtype=bool)]
     for number, (train, test) in enumerate(folds):
         say(number / len(folds))
-        members = fit_base_learners(rows, train, seed=seed, boosters=BOOSTERS)
-        parts.append(members.predict(examples.x[test]))
+        members = fit_base_learners(rows, train, seed=seed, boosters=BOOSTERS, direct=direct)
+        parts.append(members.predict(examples.x[test], examples.base[test]))
         known.append(_known(examples, train, test))
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(test for _, test in folds)])
     fold = np.repeat(np.arange(len(folds)), [len(test) for _, test in folds])

@@ -134,7 +134,7 @@ class FittedTarget:
         outside, alone = self.outside(x), size <= 1
         if thin is not None:
             outside |= thin
-        parts = self.model.parts(x)
+        parts = self.model.parts(x, base)
         learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known, elsewhere))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > MORE_INSTANCES.get(self.target, 1.0) * self.most_instances
@@ -225,16 +225,18 @@ def fit_target(
     left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
     if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
         known_weights = unknown_weights
+    elsewhere = _believed_elsewhere(rows, left_out[0], unknown_weights, known_weights) if left_out else None
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
+    direct = any(weights.of("direct") for weights in (known_weights, unknown_weights, elsewhere) if weights)
     model = ResidualModel(
-        base_learners=fit_base_learners(rows, everything, seed=seed, given=booster),
+        base_learners=fit_base_learners(rows, everything, seed=seed, given=booster, direct=direct),
         effects=effects,
         known_weights=known_weights,
         unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
         platforms=frozenset(_platforms(examples).tolist()),
-        platform_weights=_believed_elsewhere(rows, left_out[0], unknown_weights, known_weights) if left_out else None,
+        platform_weights=elsewhere,
     )
     say(f"{target}: calibrating", 0.95)
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
@@ -256,7 +258,9 @@ def fit_share(
     rows = replace(rows, weight=weight / weight.mean())
     older, newest = newest_fold(rows.examples)
     found = [
-        cross_val_predict(rows, protocol, seed=seed, say=lambda done: say("share: left-out hosts", done), folds=folds)
+        cross_val_predict(
+            rows, protocol, seed=seed, say=lambda done: say("share: left-out hosts", done), folds=folds, direct=False
+        )
         for protocol, folds in (
             ("unseen_host", host_folds(rows.examples, older, seed)),
             ("newest", [(older, newest)] if len(newest) else []),
@@ -267,7 +271,7 @@ def fit_share(
     blend = _stacking_weights(rows, predictions[:1], known=False)
     say("share: fitting", 0.9)
     given = None if boost is None else boost(rows)
-    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed, given=given)
+    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed, given=given, direct=False)
     model = ResidualModel(learners, Effects(), StackingWeights(), blend, frozenset())
     return _fitted(examples, "share", model, [(one, rows.group) for one in predictions])
 

@@ -39,33 +39,60 @@ __all__ = [
 
 
 LEAST_ROWS = 8  # with fewer rows nothing is learned, and the prior's prediction is used
-BASE_LEARNERS = ("boosters", "forest", "smooth")
+BASE_LEARNERS = ("boosters", "forest", "smooth", "direct")
 STEPS = 4  # stacking weights are compared in steps of 1/4: finer differences are noise
 INNER_FOLDS = 4  # for the choice of the kernel ridge's penalties
 HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0, "share": 1.0}
+_LEAST_RATIO = 1e-3
 LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3, "share": 1e-3}
 
 
 @dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged
 class BaseLearners:
-    """Base learners of the residual of the log ratio: boosted trees, a random forest, and a kernel ridge."""
+    """Base learners of the residual of the log ratio: boosted trees, a random forest, and a kernel ridge.
+
+    `direct` are boosted trees of the ratio itself (see `levelled`), for whom the prior is one feature among others.
+    Where the prior is far off and there are many rows, they tell more (decision 111). None = they have no weight.
+    """
 
     boosters: tuple[lightgbm.Booster, ...]
     forest: lightgbm.Booster
     smooth: KernelRidge
+    direct: tuple[lightgbm.Booster, ...] = ()
 
-    def predict(self, x: Floats) -> Floats:
-        """The prediction of each base learner, in the order of BASE_LEARNERS; (R, 3)."""
-        return np.stack([predict(self.boosters, x), predict([self.forest], x), self.smooth.predict(x)], axis=1)
+    def predict(self, x: Floats, base: Floats) -> Floats:
+        """The correction of log `base` (R,) by each base learner, in the order of BASE_LEARNERS; (R, 4)."""
+        return self._parts(x, base, predict(self.boosters, x), predict(self.direct, x) if self.direct else None)
 
-    def answer(self, x: Floats) -> Floats:
+    def answer(self, x: Floats, base: Floats) -> Floats:
         """The same values as `predict`, bit by bit, but faster from the second call on: small trees use QuickScorer."""
         boosted = predict(self.boosters, x) if self._leaves is None else np.mean(self._leaves(x), axis=0)
-        return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x)], axis=1)
+        ratio = None
+        if self.direct:
+            ratio = predict(self.direct, x) if self._direct is None else np.mean(self._direct(x), axis=0)
+        return self._parts(x, base, boosted, ratio)
+
+    def _parts(self, x: Floats, base: Floats, boosted: Floats, ratio: Floats | None) -> Floats:
+        direct = np.zeros(len(x)) if ratio is None else np.log(unlevelled(ratio)) - np.log(base)
+        return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x), direct], axis=1)
 
     @cached_property
     def _leaves(self) -> QuickScorer | None:
         return QuickScorer.of(self.boosters)
+
+    @cached_property
+    def _direct(self) -> QuickScorer | None:
+        return QuickScorer.of(self.direct)
+
+
+def levelled(ratio: Floats) -> Floats:
+    """What `direct` learns: the ratio itself up to 1, where errors of it count, and beyond 1 + its log; (R,)."""
+    return np.where(ratio <= 1, ratio, 1 + np.log(np.maximum(ratio, 1)))
+
+
+def unlevelled(value: Floats) -> Floats:
+    """The ratio of which `levelled` makes this; (R,)."""
+    return np.maximum(np.where(value <= 1, value, np.exp(np.maximum(value, 1) - 1)), _LEAST_RATIO)
 
 
 def fit_base_learners(
@@ -75,8 +102,10 @@ def fit_base_learners(
     seed: int = 0,
     boosters: int | None = None,
     given: lightgbm.Booster | None = None,
+    direct: bool = True,
 ) -> BaseLearners:
-    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained on more rows."""
+    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained on more rows;
+    without `direct` those are left out."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
     with threadpool_limits(1, "blas"):  # the matrices are small: synchronising threads costs more than it saves
@@ -87,12 +116,15 @@ def fit_base_learners(
         (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
         fit_forest(part.x, residual, weight, part.monotone, seed=seed),
         smooth,
+        fit_boosters(part.x, levelled(np.exp(residual) * part.base), weight, part.monotone, seed=seed, count=boosters)
+        if direct
+        else (),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StackingWeights:
-    """Stacking weights of the base learners (3,) and of the known workloads' effects; all 0 = the prior alone."""
+    """Stacking weights of the base learners (4,) and of the known workloads' effects; all 0 = the prior alone."""
 
     base_learners: tuple[float, ...] = (0.0,) * len(BASE_LEARNERS)
     effects: float = 0.0
@@ -100,6 +132,10 @@ class StackingWeights:
     def named(self) -> dict[str, float]:
         """The weights by name, as the artifact stores them."""
         return {**dict(zip(BASE_LEARNERS, self.base_learners, strict=True)), "effects": self.effects}
+
+    def of(self, base_learner: str) -> float:
+        """The weight of one base learner."""
+        return self.base_learners[BASE_LEARNERS.index(base_learner)]
 
     @property
     def prior_only(self) -> bool:
@@ -124,19 +160,21 @@ class ResidualModel:
     platforms: frozenset[str] = frozenset()
     platform_weights: StackingWeights | None = None
 
-    def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
+    def log_correction(
+        self, x: Floats, base: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]
+    ) -> Floats:
         """The correction to add to the log of the base ratio on a platform of training; (R,)."""
         known = self.all_known(victims, neighbours)
-        return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
+        return self.correction(self.parts(x, base), self.effects.predict(victims, neighbours), known)
 
-    def parts(self, x: Floats) -> Floats:
-        """The predictions of the base learners; (R, 3)."""
+    def parts(self, x: Floats, base: Floats) -> Floats:
+        """The predictions of the base learners for rows with this base ratio (R,); (R, 4)."""
         if self.base_learners is None or not len(x):
             return np.zeros((len(x), len(BASE_LEARNERS)))
-        return self.base_learners.answer(x)
+        return self.base_learners.answer(x, base)
 
     def correction(self, parts: Floats, effects: Floats, known: Bools, elsewhere: Bools | bool = False) -> Floats:
-        """Combine the base learners' predictions (R, 3) and the effects (R,) by the stacking weights; (R,).
+        """Combine the base learners' predictions (R, 4) and the effects (R,) by the stacking weights; (R,).
 
         `elsewhere` says of all rows, or each (R,), whether its platform was not in training.
         """
@@ -161,7 +199,7 @@ NOTHING_LEARNED = ResidualModel(None, Effects(), StackingWeights(), StackingWeig
 
 
 def stacked(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
-    """The weighted sum of base learners' predictions (R, 3) and effects (R,); (R,)."""
+    """The weighted sum of base learners' predictions (R, 4) and effects (R,); (R,)."""
     return np.asarray(parts @ np.array(blend.base_learners) + blend.effects * effects)
 
 
@@ -177,7 +215,7 @@ def choose_stacking_weights(
 ) -> StackingWeights:
     """Choose the stacking weights that predict left-out rows best, by the mean |error of T/B| over pairs.
 
-    `ratio` (G,) was measured; `rows` (J,) are indices of left-out examples; `parts` (J, 3) and `effects` (J,) are
+    `ratio` (G,) was measured; `rows` (J,) are indices of left-out examples; `parts` (J, 4) and `effects` (J,) are
     out-of-fold predictions for them. Every pair counts once, however often it was repeated. Candidates whose loss is
     within one standard error (over pairs) of the best are averaged: the mean is more stable than any of them. With 21
     pairs, the best candidate alone was worse than the prior on new pairs. Where the prior alone is best, all weights

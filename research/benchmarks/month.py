@@ -213,7 +213,7 @@ def _boosted(model: Path, folder: Path) -> NDArray[np.float64]:
     share = artifact.load(model).share
     assert share is not None and share.model.base_learners is not None
     examples = build_examples([load_dataset(folder / "windows")], (WANTED,), target="share")
-    return share.model.base_learners.predict(examples.x[:10_000])[:, 0]
+    return share.model.base_learners.predict(examples.x[:10_000], examples.base[:10_000])[:, 0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -34,7 +34,7 @@ class Memory:
         self.workloads = set(rows.examples.take(which).workloads)
         self.pairs = {rows.examples.pair[row] for row in which}
 
-    def predict(self, x: Floats) -> Floats:
+    def predict(self, x: Floats, _base: Floats) -> Floats:
         found = np.array([float(one) in self.seen for one in x[:, 0]])
         return np.repeat(found[:, None] * 1.0, len(BASE_LEARNERS), axis=1)
 
@@ -163,7 +163,7 @@ def test_judgements_of_groups_become_judgements_of_every_repeat() -> None:
     found = OutOfFoldPredictions(
         "unseen_workload",
         row=np.array([1, 0, 1]),  # the second one is left out with either of its workloads
-        parts=np.zeros((3, 3)),
+        parts=np.zeros((3, 4)),
         effects=np.zeros(3),
         known=np.zeros(3, dtype=bool),
         fold=np.array([0, 0, 1]),

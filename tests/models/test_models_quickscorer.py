@@ -93,8 +93,8 @@ def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) 
     smooth = fit_kernel_ridge(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
-    members = BaseLearners((booster,), booster, smooth)
-    np.testing.assert_array_equal(members.answer(x), members.predict(x))
+    members, base = BaseLearners((booster,), booster, smooth, (booster,)), np.full(len(x), 0.5)
+    np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))
 
 
 def test_members_answer_as_they_do_while_they_are_judged() -> None:
@@ -103,5 +103,7 @@ def test_members_answer_as_they_do_while_they_are_judged() -> None:
     smooth = fit_kernel_ridge(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
-    members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), smooth)
-    np.testing.assert_array_equal(members.answer(x), members.predict(x))
+    base = np.full(len(x), 0.5)
+    for direct in ((), (trained(3, 7), trained(4, 7))):
+        members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), smooth, direct)
+        np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))

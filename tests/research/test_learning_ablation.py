@@ -35,7 +35,7 @@ def test_a_member_that_is_left_out_gets_no_weight_and_comes_back(examples: Examp
         with found[name].at_work():
             model = fit_target(examples, "throughput").model
         assert model.known_weights.base_learners[at] == model.unknown_weights.base_learners[at] == 0
-    with found["all three"].at_work():
+    with found["all four"].at_work():
         model = fit_target(examples, "throughput").model
     assert not any((*model.known_weights.base_learners, *model.unknown_weights.base_learners))
     assert any(any(weights) for weights in residual_model._weight_grid())

@@ -127,13 +127,14 @@ def at_most_alone(world: MeasuredWorld) -> MeasuredWorld:
 
 def worlds(dataset: Dataset) -> Iterator[MeasuredWorld]:
     """Every world that a dataset's largest platform makes: by pinning and driver domain, of two seats, and of as many
-    as were ever measured together where these are more. NoWorldError where too few pairs were measured."""
+    as were ever measured together where these are more. NoWorldError where none has enough pairs."""
     found: dict[tuple[str, tuple[str, ...], tuple[int, ...]], dict[Situation, list[tuple[float, ...]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     instances: dict[tuple[tuple[str, ...], str], Instance] = {}
+    full = _full_loads(dataset)
     for colocation in dataset.colocations:
-        there = _plain(colocation)
+        there = _plain(colocation, full)
         ratios = measured(colocation, "throughput")
         if len(there) < 2 or len(ratios) < len(there):
             continue
@@ -151,11 +152,17 @@ def worlds(dataset: Dataset) -> Iterator[MeasuredWorld]:
     for (platform, _, _), sets in found.items():
         sizes[platform] += len(sets)
     largest = max(sorted(sizes), key=lambda platform: sizes[platform])
+    sparse: list[NoWorldError] = []
     for (platform, pins, driver_cpus), sets in sorted(found.items()):
         if platform == largest:
             host = replace(dataset.platforms[platform], driver_cpus=driver_cpus, platform=platform)
             outcomes = {together: MeasuredSet.of(runs) for together, runs in sets.items()}
-            yield from _by_seats(dataset, host, pins, outcomes, instances)
+            try:
+                yield from _by_seats(dataset, host, pins, outcomes, instances)
+            except NoWorldError as error:
+                sparse.append(error)
+    if len(sparse) == sum(platform == largest for platform, *_ in found):
+        raise sparse[0]
 
 
 def _by_seats(
@@ -200,12 +207,22 @@ def _mode(pins: Sequence[str], driver_cpus: Sequence[int]) -> str:
     return name + (", driver apart" if driver_cpus else "")
 
 
-def _plain(colocation: Colocation) -> tuple[Instance, ...]:
-    """The instances of a run at full load where none is held back by a setting, else none."""
+def _full_loads(dataset: Dataset) -> dict[str, float]:
+    """The highest load at which each workload was measured: some are defined at a part load."""
+    found: dict[str, float] = defaultdict(float)
+    for colocation in dataset.colocations:
+        for outcome in colocation.outcomes:
+            workload = outcome.instance.workload or ""
+            found[workload] = max(found[workload], outcome.instance.load)
+    return found
+
+
+def _plain(colocation: Colocation, full: Mapping[str, float]) -> tuple[Instance, ...]:
+    """The instances of a run at their full load where none is held back by a setting, else none."""
     there = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
     for one in there.values():
         network = one.settings.network
         held_back = replace(one.settings, pinning=None, network=None) != IsolationSettings()
-        if one.load < 1 or held_back or (network is not None and network.mode == "shared"):
+        if one.load < full[one.workload or ""] or held_back or (network is not None and network.mode == "shared"):
             return ()
     return tuple(there.values())
