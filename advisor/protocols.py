@@ -106,9 +106,15 @@ class InventoryService(Protocol):
         ...
 
     def instances(
-        self, *, host: str | None = None, workload: str | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        *,
+        host: str | None = None,
+        workload: str | None = None,
+        part: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> Page[Instance]:
-        """All instances, or those on one host, or of one workload."""
+        """All instances, or those on one host, of one workload, or with `part` in their id or their label `name`."""
         ...
 
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:

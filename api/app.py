@@ -46,7 +46,7 @@ from api.routes import (
 from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
 from api.schedulers.patience import Patience, WithPatience, patient
-from api.schemas.placements import PlacementAnswer
+from api.schemas.placements import BatchAnswer, PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
 from api.web import plans as plan_pages
@@ -111,6 +111,16 @@ ROUTES: tuple[Route, ...] = (
         "questions",
         fails=(409,),
         model=PlacementAnswer,
+        lane="question",
+        scope="read",
+    ),
+    Route(
+        "POST",
+        "/v1/placements:batch",
+        questions.place_batch,
+        "questions",
+        fails=(409,),
+        model=BatchAnswer,
         lane="question",
         scope="read",
     ),

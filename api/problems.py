@@ -33,7 +33,7 @@ from advisor.errors import (
 )
 from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
-from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
+from api.schemas.base import EXTRA, ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -217,7 +217,8 @@ def _invalid_request(request: Request, error: Exception) -> Response:
 
 def _field_error(item: Mapping[str, Any]) -> FieldError:
     # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
-    steps = [str(step)[:80] for step in item["loc"]]
+    loc = (*item["loc"], item["ctx"][EXTRA]) if EXTRA in item.get("ctx", {}) else item["loc"]
+    steps = [str(step)[:80] for step in loc]
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
     message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or str(item["msg"]).removeprefix("Value error, ")
     return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))

@@ -85,10 +85,16 @@ class DatabaseInventory:
             writes.delete_instance(connection, instance_id, only_if)
 
     def instances(
-        self, *, host: str | None = None, workload: str | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        *,
+        host: str | None = None,
+        workload: str | None = None,
+        part: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> Page[Instance]:
         with self._read() as connection:
-            return instances.list_page(connection, host=host, workload=workload, cursor=cursor, limit=limit)
+            return instances.list_page(connection, host=host, workload=workload, part=part, cursor=cursor, limit=limit)
 
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
         with self._read() as connection:

@@ -96,10 +96,20 @@ def aliases(connection: sa.Connection, host_ids: Iterable[str]) -> Mapping[tuple
 
 
 def list_page(
-    connection: sa.Connection, *, host: str | None, workload: str | None = None, cursor: str | None, limit: int
+    connection: sa.Connection,
+    *,
+    host: str | None,
+    workload: str | None = None,
+    part: str | None = None,
+    cursor: str | None,
+    limit: int,
 ) -> Page[Instance]:
-    """One page of those on a host and of a workload; None = any."""
+    """One page of those on a host, of a workload, and with this part in their id or in their label `name`, whatever its
+    case; None = any."""
     query = sa.select(instances)
+    if part is not None:
+        names = (instances.c.id, instances.c.labels["name"].as_string())
+        query = query.where(sa.or_(*(name.icontains(part, autoescape=True) for name in names)))
     if workload is not None:
         query = query.where(instances.c.workload == workload)
     if host is not None:

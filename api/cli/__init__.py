@@ -88,7 +88,8 @@ app = typer.Typer(
     name="cotenant",
     cls=Cotenant,
     help="Where should this VM go, and with which settings, so that nobody on that host suffers?\n\n"
-    "Settings come from COTENANT_* variables; options win. Exit codes: 0 done, 1 failed, 2 wrong usage or input.",
+    "Settings come from COTENANT_* variables; options win. Exit codes: 0 done, 1 failed, 2 wrong usage or input, "
+    "3 no host for it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

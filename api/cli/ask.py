@@ -27,7 +27,7 @@ from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
 from api.cli.asking import SERVER, Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
-from api.cli.output import print_json, print_table, say
+from api.cli.output import NO_HOST, print_json, print_table, say
 
 NEW = "new-instance"  # of which only is said whom it is like
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
@@ -68,7 +68,8 @@ def where(
 ) -> None:
     """Rank the hosts of an inventory for one instance.
 
-    Hosts are ranked by what would happen to everybody there. With a file no server and no database are needed.
+    Hosts are ranked by what would happen to everybody there. With a file no server and no database are needed. The exit
+    code is 3 where no host can take it.
     """
     service = asked_service(server, token_file, inventory)
     if service is not None and model is not None:
@@ -96,6 +97,8 @@ def where(
         print_json(recommendation_as_json(answer))
     else:
         show_answer(answer, now_on, explain=explain, commands=commands)
+    if not answer.candidates:
+        raise typer.Exit(NO_HOST)
 
 
 def predict(

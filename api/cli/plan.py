@@ -15,7 +15,7 @@ from api.cli.answers import sizes_only
 from api.cli.ask import names_of
 from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
-from api.cli.output import print_json, progress, say
+from api.cli.output import NO_HOST, print_json, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
 from api.schemas.plans import PlanAnswer, PlanBody
 
@@ -173,7 +173,7 @@ def plan(
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
     hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or
     suits sizes and caps to what is used (right_size). With a file no server and no database are needed. Nothing is
-    carried out.
+    carried out. The exit code is 3 where somebody finds no host.
     """
     service = asked_service(server, token_file, inventory, patience_s=time_limit)
     if service is not None and model is not None:
@@ -221,7 +221,13 @@ def plan(
         offline.write_plan_report(cloud, answer, report, model=model, settings=settings() if service is None else None)
     if as_json:
         print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
-        return
+    else:
+        _show(cloud, answer, undo=undo, report=report)
+    if any(step.host is None and step.rejected for step in answer.steps):
+        raise typer.Exit(NO_HOST)
+
+
+def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) -> None:
     plan_words.show(answer, undo=undo)
     if unknown := sizes_only(cloud):
         say(

@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, QueryId, QueryName, TelemetryDep
+from api.schemas.base import TEXT_PATTERN
 from api.schemas.inventory import InstanceBody, InstanceItem
 from api.schemas.obtained import InstanceObtained
 from api.schemas.pages import PageOut
@@ -61,9 +62,15 @@ def listing(
     inventory: InventoryDep,
     host: QueryId = None,
     workload: QueryName = None,
+    q: Annotated[
+        str | None,
+        Query(
+            pattern=TEXT_PATTERN, min_length=1, max_length=255, description="a part of the id or of the label `name`"
+        ),
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> PageOut[InstanceItem]:
-    """All instances, or those on one host or of one workload, in pages."""
-    page = inventory.instances(host=host, workload=workload, cursor=cursor, limit=limit)
+    """All instances, or those on one host, of one workload or of such a name, in pages."""
+    page = inventory.instances(host=host, workload=workload, part=q, cursor=cursor, limit=limit)
     return PageOut(items=[InstanceItem.of(instance) for instance in page.items], next_cursor=page.next_cursor)

@@ -9,7 +9,7 @@ from advisor.domain import Recommendation, recommendation_as_json
 from api.auth import require
 from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
 from api.schemas.effects import SceneAnswer, SceneBody
-from api.schemas.placements import OutcomeBody, PlacementBody
+from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody
 
 
 def predict(body: SceneBody, placements: PlacementDep, counters: CountersDep) -> SceneAnswer:
@@ -36,6 +36,25 @@ def place(
     counters.placed(answer.head, answer.source)
     headers = {"Location": f"/v1/placements/{answer.head.id}"}
     return Response(answer.as_json(), headers=headers, media_type="application/json")
+
+
+def place_batch(
+    body: BatchBody, placements: PlacementDep, inventory: InventoryDep, counters: CountersDep, request: Request
+) -> Response:
+    """Where should each of these go? Each answer counts in for those after it, so that a burst spreads.
+
+    Nobody's settings change: where a limit would break with everybody as they are, the host is rejected. For the best
+    placement of all of them together make a plan (`POST /v1/plans`), which takes longer. A dry run needs a token of
+    scope read and is not stored, answers that are held on their hosts one of scope write.
+    """
+    if not body.dry_run:
+        require(request, "write")
+    answers = placements.in_turn(body.to_domain(inventory.instance), hold=not body.dry_run)
+    for answer in answers:
+        counters.placed(answer, "miss")
+    return Response(
+        to_json({"answers": [recommendation_as_json(answer) for answer in answers]}), media_type="application/json"
+    )
 
 
 def placement(placement: PathId, placements: PlacementDep) -> Response:

@@ -49,6 +49,7 @@ from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
+MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 
 def _both(one: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,6 +226,47 @@ class PlacementBody(Schema):
         )
 
 
+class BatchBody(Schema):
+    """Where should each of these go, when the ones before it have gone where they should?"""
+
+    model_config = examples(
+        {
+            "instances": [
+                {"id": "web-1", "vcpus": 2, "memory_mb": 2048, "workload": "web-1k"},
+                {"id": "web-2", "vcpus": 2, "memory_mb": 2048, "workload": "web-1k"},
+            ],
+            "constraints": {"labels": {"zone": "a"}},
+            "dry_run": True,
+        }
+    )
+
+    instances: Annotated[list[NewInstance], Field(min_length=1, max_length=MOST_AT_ONCE)] = Field(
+        description="the instances to place, in the order in which they are answered"
+    )
+    hosts: Ids | None = Field(default=None, description="answer only these hosts; null = all")
+    constraints: ConstraintsBody = Field(default=ConstraintsBody(), description="what every host must satisfy")
+    objective: Objective = Field(
+        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
+    )
+    limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
+        default=1, description="most candidates given for each"
+    )
+    explain: Flag = Field(default=False, description="give reasons")
+    dry_run: Flag = Field(default=False, description="hold nothing and store nothing")
+
+    def to_domain(self, find: Callable[[str], Instance]) -> list[PlacementRequest]:
+        """The domain's requests, in their order; `find` gives an instance of the inventory. InvalidInput where one
+        stands twice."""
+        names = [one.id for one in self.instances]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidInput(f"instance {twice[0]} stands twice", field="instances")
+        shared = self.model_dump(include={"hosts", "objective", "limit", "explain", "dry_run"})
+        return [
+            PlacementBody(instance=one, constraints=self.constraints, **shared).to_domain(find)
+            for one in self.instances
+        ]
+
+
 class ReasonOut(AnswerBody):
     """One part of an explanation."""
 
@@ -370,6 +412,12 @@ class PlacementAnswer(AnswerBody):
     def of(cls, answer: Recommendation) -> PlacementAnswer:
         """From the domain, in the one shape that command line and REST share."""
         return cls.model_validate(recommendation_as_json(answer))
+
+
+class BatchAnswer(AnswerBody):
+    """The answers, each as that to one question."""
+
+    answers: list[PlacementAnswer] = Field(description="one for each instance, in their order")
 
 
 class OutcomeBody(Schema):

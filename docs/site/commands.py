@@ -61,7 +61,8 @@ def page() -> str:
     parts = [
         "# Commands\n",
         made_by("the commands' own help"),
-        "Exit codes: 0 done, 1 failed, 2 wrong usage or input. Every command has `--help`; options win over\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 no host for it (`where`, `plan`).\n"
+        "Every command has `--help`; options win over "
         "[settings](settings.md). Each error is one sentence on standard error.\n",
     ]
     for program, text in PROGRAMS.items():

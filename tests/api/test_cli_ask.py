@@ -189,16 +189,17 @@ def test_only_named_hosts_answer() -> None:
     ]
 
 
-def test_no_host_is_an_answer_not_a_failure() -> None:
-    result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h5")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("No host can take shop-7.")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_host_is_an_answer_that_scripts_can_tell_from_a_failure(as_json: bool) -> None:
+    result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h5", *(["--json"] if as_json else []))
+    assert result.exit_code == 3
+    assert result.stdout.startswith("{" if as_json else "No host can take shop-7.")
 
 
 def test_a_cloud_without_hosts_says_that_it_has_none() -> None:
     Path("none.yaml").write_text("hosts: []", encoding="utf-8")
     result = run("where", "none.yaml", "--instance", "shop.yaml")
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert result.stdout.startswith("No host can take shop-7: the inventory has none.")
 
 

@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
 
 def test_instances_are_placed_and_a_report_is_written() -> None:
     result = run(CLOUD, "--add", "add.yaml", "--report", "out.html")
-    assert result.exit_code == 0
+    assert result.exit_code == 3, "one of the two finds no host"
     assert "1 of 2 instances placed." in result.stdout
     assert "Report written to out.html." in result.stdout
     assert "needs 64 vCPUs" in result.stdout

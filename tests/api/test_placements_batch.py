@@ -1,0 +1,62 @@
+"""Several instances in one question: each answer counts in for those after it, and all of them are held or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from tests.api.api_client import Client
+
+TWO = [{"id": f"n-{number}", "memory_mb": 256, "workload": "web-1k"} for number in (1, 2)]
+
+
+@pytest.fixture
+def empty(client: Client) -> Client:
+    """Two hosts that are alike, and nobody on them."""
+    hosts = [{"id": name, "kind": "lxc", "pcpus": 2, "memory_mb": 1024} for name in ("e1", "e2")]
+    assert client.ask("PUT", "/v1/inventory", json={"mode": "merge", "hosts": hosts}).status_code == 200
+    return client
+
+
+def batch(client: Client, **more: Any) -> list[dict[str, Any]]:
+    body = {"instances": TWO, "hosts": ["e1", "e2"], "constraints": {"allow_stale": True}, **more}
+    answer = client.ask("POST", "/v1/placements:batch", json=body)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["answers"]
+    return found
+
+
+def test_a_burst_spreads_as_if_each_were_placed_before_the_next(empty: Client) -> None:
+    answers = batch(empty, dry_run=True)
+    assert sorted(one["candidates"][0]["host"] for one in answers) == ["e1", "e2"]
+    alone = [batch(empty, instances=[one], dry_run=True)[0]["candidates"][0]["host"] for one in TWO]
+    assert len(set(alone)) == 1
+
+
+def test_what_is_held_counts_in_for_the_next_question_and_can_be_read(empty: Client) -> None:
+    first = batch(empty, instances=TWO[:1])[0]
+    (second,) = batch(empty, instances=TWO[1:], dry_run=True)
+    assert second["candidates"][0]["host"] != first["candidates"][0]["host"]
+    assert empty.ask("GET", f"/v1/placements/{first['id']}").json()["id"] == first["id"]
+    assert empty.ask("GET", f"/v1/placements/{second['id']}").status_code == 404
+
+
+def test_who_stands_twice_is_refused_and_nothing_is_held(empty: Client) -> None:
+    answer = empty.ask("POST", "/v1/placements:batch", json={"instances": [TWO[0], TWO[0]], "hosts": ["e1"]})
+    assert (answer.status_code, answer.json()["field"]) == (422, "instances")
+    assert "n-1 stands twice" in answer.json()["detail"]
+
+
+def test_a_token_that_only_reads_may_ask_dryly(empty: Client, advisor: Advisor, settings: Settings) -> None:
+    _, text = advisor.access.tokens.create("reader", "read", lasts=None)
+    reader = Client(create_app(advisor, settings))
+    headers = {"Authorization": f"Bearer {text}"}
+    statuses = [
+        reader.ask("POST", "/v1/placements:batch", json={"instances": TWO, "dry_run": dry}, headers=headers).status_code
+        for dry in (True, False)
+    ]
+    assert statuses == [200, 403]
