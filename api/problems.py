@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -33,7 +35,7 @@ from advisor.errors import (
 )
 from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
-from api.schemas.base import EXTRA, ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
+from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -208,20 +210,40 @@ def _invalid_request(request: Request, error: Exception) -> Response:
     found = error.errors()
     if any(item["type"] == "json_invalid" for item in found):
         return respond(request, OF_STATUS[400], f"the body is not JSON: {found[0]['ctx']['error']}")
-    errors = [_field_error(item) for item in found[:MOST_ERRORS]]
+    field = getattr(request.scope.get("route"), "body_field", None)
+    body = None if field is None else field.field_info.annotation
+    errors = [_field_error(item, body) for item in found[:MOST_ERRORS]]
     first = errors[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.field}: {first.detail}{more}"
     return respond(request, OF_ERROR[InvalidInput], detail, field=first.field, errors=errors)
 
 
-def _field_error(item: Mapping[str, Any]) -> FieldError:
+def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
     # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
-    loc = (*item["loc"], item["ctx"][EXTRA]) if EXTRA in item.get("ctx", {}) else item["loc"]
-    steps = [str(step)[:80] for step in loc]
+    steps = [str(step)[:80] for step in item["loc"]]
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
     message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
+        near = get_close_matches(str(item["loc"][-1])[:80], known, n=1)
+        message = f"there is no such field; {f'is {near[0]} meant?' if near else 'there are ' + ', '.join(known)}"
     return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))
+
+
+def _fields_at(body: object, steps: Sequence[object]) -> list[str]:
+    """The fields of the schema at this place in a body; none where that is not one schema."""
+    found = _schemas(body)
+    for step in steps:
+        if isinstance(step, str) and len(found) == 1:
+            found = _schemas(found[0].model_fields[step].annotation) if step in found[0].model_fields else []
+    return list(found[0].model_fields) if len(found) == 1 else []
+
+
+def _schemas(kind: object) -> list[type[BaseModel]]:
+    """The schemas that an annotation is made of: those of its parts, such as of the items of a list."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [schema for part in get_args(kind) for schema in _schemas(part)]
 
 
 def _printable(text: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -20,7 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     PlainSerializer,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from advisor.errors import InvalidInput
 from profiler.observed import MAX_CPUS
@@ -36,7 +35,6 @@ STEP_PATTERN = r"^(\.{0,2}[^\x00-\x1f\x7f/.][^\x00-\x1f\x7f/]*|\.{3}[^\x00-\x1f\
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
 TIME_PATTERN = r"^(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-"  # the years 1970-9998
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})\Z")
-EXTRA = "extra"  # in the context of an error: the field that the schema does not have
 MOST_FIELDS = 100  # of one object: more than any has
 _LARGEST = 1e15  # above every real memory, rate or counter, and small enough that sums of them stay finite
 
@@ -74,30 +72,6 @@ class _Few:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields(_Few):
-    """Refuses fields that the schema does not have, too, and says which it has or which one may be meant."""
-
-    owner: type[BaseModel]
-
-    def __call__(self, value: Any) -> Any:
-        _Few.__call__(self, value)
-        if isinstance(value, dict) and self.owner.model_config.get("extra") == "forbid":
-            known = self.owner.model_fields
-            for name in value:
-                if name not in known:
-                    raise PydanticCustomError(
-                        "extra_forbidden", "{said}", {"said": _no_field(name, known), EXTRA: name}
-                    )
-        return value
-
-
-def _no_field(name: object, known: Collection[str]) -> str:
-    near = get_close_matches(str(name)[:80], known, n=1)
-    meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
-    return f"there is no such field; {meant}"
-
-
 class Schema(BaseModel):
     """Base of all schemas: unknown fields are refused, numbers are finite, values do not change.
 
@@ -114,7 +88,7 @@ class Schema(BaseModel):
         _bound(made)
         # The name goes with the outermost part, or every description would repeat the whole instead of naming it.
         inner: Any = {key: part for key, part in made.items() if key != "ref"}
-        return core_schema.no_info_before_validator_function(_Fields(MOST_FIELDS, cls), inner, ref=made.get("ref"))
+        return core_schema.no_info_before_validator_function(_Few(MOST_FIELDS), inner, ref=made.get("ref"))
 
 
 def examples(*bodies: dict[str, Any], **rules: Any) -> ConfigDict:
