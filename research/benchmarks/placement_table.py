@@ -4,9 +4,10 @@
 
 Four parts: regret to the oracle, of all instances and of the worst-off of each host, and violations in clouds of
 measured hosts (see `placement`), and the part of its time in which an instance is short on simulated evenings (see
-`newcomer_choices`), where no pair was measured and so no model can be trained. The product answers with its default objective, `worst`. The best rule is the one that does best on
-streams of its own, of all rules and all values of their parameters, chosen anew for each world, load and figure. Every
-interval is of 95 %, by bootstrap over streams or evenings; differences are of the same stream or evening.
+`newcomer_choices`), where no pair was measured and so no model can be trained. The product answers with its default
+objective, `worst`. The best rule is the one that does best on streams of its own, of all rules and all values of
+their parameters, chosen anew for each world, load and figure. Every interval is of 95 %, by bootstrap over streams or
+evenings; differences are of the same stream or evening.
 """
 
 from __future__ import annotations
