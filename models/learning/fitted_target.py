@@ -142,7 +142,7 @@ class FittedTarget:
         down, up = self.calibration.half_widths(x, hints, known, outside, platform)
         priors = _prior_width(self.target, base)
         down, up = (np.where(outside, np.maximum(width, priors), width) for width in (down, up))
-        foreign = self._on_foreign_hosts(x)
+        foreign = self.on_foreign_hosts(x)
         down, up = (np.where(alone, ALONE, np.where(foreign, priors, width)) for width in (down, up))
         return TargetEstimate(
             expected=expected,
@@ -178,9 +178,9 @@ class FittedTarget:
         for column in self.limits:
             if never[column]:
                 strange |= finite[:, column]
-        return np.asarray(strange | self._on_foreign_hosts(x))
+        return np.asarray(strange | self.on_foreign_hosts(x))
 
-    def _on_foreign_hosts(self, x: Floats) -> Bools:
+    def on_foreign_hosts(self, x: Floats) -> Bools:
         """Whether a row's host is of a new kind or a very different size; (R,)."""
         foreign = np.zeros(len(x), dtype=bool)
         for column, seen in self.kinds.items():

@@ -16,7 +16,7 @@ from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix
 from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
-from models.physics.prior import doubt_widths, jitter_band, latency_band, prior_spread
+from models.physics.prior import PriorPredictor, doubt_widths, jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
 _DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
@@ -93,6 +93,7 @@ class LearnedPredictor:
             bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
         marks = np.zeros(scenes.present.shape, dtype=bool)
         marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
+        self._leave_to_the_prior(scenes, whole, bands, targets)
         if self.share is not None:
             bands["throughput"], marks = self._of_windows(self.share, scenes, whole, bands["throughput"], marks)
         nothing = unasked(scenes.present)
@@ -103,6 +104,21 @@ class LearnedPredictor:
             marks,
             whole.prior.cpu,
         )
+
+    def _leave_to_the_prior(
+        self, scenes: SceneBatch, whole: FeatureMatrix, bands: dict[str, BandArrays], targets: Collection[str]
+    ) -> None:
+        """Put the prior's own bands where the host is of a kind or size that training says nothing of."""
+        foreign = np.unique(whole.scene[self.throughput.on_foreign_hosts(whole.x)])
+        if not len(foreign):
+            return
+        told = PriorPredictor().predict(scenes.take(foreign), targets)
+        for name, band in bands.items():
+            own: BandArrays = getattr(told, name)
+            edges = [edge.copy() for edge in (band.expected, band.lower, band.upper)]
+            for edge, values in zip(edges, (own.expected, own.lower, own.upper), strict=True):
+                edge[foreign] = values
+            bands[name] = BandArrays(*edges)
 
     def _of_windows(
         self, share: FittedTarget, scenes: SceneBatch, whole: FeatureMatrix, band: BandArrays, marks: Bools
