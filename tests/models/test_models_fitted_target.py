@@ -208,6 +208,6 @@ def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_e
     assert model.platform_weights is not None
     assert model.platform_weights.prior_only
     assert not model.known_weights.prior_only
-    assert not model.correction(np.ones((2, 3)), np.ones(2), np.zeros(2, dtype=bool), True).any()
-    mixed = model.correction(np.ones((2, 3)), np.ones(2), np.ones(2, dtype=bool), np.array([True, False]))
+    assert not model.correction(np.ones((2, 4)), np.ones(2), np.zeros(2, dtype=bool), True).any()
+    mixed = model.correction(np.ones((2, 4)), np.ones(2), np.ones(2, dtype=bool), np.array([True, False]))
     assert mixed[0] == 0.0 != mixed[1]

@@ -177,6 +177,21 @@ def test_an_unknown_workload_is_marked_and_wide_and_makes_its_neighbour_less_cer
     assert width[1, 0] > width[0, 0]
 
 
+@pytest.mark.parametrize("strange", [{"kind": "xen"}, {"pcpus": 64}], ids=["of another kind", "of another size"])
+def test_on_a_host_that_training_says_nothing_of_the_prior_answers_range_and_all(
+    predictor: LearnedPredictor, table: ProfileTable, strange: dict[str, Any]
+) -> None:
+    usual, there = pair("w0", "w1")
+    asked = build_batch([(usual, there), (replace(usual, platform="", **strange), there)], table)
+    said, prior = predictor.predict(asked), PriorPredictor().predict(asked)
+    for name in ("throughput", "latency", "jitter"):
+        own, its = (getattr(one, name) for one in (said, prior))
+        for edge in ("expected", "lower", "upper"):
+            np.testing.assert_array_equal(getattr(own, edge)[1], getattr(its, edge)[1])
+    assert said.outside[1].all()
+    assert (said.throughput.lower[0] != prior.throughput.lower[0]).any()
+
+
 def test_another_workload_of_a_known_name_is_not_taken_for_the_known_one(
     predictor: LearnedPredictor, world: Dataset, table: ProfileTable
 ) -> None:
