@@ -103,7 +103,7 @@ class ControlPlane:
         told = self.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
         return self.kubeconfig(told["status"]["token"], "sync.kubeconfig")
 
-    def schedule(self, cotenant: str | None, **changed: Any) -> None:
+    def schedule(self, cotenant: str | None, *, profiles: list[Row] | None = None, **changed: Any) -> None:
         """Run kube-scheduler with our own extender entry, changed in these keys, or None = plainly."""
         if self.scheduler is not None:
             self.scheduler.stop()
@@ -114,6 +114,7 @@ class ControlPlane:
             config["extenders"][0] |= {"urlPrefix": f"{cotenant}/kubernetes", **changed}
         admin = str(self.kubeconfig(ADMIN, "admin.kubeconfig"))
         config |= {"leaderElection": {"leaderElect": False}, "podMaxBackoffSeconds": 2}
+        config |= {"profiles": profiles} if profiles else {}
         config["clientConnection"] = {"kubeconfig": admin, "qps": 2000, "burst": 2000}
         path = self.folder / "scheduler.json"
         path.write_text(json.dumps(config))

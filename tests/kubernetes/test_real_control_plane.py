@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import requests
 
 from tests.kubernetes.lab import KINDS, Lab, mix, oversubscribed, pod, standing_still, wait
 from tests.kubernetes.tap import Fault, answering
 
 
 @contextmanager
-def asking(lab: Lab, url: str, **changed: Any) -> Iterator[None]:
+def asking(lab: Lab, url: str | None, **changed: Any) -> Iterator[None]:
     """kube-scheduler asks there, with what is shipped beside it."""
     lab.cluster.schedule(url, **changed)
     try:
@@ -136,6 +137,39 @@ def test_a_guest_that_moves_is_on_two_nodes(lab: Lab) -> None:
     assert (found["launcher-2"]["labels"]["moving"], found["launcher-2"]["host"]) == ("vm-uid", names[1])
     lab.cluster.delete("launcher-1")
     wait(lambda: {one["id"]: one["host"] for one in lab.instances().values()} == {"vm-uid": names[1]})
+
+
+def test_the_token_in_the_address_is_sent_and_stands_in_the_log_when_a_call_fails(lab: Lab) -> None:
+    """The service takes no question without it; why the documentation warns of the log."""
+    lab.fresh(2)
+    assert requests.post(f"{lab.service.url}/kubernetes/filter", json={}, timeout=60).status_code == 401
+    lab.cluster.schedule(lab.extender, **lab.changed)
+    lab.burst({"asks": "quiet"})
+    scheduler = lab.cluster.scheduler
+    assert scheduler is not None
+    begun = scheduler.log.stat().st_size
+    lab.service.running.stop()
+    try:
+        lab.burst({"away": "quiet"}, 60)
+    finally:
+        lab.service.start()
+    assert lab.token in scheduler.log.read_text(encoding="utf-8")[begun:]
+
+
+def test_an_extender_turns_batching_off(lab: Lab) -> None:
+    """Why the documentation says never where a profile needs it; pods that are alike, and a profile that could."""
+    lab.fresh(4)
+    spread = {"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": []}}
+    profiles = [{"schedulerName": "default-scheduler", "pluginConfig": [spread]}]
+    batched = {}
+    for url in (None, lab.extender):
+        with asking(lab, url, profiles=profiles, **(lab.changed if url else {})):
+            names = [f"{'asked' if url else 'plain'}-{number:02}" for number in range(20)]
+            lab.cluster.create(pod(name) for name in names)
+            lab.cluster.wait_bound(names)
+            batched[url] = lab.cluster.metric("scheduler_batch_attempts_total")
+    assert batched[None] > 0
+    assert batched[lab.extender] == 0
 
 
 @pytest.mark.parametrize("kind", ["virt-handler", "hotplug-disk"])
