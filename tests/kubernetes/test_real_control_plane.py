@@ -143,7 +143,7 @@ def test_the_token_in_the_address_is_sent_and_stands_in_the_log_when_a_call_fail
     """The service takes no question without it; why the documentation warns of the log."""
     lab.fresh(2)
     assert requests.post(f"{lab.service.url}/kubernetes/filter", json={}, timeout=60).status_code == 401
-    lab.cluster.schedule(lab.extender, **lab.changed)
+    lab.schedule()  # whose log the next lines are in
     lab.burst({"asks": "quiet"})
     scheduler = lab.cluster.scheduler
     assert scheduler is not None
