@@ -28,5 +28,5 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         programs = built()
     except CannotBuildError as error:
         pytest.skip(str(error))
-    with laboratory(programs, tmp_path_factory.mktemp("kubernetes"), patience_s=30.0) as made:
+    with laboratory(programs, tmp_path_factory.mktemp("kubernetes"), patience_s=120.0) as made:
         yield made
