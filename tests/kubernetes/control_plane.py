@@ -128,7 +128,7 @@ class ControlPlane:
 
     def _scheduler_ready(self) -> bool:
         try:  # its certificate is its own and in memory only; nothing secret is sent
-            return requests.get(f"https://127.0.0.1:{self._scheduler_port}/readyz", verify=False, timeout=5).ok
+            return bool(requests.get(f"https://127.0.0.1:{self._scheduler_port}/readyz", verify=False, timeout=5).ok)
         except requests.RequestException:
             return False
 
@@ -212,7 +212,7 @@ _COLLECTIONS = {
 
 def _listens(url: str) -> bool:
     try:
-        return requests.get(url, timeout=5).ok
+        return bool(requests.get(url, timeout=5).ok)
     except requests.RequestException:
         return False
 
