@@ -33,7 +33,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -105,6 +105,10 @@ test-image: setup  ## the image, built and run by buildah and podman (Debian, ro
 
 test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
+
+test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
+	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))
+	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/kubernetes
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios

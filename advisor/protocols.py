@@ -283,9 +283,10 @@ class PlacementService(Protocol):
     ) -> tuple[Recommendation, ...]:
         """Answer for a scheduler that puts instances on hosts and changes no settings.
 
-        Each answer counts as carried out for the next one. With `hold` the answers are stored and count as placed for
-        `reserve_s` seconds. Without it each leaves only an entry in the audit log; `holds_next` leaves that out where
-        a host was found, because the caller asks again and holds it. `without` are instances that count as gone.
+        Each answer counts as carried out for the next one. With `hold` the answers are stored with their first
+        candidates, which count as placed for `reserve_s` seconds. Without it, and without a candidate, each leaves
+        only an entry in the audit log; `holds_next` leaves that out where a host was found, because the caller asks
+        again and holds it. `without` are instances that count as gone.
         """
         ...
 

@@ -28,7 +28,7 @@ from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import fingerprints
 from advisor.store import codec
-from models.arrays import Floats
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch, slot_values, stack
 from models.prediction import TARGETS, CpuPressure, InterferencePrediction
 from models.prediction import BandArrays as Bands
@@ -66,11 +66,6 @@ class RankedHost:
     def driver_cpus(self) -> tuple[int, ...] | None:
         """The driver domain's CPUs after mitigation, None = unchanged."""
         return self.steps[-1].driver_cpus if self.steps else None
-
-    def tied(self, other: RankedHost) -> bool:
-        """Whether the difference lies within both uncertainties, and nobody there or here is visibly worse off."""
-        within = scoring.tied(self.expected - other.expected, self.half_width, other.half_width)
-        return within and scoring.alike(self.lowest, other.lowest) and scoring.alike(self.speed, other.speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +118,24 @@ def candidates(
     if known is None:
         known = _build_candidates(question, shown, remembered)
         remembered.told.keep(key, known)
-    name = {ranked.host: question.snapshot.hosts[ranked.host].id for ranked in ranked_hosts}
+    names = [question.snapshot.hosts[ranked.host].id for ranked in ranked_hosts]
+    ties = _ties(shown, ranked_hosts)
     return tuple(
-        replace(
-            candidate,
-            tied_with=tuple(name[other.host] for other in ranked_hosts if other is not ranked and ranked.tied(other)),
-        )
-        for candidate, ranked in zip(known, shown, strict=False)  # the second may serve only for comparison
+        replace(candidate, tied_with=tuple(names[other] for other in np.flatnonzero(tied).tolist()))
+        for candidate, tied in zip(known, ties, strict=False)  # the second may serve only for comparison
     )
+
+
+def _ties(shown: Sequence[RankedHost], ranked_hosts: Sequence[RankedHost]) -> Bools:
+    """Which others of R hosts each of the first S is tied with, (S, R): the difference lies within both uncertainties,
+    and nobody there or here is visibly worse off; as `scoring.tied` and `scoring.alike`."""
+    figures = np.array([(one.expected, one.half_width, one.lowest, one.speed) for one in ranked_hosts]).T
+    (here, half), (there, other_half) = figures[:2, : len(shown), None], figures[:2, None]
+    tied: Bools = np.abs(here - there).round(9) <= np.hypot(half, other_half)
+    for ratio in figures[2:]:
+        tied &= ~(np.abs(ratio[: len(shown), None] - ratio) > scoring.NOTICED)
+    np.fill_diagonal(tied, val=False)
+    return tied
 
 
 def _cache_key(question: PlacementQuestion, shown: Sequence[RankedHost]) -> bytes:

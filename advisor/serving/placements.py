@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -94,7 +95,9 @@ class DatabasePlacements:
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
                 answers, view = self._in_turn(requests, without)
-                if self._hold([EncodedRecommendation.of(one) for one in answers], view, force=attempt == _ATTEMPTS):
+                looks = [one for one in answers if not one.candidates]
+                held = [_as_held(one) for one in answers if one.candidates]
+                if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
                     break
             return answers
 
@@ -160,8 +163,16 @@ class DatabasePlacements:
         with self._read() as connection:
             return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
 
-    def _hold(self, answers: Sequence[EncodedRecommendation], view: CloudView, *, force: bool) -> bool:
-        """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
+    def _hold(
+        self,
+        answers: Sequence[EncodedRecommendation],
+        view: CloudView,
+        looks: Sequence[Recommendation] = (),
+        *,
+        force: bool,
+    ) -> bool:
+        """Store answers, hold their hosts and note `looks`; False, and nothing written, when another answer was held
+        meanwhile."""
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
         until = now + reserve
@@ -180,6 +191,8 @@ class DatabasePlacements:
                         pending.hold(connection, one)
             for each in answers:
                 self._keep(connection, each, held=held.get(each.head.id) is not None)
+            for look in looks:
+                self._note(connection, look)
         self._stored()
         return True
 
@@ -197,3 +210,9 @@ class DatabasePlacements:
         about = [told.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "rejected": len(told.rejected), "model": told.model_version}
         self._audit.record(connection, "placement.look", about, **detail)
+
+
+def _as_held(told: Recommendation) -> EncodedRecommendation:
+    """What is stored of a scheduler's answer: the host that is held, as if no other had been asked for."""
+    asked = replace(told.request, limit=1)
+    return EncodedRecommendation.of(replace(told, request=asked, candidates=told.candidates[:1]))

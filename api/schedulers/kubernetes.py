@@ -62,7 +62,9 @@ def _passing(named: Collection[str], refused: Json, lasting: Collection[str]) ->
     )
 
 
-def prioritize(body: ExtenderArgs, inventory: InventoryDep, placements: PlacementDep) -> list[HostPriority]:
+def prioritize(
+    body: ExtenderArgs, inventory: InventoryDep, cloud: CloudDep, placements: PlacementDep
+) -> list[HostPriority]:
     """What each node is worth to the pod, 0-10, for Kubernetes' scheduler extender.
 
     The best node is held for the pod, under its uid, so that pods in a row spread and a question that is put again
@@ -77,11 +79,14 @@ def prioritize(body: ExtenderArgs, inventory: InventoryDep, placements: Placemen
         instance = None
     if instance is None or not named:
         return [HostPriority(host=name, score=0) for name in named]
-    thought = opinion.ask(placements, instance, named, holds_next=True)
-    new = [name for name in thought.unknown if name not in thought.silent]
-    best_known = max(thought.points(MOST, None).values(), default=0)
-    holds = thought.scores and (not new or best_known == MOST)
-    best = opinion.hold(placements, instance, thought) if holds else None
+    hosts = {host.id for host in cloud.inventory().hosts}
+    new = [name for name in named if name not in hosts]
+    if new:
+        thought = opinion.ask(placements, instance, named, holds_next=True)
+        holds = max(thought.points(MOST, None).values(), default=0) == MOST
+        best = opinion.hold(placements, instance, thought) if holds else None
+    else:
+        thought, best = opinion.ask_and_hold(placements, instance, named)
     points = dict.fromkeys(thought.silent, SILENT) | thought.points(MOST, best)
     points |= dict.fromkeys(new, MOST if best is None else MOST - 1)
     return [HostPriority(host=name, score=points.get(name, 0)) for name in named]

@@ -83,8 +83,8 @@ def ask_and_hold(
 
     None = there is none. One entry in the audit log either way.
     """
-    thought = ask(placements, instance, hosts, holds_next=True)
-    return thought, hold(placements, instance, thought) if thought.scores else None
+    (answer,) = placements.in_turn([question(instance, hosts, MOST_TOLD)], hold=True)
+    return HostScores.of(answer, hosts), answer.candidates[0].host if answer.candidates else None
 
 
 def hold(placements: PlacementService, instance: Instance, thought: HostScores) -> str | None:

@@ -44,7 +44,6 @@ class KubernetesApi:
         self._asking = asking
         self._session = requests.Session()
         self._session.auth = self._sign  # as `auth`, so that a .netrc cannot replace it
-        self._session.verify = str(asking.ca) if asking.ca else True
         if asking.certificate:
             self._session.cert = tuple(map(str, asking.certificate))
 
@@ -89,6 +88,8 @@ class KubernetesApi:
                 self._asking.server + path,
                 params=given,
                 timeout=(CONNECT_S, silence_s),
+                # Not the session's: REQUESTS_CA_BUNDLE would replace that.
+                verify=str(self._asking.ca) if self._asking.ca else True,
                 allow_redirects=False,
                 stream="watch" in given,
             )

@@ -157,8 +157,10 @@ def _follow(
             else:
                 part = _trouble(kind, error)
                 told.put(_Told(kind, part, open=False))
-                version = version if part.state == "failed" else ""
-                stop.wait(rest_s if part.state == "failed" else ABSENT_S)
+                # A server that has just started refuses everybody until it has read its roles.
+                soon = part.state == "failed" or (part.state == "refused" and version != "")
+                version = version if soon else ""
+                stop.wait(rest_s if soon else ABSENT_S)
             rest_s = min(2 * rest_s, REST_S[1])
 
 

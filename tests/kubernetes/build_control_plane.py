@@ -1,0 +1,109 @@
+"""Builds kube-apiserver and kube-scheduler from the Go module proxy, once for each version; etcd is Debian's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+VERSION = "1.36.3"
+CACHE = Path(__file__).parents[2] / "var" / "kubernetes" / VERSION
+PROGRAMS = ("kube-scheduler", "kube-apiserver")
+LONGEST_S = float(os.environ.get("COTENANT_KUBERNETES_BUILD_S", "3600"))  # Go keeps what it has done until then
+# An older Go (from 1.21 on) fetches the one that is needed as a module.
+_ENVIRONMENT = {"GOTOOLCHAIN": "auto", "CGO_ENABLED": "0"}
+_TOOLS = """//go:build tools
+
+package tools
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+"""
+
+
+class CannotBuildError(Exception):
+    """Why there is no control plane; the message is a reason to skip."""
+
+
+def built() -> Path:
+    """The folder with the programs; CannotBuildError says what is missing."""
+    ends, folder = time.monotonic() + LONGEST_S, CACHE / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [name for name in PROGRAMS if not (folder / name).is_file()]
+    if missing:
+        _build(folder, missing, ends)
+    if not (folder / "etcd").is_file():
+        shutil.copy(_etcd(ends), folder / "etcd.new")
+        (folder / "etcd.new").rename(folder / "etcd")
+    return folder
+
+
+def _build(folder: Path, programs: list[str], ends: float) -> None:
+    if shutil.which("go") is None:
+        raise CannotBuildError(f"there is no {programs[0]} in {folder}, and no go to build it with")
+    module = CACHE / "module"
+    module.mkdir(exist_ok=True)
+    download = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
+    source = Path(json.loads(_run(download, CACHE, ends))["Dir"])
+    # kubernetes' own go.mod, with what stands beside it in its repository replaced by the versions that were released.
+    text = (source / "go.mod").read_text().replace("module k8s.io/kubernetes\n", "module kubebuild\n")
+    staging = f"v0.{VERSION.removeprefix('1.')}"
+    text = re.sub(r"(k8s\.io/\S+) => \./staging/src/\S+", rf"\1 => \1 {staging}", text)
+    (module / "go.mod").write_text(f"{text}\nrequire k8s.io/kubernetes v{VERSION}\n")
+    (module / "go.sum").write_bytes((source / "go.sum").read_bytes())
+    (module / "tools.go").write_text(_TOOLS)
+    told = f"-s -w -X k8s.io/component-base/version.gitVersion=v{VERSION}"
+    for name in programs:
+        new = folder / f"{name}.new"
+        package = f"k8s.io/kubernetes/cmd/{name}"
+        _run(["go", "build", "-p=2", "-mod=mod", "-trimpath", "-ldflags", told, "-o", str(new), package], module, ends)
+        new.rename(folder / name)
+
+
+def _etcd(ends: float) -> Path:
+    """Debian's, unpacked: to install it would start a server of the system's own."""
+    here = shutil.which("etcd")
+    if here:
+        return Path(here)
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise CannotBuildError("there is no etcd, and no apt-get that could fetch it")
+    unpacked = CACHE / "etcd"
+    unpacked.mkdir(exist_ok=True)
+    download = ["apt-get", "download", "-qq", "etcd-server"]
+    try:
+        _run(download, unpacked, ends)
+    except CannotBuildError:  # nobody has asked for lists of packages yet
+        _run(["apt-get", "update", "-qq"], unpacked, ends)
+        _run(download, unpacked, ends)
+    for package in unpacked.glob("etcd-server_*.deb"):
+        _run(["dpkg", "-x", str(package), str(unpacked)], unpacked, ends)
+    return unpacked / "usr" / "bin" / "etcd"
+
+
+def _run(argv: list[str], folder: Path, ends: float) -> str:
+    """What it prints; CannotBuildError where it fails, or is not done by then (`time.monotonic`)."""
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env={**os.environ, **_ENVIRONMENT},
+            capture_output=True,
+            text=True,
+            timeout=max(1.0, ends - time.monotonic()),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBuildError(f"{' '.join(argv[:3])}: {error}") from error
+    if done.returncode:
+        raise CannotBuildError(f"{' '.join(argv[:3])} failed: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    print(built())
