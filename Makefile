@@ -13,6 +13,8 @@ RUN_QUEUE := build/cotenant-run-queue
 RUN_QUEUE_SOURCES := profiler/backends/run_queue
 RUN_QUEUE_TOOLS := clang gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev
 CADVISOR := var/tools/usr/bin/cadvisor
+SCHEDULER := integrations/kubernetes/scheduler
+SCHEDULER_MODULES := 1.36:go.mod
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
@@ -33,7 +35,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -183,6 +185,24 @@ $(RUN_QUEUE): $(addprefix $(RUN_QUEUE_SOURCES)/run_queue.,bpf.c c h)
 	clang -g -O2 -Wall -Werror -target bpf -I/usr/include/$$($(CC) -print-multiarch) -c $(RUN_QUEUE_SOURCES)/run_queue.bpf.c -o $@.o
 	$(CC) -O2 -Wall -Wextra -Werror -static -DOBJECT='"$@.o"' $(RUN_QUEUE_SOURCES)/run_queue.c -lbpf -lelf -lz -o $@
 	@rm $@.o
+
+# An older Go, from 1.21 on, fetches the one that is needed. Two packages at a time take 2 GiB of memory.
+scheduler-plugin: export GOTOOLCHAIN := auto
+scheduler-plugin: export GOFLAGS := -p=2 -trimpath
+scheduler-plugin: export CGO_ENABLED := 0
+scheduler-plugin: setup  ## kube-scheduler with Cotenant's plug-in, tested: build/scheduler (Go 1.26)
+	$(call apt_install,$(if $(shell command -v go),,golang-go))
+	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
+	@mkdir -p build/scheduler
+	@set -e; for one in $(SCHEDULER_MODULES); do minor=$${one%%:*}; module=$${one#*:}; cd $(CURDIR)/$(SCHEDULER); \
+	  version=$$(go list -modfile=$$module -m -f '{{.Version}}' k8s.io/kubernetes); echo "kube-scheduler $$version"; \
+	  go vet -modfile=$$module ./...; \
+	  go test -modfile=$$module ./...; \
+	  go build -modfile=$$module -o $(CURDIR)/build/scheduler/cotenant-scheduler-$$minor -ldflags "-s -w \
+	    -X k8s.io/component-base/version.gitVersion=$$version+cotenant \
+	    -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor#1.}" .; \
+	done
+	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/integrations/test_scheduler_plugin.py
 
 clean:  ## remove what setup and runs made
 	rm -rf $(VENV) var build *.egg-info packaging/profiler/build packaging/profiler/*.egg-info
