@@ -13,6 +13,10 @@ RUN_QUEUE := build/cotenant-run-queue
 RUN_QUEUE_SOURCES := profiler/backends/run_queue
 RUN_QUEUE_TOOLS := clang gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev
 CADVISOR := var/tools/usr/bin/cadvisor
+HELM := var/tools/usr/bin/helm
+SCHEDULER := integrations/kubernetes/scheduler
+SCHEDULER_MODULES := 1.36:go.mod
+CHART := integrations/kubernetes/chart
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
@@ -33,7 +37,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -187,6 +191,35 @@ $(RUN_QUEUE): $(addprefix $(RUN_QUEUE_SOURCES)/run_queue.,bpf.c c h)
 	clang -g -O2 -Wall -Werror -target bpf -I/usr/include/$$($(CC) -print-multiarch) -c $(RUN_QUEUE_SOURCES)/run_queue.bpf.c -o $@.o
 	$(CC) -O2 -Wall -Wextra -Werror -static -DOBJECT='"$@.o"' $(RUN_QUEUE_SOURCES)/run_queue.c -lbpf -lelf -lz -o $@
 	@rm $@.o
+
+# An older Go, from 1.21 on, fetches the one that is needed. Two packages at a time take 2 GiB of memory.
+scheduler-plugin: export GOTOOLCHAIN := auto
+scheduler-plugin: export GOFLAGS := -p=2 -trimpath
+scheduler-plugin: export CGO_ENABLED := 0
+scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in and the Helm chart, tested: build/scheduler (Go 1.26)
+	$(call apt_install,$(if $(shell command -v go),,golang-go))
+	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
+	@mkdir -p build/scheduler
+	@set -e; for one in $(SCHEDULER_MODULES); do minor=$${one%%:*}; module=$${one#*:}; cd $(CURDIR)/$(SCHEDULER); \
+	  version=$$(go list -modfile=$$module -m -f '{{.Version}}' k8s.io/kubernetes); echo "kube-scheduler $$version"; \
+	  go vet -modfile=$$module ./...; \
+	  go test -modfile=$$module ./...; \
+	  go build -modfile=$$module -o $(CURDIR)/build/scheduler/cotenant-scheduler-$$minor -ldflags "-s -w \
+	    -X k8s.io/component-base/version.gitVersion=$$version+cotenant \
+	    -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor#1.}" .; \
+	done
+	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/integrations/test_scheduler_plugin.py tests/packaging/test_kubernetes_chart.py
+
+$(HELM): tests/servers/helm/go.sum
+	@command -v go >/dev/null && mkdir -p $(@D) && cd tests/servers/helm \
+	  && GOTOOLCHAIN=auto GOFLAGS=-p=2 CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm \
+	  || echo "could not build helm with Go: the tests that need it will skip"
+
+manifests: $(HELM)  ## what the chart makes of its values, for those without Helm: integrations/kubernetes/cotenant.yaml
+	@{ echo '# Made by `make manifests` out of chart/. Put the names of your images in; docs/kubernetes.md says more.'; \
+	  printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: cotenant}\n'; \
+	  $(HELM) template cotenant $(CHART) --namespace cotenant --set tokens.existingSecret=cotenant-tokens; } > build/cotenant.yaml
+	@mv build/cotenant.yaml integrations/kubernetes/cotenant.yaml
 
 clean:  ## remove what setup and runs made
 	rm -rf $(VENV) var build *.egg-info packaging/profiler/build packaging/profiler/*.egg-info

@@ -290,6 +290,10 @@ class PlacementService(Protocol):
         """
         ...
 
+    def release(self, instance_ids: Sequence[str]) -> None:
+        """Hold no host for these instances any longer: their scheduler gave up. Who holds none is left alone."""
+        ...
+
     def get(self, recommendation_id: str) -> Recommendation:
         """A stored answer; NotFound when there is none such."""
         ...

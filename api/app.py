@@ -151,6 +151,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read", hurried=True),
     Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question", hurried=True),
     Route("POST", "/kubernetes/preempt", kubernetes.preempt, "schedulers", lane="question", scope="read", hurried=True),
+    Route("POST", "/kubernetes/advice", kubernetes.advice, "schedulers", lane="question"),
     Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
     Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
     Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),

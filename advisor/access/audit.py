@@ -32,6 +32,7 @@ Operation = Literal[
     "colocation.add",
     "placement.answer",
     "placement.look",
+    "placement.release",
     "moves.answer",
     "plan.answer",
     "outcome.put",

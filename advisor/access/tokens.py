@@ -74,20 +74,37 @@ class Tokens:
         now = self._clock()
         token = Token(secrets.token_hex(8), name, scope, now, now + lasts if lasts else None, host=host)
         secret = secrets.token_urlsafe(32)
-        expires = token.expires_at.isoformat() if token.expires_at else None
         with self._write() as connection:
-            tokens.add(connection, token, _digest(secret))
-            self._audit.record(
-                connection,
-                "token.create",
-                [token.id],
-                name=name,
-                scope=scope,
-                expires_at=expires,
-                **({"host": host} if host else {}),
-            )
+            self._add(connection, token, secret)
         self._known = None
         return token, f"cot_{token.id}_{secret}"
+
+    def accept(self, text: str, name: str, scope: TokenScope) -> Token:
+        """Let in whoever has this token, which was made elsewhere, such as by who made the Secret that a client reads.
+
+        Accepting it again changes nothing. InvalidInput when it is no token, or when its id is another's or revoked.
+        """
+        _check(name, scope, None, "")
+        match = _FORM.fullmatch(text)
+        if not match:
+            raise InvalidInput("a token is cot_, 16 digits of 0-9 and a-f, _ and 43 of A-Z, a-z, 0-9, - and _")
+        token, secret = Token(match[1], name, scope, self._clock(), None), match[2]
+        with self._write() as connection:
+            known = {one.id: (one, digest) for one, digest in tokens.load_all(connection)}.get(token.id)
+            if known is None:
+                self._add(connection, token, secret)
+            elif known[0].revoked_at or not hmac.compare_digest(known[1], _digest(secret)):
+                raise InvalidInput(f"token {token.id} was revoked, or its id is another's: make one with another id")
+        self._known = None
+        return known[0] if known else token
+
+    def _add(self, connection: Connection, token: Token, secret: str) -> None:
+        tokens.add(connection, token, _digest(secret))
+        expires = token.expires_at.isoformat() if token.expires_at else None
+        detail = {"name": token.name, "scope": token.scope, "expires_at": expires}
+        self._audit.record(
+            connection, "token.create", [token.id], **detail, **({"host": token.host} if token.host else {})
+        )
 
     def listing(self) -> tuple[Token, ...]:
         """Every token there ever was, newest first."""

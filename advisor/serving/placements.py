@@ -101,6 +101,12 @@ class DatabasePlacements:
                     break
             return answers
 
+    def release(self, instance_ids: Sequence[str]) -> None:
+        with self._write() as connection:
+            if pending.drop(connection, instance_ids):
+                counters.bump(connection, "pending")
+                self._audit.record(connection, "placement.release", list(instance_ids))
+
     def get(self, recommendation_id: str) -> Recommendation:
         with self._read() as connection:
             stored = recommendations.get(connection, recommendation_id)

@@ -1,9 +1,10 @@
-"""The commands `cotenant token`: create, list, revoke; and `cotenant audit`, what was done with them."""
+"""The commands `cotenant token`: create, accept, list, revoke; and `cotenant audit`, what was done with them."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,14 @@ from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.audit import AuditOut
+from profiler.secret_file import read_secret
 
+Scope = Annotated[
+    TokenScope,
+    typer.Option(
+        help="read: questions that keep nothing; write: also inventory, samples, placements; admin: also models."
+    ),
+]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 tokens = typer.Typer(
     help="Who may ask: tokens of the REST service.",
@@ -26,12 +34,7 @@ tokens = typer.Typer(
 @tokens.command("create")
 def create(
     name: Annotated[str, typer.Option(metavar="NAME", help="Person or program that the token is for.")],
-    scope: Annotated[
-        TokenScope,
-        typer.Option(
-            help="read: questions that keep nothing; write: also inventory, samples, placements; admin: also models."
-        ),
-    ] = "read",
+    scope: Scope = "read",
     host: Annotated[
         str,
         typer.Option(
@@ -61,6 +64,26 @@ def create(
     what = f"for the agent of host {token.host}" if token.host else f"of scope {token.scope}"
     typer.echo(f"Token {token.id} {what} {_until(token)}. It is shown this once:", err=True)
     say(text)
+
+
+@tokens.command("accept")
+def accept(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File with the token alone, mode 640 or less.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Person or program that the token is for.")],
+    scope: Scope = "read",
+    database: Database = None,
+) -> None:
+    """Accept a token that was made elsewhere, such as one in a Secret of Kubernetes that its client reads, too.
+
+    Accepting it again changes nothing.
+    """
+    try:
+        text = read_secret(file).strip()
+    except ValueError as error:
+        raise InvalidInput(str(error), field="file") from error
+    with Advisor(settings(database=database)) as advisor:
+        token = advisor.access.tokens.accept(text, name, scope)
+    say(f"Token {token.id} of {token.name} is accepted, scope {token.scope}.")
 
 
 @tokens.command("list")

@@ -1,23 +1,27 @@
-"""Kubernetes and KubeVirt: the scheduler extender's filter, prioritize and preempt verbs."""
+"""Kubernetes and KubeVirt: the scheduler extender's filter, prioritize and preempt, and a plug-in's question."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from advisor.domain import Instance, pods
 from advisor.domain.pods import Json
 from advisor.errors import InvalidInput
-from advisor.protocols import InventoryService
+from advisor.protocols import CloudService, InventoryService, PlacementService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.base import as_input
 from api.schemas.schedulers.kubernetes import (
+    AdviceAnswer,
+    AdviceArgs,
     ExtenderArgs,
     FilterAnswer,
     HostPriority,
     MetaVictims,
+    PlacedPod,
     PreemptionAnswer,
     PreemptionArgs,
 )
@@ -25,6 +29,7 @@ from api.schemas.schedulers.kubernetes import (
 log = logging.getLogger("cotenant.kubernetes")
 MOST = 10  # MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1
 SILENT = 5  # of nodes without fresh data: neither worst nor best
+MOST_OF_FRAMEWORK = 100  # MaxNodeScore, k8s.io/kube-scheduler/framework
 POD = "pod"  # label of an instance that has another id than its pod: the pod's UID
 _WHOLE_NODES = (
     "set nodeCacheCapable: true in the extender's configuration; without it kube-scheduler would take the nodes that "
@@ -107,11 +112,68 @@ def preempt(
         return PreemptionAnswer(victims={})  # it passes nowhere, whoever leaves
     refused: Collection[str] = ()
     if instance is not None and victims:
-        uids = {one.uid for of in victims.values() for one in of.pods or ()}
-        named_otherwise = {one.id for one in cloud.inventory().instances if one.labels.get(POD) in uids}
-        refused = opinion.ask(placements, instance, list(victims), most=1, without=uids | named_otherwise).refused
+        gone = _instances({one.uid for of in victims.values() for one in of.pods or ()}, cloud)
+        refused = opinion.ask(placements, instance, list(victims), most=1, without=gone).refused
     kept = {name: of for name, of in victims.items() if name not in refused}
     return PreemptionAnswer(victims={name: of.model_dump(by_alias=True) for name, of in kept.items()})
+
+
+def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placements: PlacementDep) -> AdviceAnswer:
+    """Everything about one pod and all nodes in one answer, for the plug-in of kube-scheduler's framework.
+
+    Nothing is held for the pod: the plug-in tells with its next question, or soon without one, where kube-scheduler put
+    it (`Placed`), and then it counts there as an answer that is held does. Nodes that the inventory does not have are
+    worth what an empty one is, those without fresh data half of it.
+    """
+    if body.placed:
+        _count_in({one.pod.metadata.uid: one for one in body.placed}.values(), inventory, placements)
+    if body.released:
+        placements.release([one.id for one in _told((pod.as_json() for pod in body.released), inventory)])
+    named = list(dict.fromkeys(body.node_names))
+    if body.pod is None or not named:
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="")
+    try:
+        instance = _instance(body.pod.as_json(), inventory)
+    except InvalidInput as error:
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message)
+    if instance is None:
+        return AdviceAnswer(failed={}, unresolvable={}, scores=dict.fromkeys(named, 0), error="")
+    gone = _instances(body.without, cloud) if body.without else ()
+    thought = opinion.ask(placements, instance, named, holds_next=not gone, without=gone)
+    points = dict.fromkeys(thought.unknown, MOST_OF_FRAMEWORK)
+    points |= dict.fromkeys(thought.silent, MOST_OF_FRAMEWORK // 2) | thought.points(MOST_OF_FRAMEWORK, None)
+    return AdviceAnswer(
+        failed={name: why for name, why in thought.refused.items() if name not in thought.lasting},
+        unresolvable={name: why for name, why in thought.refused.items() if name in thought.lasting},
+        scores={name: points[name] for name in named if name not in thought.refused},
+        error="",
+    )
+
+
+def _count_in(placed: Iterable[PlacedPod], inventory: InventoryService, placements: PlacementService) -> None:
+    """Hold the nodes that pods were put on, unless the inventory shows them there already; a node that would be refused
+    now, or that nobody knows, is not held."""
+    asked = []
+    for one in placed:
+        told = _told([one.pod.as_json()], inventory)
+        asked += [opinion.question(each, (one.node,)) for each in told if each.host != one.node]
+    if asked:
+        placements.in_turn(asked, hold=True)
+
+
+def _told(some: Iterable[Json], inventory: InventoryService) -> Iterator[Instance]:
+    """The pods that are ours to advise on; who says something wrong was never placed by us."""
+    for pod in some:
+        with contextlib.suppress(InvalidInput):
+            instance = _instance(pod, inventory)
+            if instance is not None:
+                yield instance
+
+
+def _instances(uids: Collection[str], cloud: CloudService) -> frozenset[str]:
+    """The instances that these pods are: their uids, and the names of those that have another."""
+    those = frozenset(uids)
+    return those | {one.id for one in cloud.inventory().instances if one.labels.get(POD) in those}
 
 
 def _instance(pod: Json, inventory: InventoryService) -> Instance | None:

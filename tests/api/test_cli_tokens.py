@@ -73,6 +73,18 @@ def test_what_makes_no_token_is_wrong_usage(arguments: tuple[str, ...], words: s
     assert words in result.stderr
 
 
+def test_a_token_in_a_file_is_accepted_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"cot_{'0123456789abcdef'}_{'x' * 43}\n")
+    file.chmod(0o644)
+    words = ("token", "accept", str(file), "--name", "kube-scheduler", "--scope", "write")
+    assert "others may read it" in run(*words).stderr
+    file.chmod(0o440)
+    accepted = run(*words)
+    assert accepted.stdout == "Token 0123456789abcdef of kube-scheduler is accepted, scope write.\n"
+    assert run(*words).exit_code == accepted.exit_code == 0
+
+
 def test_revoking_what_does_not_exist_fails() -> None:
     result = run("token", "revoke", "0" * 16)
     assert result.exit_code == 1

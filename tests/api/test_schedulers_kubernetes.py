@@ -166,6 +166,57 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         pods.quantity(text)
 
 
+class Framework:
+    """A scheduler's plug-in that asks as it goes: each question tells where the pod before it was put."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.placed: list[dict[str, Any]] = []
+
+    def asks(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.client.ask("POST", "/kubernetes/advice", json={**body, "Placed": self.placed})
+        assert answer.status_code == 200, answer.text
+        self.placed = []
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def schedules(self, uid: str) -> str:
+        """Where the pod goes; of equal scores any."""
+        one = pod(uid, workload="busy")
+        scores = self.asks({"Pod": one, "NodeNames": list(NODES)})["Scores"]
+        best = random.Random(uid).choice([name for name in scores if scores[name] == max(scores.values())])
+        self.placed = [{"Pod": one, "NodeName": best}]
+        return str(best)
+
+
+def test_one_question_for_each_pod_spreads_them(equal: Advisor, settings: Settings) -> None:
+    framework = Framework(Client(create_app(equal, settings)))
+    assert sorted(framework.schedules(f"pod-{number}") for number in range(12)) == list(NODES)
+
+
+def test_a_placement_counts_until_it_is_released(equal: Advisor, settings: Settings) -> None:
+    framework = Framework(Client(create_app(equal, settings)))
+    big = pod("big", workload="busy")
+    big["spec"]["containers"][0]["resources"]["requests"]["memory"] = "12Gi"
+    asked = {"Pod": {**big, "metadata": {**big["metadata"], "uid": "other"}}, "NodeNames": ["n00"]}
+    framework.placed = [{"Pod": big, "NodeName": "n00"}, {"Pod": pod("gone"), "NodeName": "nowhere"}]
+    assert "MB" in framework.asks(asked)["FailedNodes"]["n00"]
+    assert framework.asks({**asked, "Without": ["big"]})["FailedNodes"] == {}
+    assert framework.asks({**asked, "Released": [big]})["FailedNodes"] == {}
+    assert framework.asks({"NodeNames": []})["Scores"] == {}
+
+
+def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings: Settings) -> None:
+    """The watch may tell of a bound pod before the plug-in does."""
+    framework = Framework(Client(create_app(equal, settings)))
+    equal.inventory.put_instance(Instance("early", host="n00"))
+    before = equal.cloud.ready()
+    framework.placed = [{"Pod": pod("early", workload="busy"), "NodeName": "n00"}]
+    framework.asks({"NodeNames": []})
+    assert equal.outcomes.page().items == ()
+    assert equal.cloud.ready()["generation"] == before["generation"]
+
+
 def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Settings) -> None:
     away = Bent(advisor, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
     client = Client(create_app(away, settings))  # type: ignore[arg-type]
@@ -194,7 +245,8 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
 
 
 @pytest.mark.parametrize(
-    "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/opennebula/place",
+    "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/kubernetes/advice",
+             "/opennebula/place",
              "/opennebula/optimize", "/scheduler/nova/external"],
 )  # fmt: skip
 def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from api.schemas.base import WHOLE, AnswerBody, Flag, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
+MOST_TOLD = 256  # pods whose placement one question tells
 Texts = dict[str, str] | None
 Quantities = dict[str, str | Number] | None
 
@@ -155,3 +156,56 @@ class PreemptionAnswer(AnswerBody):
     """The nodes on which evicting these pods would let the pod in, with the pods as they came."""
 
     victims: dict[str, Any] = Field(serialization_alias="NodeNameToMetaVictims")
+
+
+class PlacedPod(Incoming):
+    """A pod that kube-scheduler has put on a node, and that no inventory shows yet."""
+
+    pod: Pod = Field(alias="Pod")
+    node: HostName = Field(alias="NodeName")
+
+
+class AdviceArgs(Incoming):
+    """The question of the plug-in: one pod and all nodes, and what became of the pods before it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "Pod": _POD,
+                    "NodeNames": ["h1", "h2"],
+                    "Without": [],
+                    "Placed": [{"Pod": {"metadata": {**_POD["metadata"], "uid": "5f0a"}}, "NodeName": "h2"}],
+                    "Released": [],
+                }
+            ]
+        }
+    )
+
+    pod: Pod | None = Field(default=None, alias="Pod", description="nobody is asked about without it")
+    node_names: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="NodeNames")
+    without: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
+        default=[], alias="Without", description="UIDs of pods that count as gone: whom preemption would evict"
+    )
+    placed: Annotated[list[PlacedPod], Field(max_length=MOST_TOLD)] = Field(
+        default=[], alias="Placed", description="pods that count on their nodes from now on, in their order"
+    )
+    released: Annotated[list[Pod], Field(max_length=MOST_TOLD)] = Field(
+        default=[], alias="Released", description="pods that were placed and then were not bound"
+    )
+
+
+class AdviceAnswer(AnswerBody):
+    """Every node that was named is in exactly one of `FailedNodes`, `FailedAndUnresolvableNodes` and `Scores`, unless
+    `Error` says what is wrong with the pod."""
+
+    failed: dict[str, str] = Field(
+        serialization_alias="FailedNodes", description="with a sentence each; they may do once pods are gone"
+    )
+    unresolvable: dict[str, str] = Field(
+        serialization_alias="FailedAndUnresolvableNodes", description="those that preemption would not help"
+    )
+    scores: dict[str, int] = Field(
+        serialization_alias="Scores", description="what every other node is worth to the pod, 0-100"
+    )
+    error: str = Field(serialization_alias="Error", description="what the pod says wrongly of itself, else empty")

@@ -191,6 +191,20 @@ def test_what_makes_no_token_is_refused_and_leaves_none(
     assert bench.tokens.listing() == ()
 
 
+def test_a_token_that_was_made_elsewhere_is_accepted_as_often_as_one_likes(bench: Bench) -> None:
+    text = f"cot_{'0123456789abcdef'}_{'x' * 43}"
+    first, again = (bench.tokens.accept(text, "kube-scheduler", "write") for _ in range(2))
+    assert first == again
+    assert bench.actor(text) == f"token:{first.id}"
+    assert len(bench.tokens.listing()) == 1
+    for wrong in (f"cot_{first.id}_{'y' * 43}", "cot_1_2", "", f"{text}\n"):
+        with pytest.raises(InvalidInput):
+            bench.tokens.accept(wrong, "kube-scheduler", "write")
+    bench.tokens.revoke(first.id)
+    with pytest.raises(InvalidInput, match="was revoked"):
+        bench.tokens.accept(text, "kube-scheduler", "write")
+
+
 def test_revoking_what_does_not_exist_is_told(bench: Bench) -> None:
     with pytest.raises(NotFound):
         bench.tokens.revoke("0" * 16)

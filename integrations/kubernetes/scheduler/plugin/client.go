@@ -1,0 +1,181 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const mostAnswered = 16 << 20 // bytes of an answer; 10,000 nodes with a sentence each are about 1.5 MB
+
+var errResting = errors.New("nobody is asked for a while after a failure")
+
+// aboutThisPod is a refusal of one question: the service works, so the next pod may ask.
+type aboutThisPod struct{ error }
+
+// client asks the service. After a failure it asks nobody for a while, and then tries one question.
+type client struct {
+	url       string
+	tokenFile string
+	timeout   time.Duration
+	rest      time.Duration
+	http      *http.Client
+
+	lock       sync.Mutex
+	restsUntil time.Time // zero = the last question was answered
+}
+
+func newClient(args *Args) (*client, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: 60 * time.Second, ForceAttemptHTTP2: true}
+	if args.CAFile != "" {
+		pem, err := os.ReadFile(args.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("args of the plug-in Cotenant: caFile: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("args of the plug-in Cotenant: caFile %s holds no certificate in PEM", args.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	if args.TokenFile != "" {
+		if _, err := readToken(args.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	// A redirect would carry the question, and maybe the token, to somewhere else.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client{
+		url:       strings.TrimRight(args.URL, "/") + "/kubernetes/advice",
+		tokenFile: args.TokenFile,
+		timeout:   args.Timeout.Duration,
+		rest:      args.Rest.Duration,
+		http:      &http.Client{Transport: transport, CheckRedirect: stay},
+	}, nil
+}
+
+func readToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("args of the plug-in Cotenant: tokenFile: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// ask puts a question, within the timeout and what is left of `ctx`.
+func (c *client) ask(ctx context.Context, asked *question) (*answer, error) {
+	if !c.begin() {
+		questions.WithLabelValues("resting").Inc()
+		return nil, errResting
+	}
+	began := time.Now()
+	found, err := c.post(ctx, asked)
+	c.end(ctx, err)
+	seconds.Observe(time.Since(began).Seconds())
+	return found, err
+}
+
+// begin tells whether a question may be put. While one is tried after a rest, no other is.
+func (c *client) begin() bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	now := time.Now()
+	if now.Before(c.restsUntil) {
+		return false
+	}
+	if !c.restsUntil.IsZero() {
+		c.restsUntil = now.Add(c.timeout)
+	}
+	return true
+}
+
+func (c *client) end(ctx context.Context, err error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	var ofPod aboutThisPod
+	if err != nil && !errors.As(err, &ofPod) {
+		questions.WithLabelValues("failed").Inc()
+		resting.Set(1)
+		klog.FromContext(ctx).Error(err, "Cotenant is not asked for a while; pods are scheduled without it", "rest", c.rest)
+		c.restsUntil = time.Now().Add(c.rest)
+		return
+	}
+	if !c.restsUntil.IsZero() {
+		klog.FromContext(ctx).Info("Cotenant answers again")
+	}
+	result := "answered"
+	if err != nil {
+		result = "refused"
+		klog.FromContext(ctx).Error(err, "Cotenant refused a question; the pod is scheduled without it")
+	}
+	questions.WithLabelValues(result).Inc()
+	resting.Set(0)
+	c.restsUntil = time.Time{}
+}
+
+func (c *client) post(ctx context.Context, asked *question) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return nil, aboutThisPod{err}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, aboutThisPod{err}
+	}
+	request.Header.Set("Content-Type", "application/json")
+	// The service gives up when we do, rather than work on what nobody waits for.
+	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(c.timeout.Seconds(), 'f', -1, 64))
+	if c.tokenFile != "" {
+		token, err := readToken(c.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return read(response)
+}
+
+func read(response *http.Response) (*answer, error) {
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswered))
+	if err != nil {
+		return nil, err
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return nil, aboutThisPod{fmt.Errorf("status %d: %.300s", response.StatusCode, text)}
+	default:
+		return nil, fmt.Errorf("status %d: %.300s", response.StatusCode, text)
+	}
+	found := &answer{}
+	if err := json.Unmarshal(text, found); err != nil {
+		return nil, fmt.Errorf("the answer is not what Cotenant answers: %w", err)
+	}
+	if found.Scores == nil {
+		return nil, errors.New("the answer is not what Cotenant answers: it has no Scores")
+	}
+	for node, score := range found.Scores { // kube-scheduler fails a pod whose scores are out of range
+		found.Scores[node] = min(max(score, 0), maxNodeScore)
+	}
+	return found, nil
+}

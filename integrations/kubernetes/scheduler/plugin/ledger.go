@@ -1,0 +1,106 @@
+package plugin
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stale is the age from which on the inventory's sync has told of a placement, or it never was one.
+const stale = 30 * time.Second
+
+// ledger holds which pods were put on nodes, and which of those were taken back, since the service was told last.
+type ledger struct {
+	lock     sync.Mutex
+	placed   []entry // in their order, one for a pod
+	released []entry
+}
+
+type entry struct {
+	pod  *v1.Pod
+	node string
+	at   time.Time
+}
+
+func (l *ledger) place(pod *v1.Pod, node string) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.placed = append(without(l.placed, pod.UID), entry{pod, node, time.Now()})
+	l.released = without(l.released, pod.UID)
+	l.bound()
+}
+
+// release takes a placement back: silently where the service does not know of it yet.
+func (l *ledger) release(pod *v1.Pod) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	kept := without(l.placed, pod.UID)
+	if len(kept) == len(l.placed) {
+		l.released = append(without(l.released, pod.UID), entry{pod: pod, at: time.Now()})
+	}
+	l.placed = kept
+	l.bound()
+}
+
+// take empties the ledger, the oldest first, up to what one question tells.
+func (l *ledger) take() (placed, released []entry) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.placed, l.released = fresh(l.placed), fresh(l.released)
+	n, m := min(len(l.placed), mostPlaced), min(len(l.released), mostPlaced)
+	placed, released = l.placed[:n:n], l.released[:m:m]
+	l.placed, l.released = l.placed[n:], l.released[m:]
+	return placed, released
+}
+
+// giveBack is for a question that failed. What happened meanwhile wins.
+func (l *ledger) giveBack(placed, released []entry) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for _, later := range l.placed {
+		placed, released = without(placed, later.pod.UID), without(released, later.pod.UID)
+	}
+	for _, later := range l.released {
+		placed, released = without(placed, later.pod.UID), without(released, later.pod.UID)
+	}
+	l.placed, l.released = append(placed, l.placed...), append(released, l.released...)
+	l.bound()
+}
+
+func (l *ledger) empty() bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return len(l.placed) == 0 && len(l.released) == 0
+}
+
+// bound forgets the oldest where the service is away for long: the lock is held.
+func (l *ledger) bound() {
+	for _, list := range []*[]entry{&l.placed, &l.released} {
+		if over := len(*list) - 4*mostPlaced; over > 0 {
+			untold.Add(float64(over))
+			*list = append([]entry(nil), (*list)[over:]...)
+		}
+	}
+}
+
+func fresh(list []entry) []entry {
+	since := time.Now().Add(-stale)
+	old := 0
+	for old < len(list) && list[old].at.Before(since) {
+		old++
+	}
+	untold.Add(float64(old))
+	return list[old:]
+}
+
+func without(list []entry, uid types.UID) []entry {
+	kept := make([]entry, 0, len(list)+1)
+	for _, one := range list {
+		if one.pod.UID != uid {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,244 @@
+// Package plugin asks a Cotenant service where a pod fares well: once for each pod and for all nodes.
+//
+// PreFilter asks, Filter and Score look up, Reserve and Unreserve note what became of the pod, which the next question
+// tells. While the service is away pods are scheduled as kube-scheduler does without the plug-in.
+package plugin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Name of the plug-in in a KubeSchedulerConfiguration.
+const Name = "Cotenant"
+
+// soon is when placements are told that no other pod's question has told: a burst has one every few milliseconds.
+const soon = 200 * time.Millisecond
+
+// Plugin is one profile's.
+type Plugin struct {
+	client *client
+	ledger ledger
+	turn   sync.Mutex // held while a question tells what the ledger held, so that the next one sees its effect
+	timing sync.Mutex
+	timer  *time.Timer
+	soon   time.Duration
+	ctx    context.Context
+}
+
+var (
+	_ fwk.PreFilterPlugin     = &Plugin{}
+	_ fwk.PreFilterExtensions = &Plugin{}
+	_ fwk.FilterPlugin        = &Plugin{}
+	_ fwk.PreScorePlugin      = &Plugin{}
+	_ fwk.ScorePlugin         = &Plugin{}
+	_ fwk.ReservePlugin       = &Plugin{}
+	_ fwk.EnqueueExtensions   = &Plugin{}
+	_ fwk.SignPlugin          = &Plugin{}
+)
+
+// New reads the plug-in's arguments; see Args.
+func New(ctx context.Context, given runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	args, err := readArgs(given)
+	if err != nil {
+		return nil, err
+	}
+	made, err := newClient(args)
+	if err != nil {
+		return nil, err
+	}
+	registerMetrics()
+	return &Plugin{client: made, soon: soon, ctx: ctx}, nil
+}
+
+// Name of the plug-in.
+func (*Plugin) Name() string { return Name }
+
+// advice is what the service said of a pod, in the state of its scheduling cycle.
+type advice struct {
+	*answer
+	pod      *v1.Pod // as the service is told of it
+	gone     map[types.UID]struct{}
+	patience *patience
+}
+
+// Clone is for preemption, which takes pods from nodes in copies of the state, in parallel.
+func (a *advice) Clone() fwk.StateData {
+	gone := make(map[types.UID]struct{}, len(a.gone))
+	for uid := range a.gone {
+		gone[uid] = struct{}{}
+	}
+	return &advice{a.answer, a.pod, gone, a.patience}
+}
+
+func adviceIn(state fwk.CycleState) *advice {
+	if data, err := state.Read(Name); err == nil {
+		if found, ok := data.(*advice); ok {
+			return found
+		}
+	}
+	return nil
+}
+
+// PreFilter asks about all nodes. Pods that do not ask for advice cost nothing.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !asks(pod) || len(nodes) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Node().Name)
+	}
+	told := slim(pod)
+	found, err := p.tell(ctx, &question{Pod: told, NodeNames: names})
+	if err != nil {
+		pods.WithLabelValues("unadvised").Inc()
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if found.Error != "" { // it becomes an event of the pod, so that its owner sees what is wrong
+		pods.WithLabelValues("wrong").Inc()
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
+	}
+	pods.WithLabelValues("advised").Inc()
+	state.Write(Name, &advice{answer: found, pod: told, patience: newPatience(p.client.timeout)})
+	if len(found.Failed) == 0 && len(found.Unresolvable) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip) // Filter has nothing to look up
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions lets preemption ask what would be without its victims.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// Filter refuses the nodes that would break a limit, or have no room.
+func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	found := adviceIn(state)
+	if found == nil {
+		return nil
+	}
+	name := node.Node().Name
+	if why, refused := found.Unresolvable[name]; refused {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	why, refused := found.Failed[name]
+	if refused && !p.doesWithout(ctx, found, name) {
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return nil
+}
+
+// PreScore leaves Score out where nothing was answered.
+func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if adviceIn(state) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score of a node, 0-100.
+func (*Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	if found := adviceIn(state); found != nil {
+		return found.Scores[node.Node().Name], nil
+	}
+	return 0, nil
+}
+
+// ScoreExtensions: the service's scores are comparable as they are.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// Reserve notes where the pod goes. The question of the next pod tells it, so that a burst spreads.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
+	if found := adviceIn(state); found != nil {
+		p.ledger.place(found.pod, node)
+		p.tellSoon(p.soon)
+	}
+	return nil
+}
+
+// Unreserve takes that back.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
+	if found := adviceIn(state); found != nil {
+		p.ledger.release(found.pod)
+		p.tellSoon(p.soon)
+	}
+}
+
+// EventsToRegister: a pod that was refused is tried again when a pod leaves, a node comes or changes, or it says else.
+func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	nodes := fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.Update}, QueueingHintFn: ofPods},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: nodes}},
+	}, nil
+}
+
+func ofPods(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	if changed, ok := after.(*v1.Pod); ok && changed != nil {
+		if changed.UID == pod.UID {
+			return fwk.Queue, nil
+		}
+		return fwk.QueueSkip, nil
+	}
+	if left, ok := before.(*v1.Pod); ok && left.Spec.NodeName == "" {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// SignPod: what is advised changes with every placement, so that pods that ask are not batched. All others are.
+func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if asks(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "Cotenant is asked about every such pod")
+	}
+	return nil, nil
+}
+
+// tell puts a question together with what the ledger holds.
+func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	placed, released := p.ledger.take()
+	for _, one := range placed {
+		asked.Placed = append(asked.Placed, placedPod{one.pod, one.node})
+	}
+	for _, one := range released {
+		asked.Released = append(asked.Released, one.pod)
+	}
+	found, err := p.client.ask(ctx, asked)
+	if err != nil {
+		p.ledger.giveBack(placed, released)
+	}
+	return found, err
+}
+
+func (p *Plugin) tellSoon(after time.Duration) {
+	p.timing.Lock()
+	defer p.timing.Unlock()
+	if p.timer == nil && p.ctx.Err() == nil {
+		p.timer = time.AfterFunc(after, p.tellNow)
+	}
+}
+
+func (p *Plugin) tellNow() {
+	p.timing.Lock()
+	p.timer = nil
+	p.timing.Unlock()
+	if p.ledger.empty() || p.ctx.Err() != nil {
+		return
+	}
+	_, err := p.tell(p.ctx, &question{NodeNames: []string{}})
+	if !p.ledger.empty() {
+		after := p.soon
+		if err != nil {
+			after = p.client.rest
+		}
+		p.tellSoon(after)
+	}
+}
