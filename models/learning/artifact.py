@@ -173,6 +173,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "limits": list(target.limits),
         "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
         "sizes": list(target.sizes),
+        "sets": list(target.sets),
         "host_columns": list(target.host_columns),
         "hosts": [_edges_json(host) for host in target.hosts],
         "most_instances": target.most_instances,
@@ -204,11 +205,13 @@ def _target(path: Path, name: str) -> FittedTarget:
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
     calibration = Calibration.from_json(value["calibration"], difficulty)
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
+    sets = tuple(int(column) for column in value.get("sets", ()))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
     of_host = tuple(int(column) for column in value.get("host_columns", ()))
     hosts = np.array([_edges(host) for host in value.get("hosts", ())], dtype=float)
     hosts = hosts.reshape(len(hosts), len(of_host))
-    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds, *of_host)):
+    named = (*limits, *sizes, *sets, *kinds, *of_host)
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in named):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
         target=name,
@@ -233,6 +236,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         hosts=hosts,
         kinds=kinds,
         sizes=sizes,
+        sets=sets,
     )
 
 

@@ -41,7 +41,7 @@ class Lab:
     service: Service
     sync: Running
     token: str
-    changed: Mapping[str, str]  # of the extender's entry
+    changed: Mapping[str, Any]  # of the extender's entry
 
     def schedule(self) -> None:
         """Run kube-scheduler, which asks the service."""

@@ -119,6 +119,16 @@ def test_unknown_features_do_not_count_as_far_away(fitted: FittedTarget, world_e
     assert not fitted.outside(blind).any()
 
 
+def test_who_may_choose_among_cpus_is_outside_where_nobody_in_training_could(world_examples: Examples) -> None:
+    column = world_examples.names.index("cpu_set")
+    pinned = world_examples.x.copy()
+    pinned[:, column] = 1
+    fitted = fit_target(replace(world_examples, x=pinned), "throughput")
+    assert not fitted.outside(pinned).any()
+    pinned[:, column] = 2
+    assert fitted.outside(pinned).all()
+
+
 def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     fitted: FittedTarget, world_examples: Examples
 ) -> None:
