@@ -182,10 +182,15 @@ class FittedTarget:
         for column in self.limits:
             if never[column]:
                 strange |= finite[:, column]
+        return np.asarray(strange | self.on_foreign_hosts(x) | self.choosing(x))
+
+    def choosing(self, x: Floats) -> Bools:
+        """Whether a row's instance may choose among CPUs, which nobody in training could; (R,)."""
+        found = np.zeros(len(x), dtype=bool)
         for column in self.sets:
-            if self.high[column] <= 1:  # nobody in training could choose among CPUs
-                strange |= x[:, column] > 1
-        return np.asarray(strange | self.on_foreign_hosts(x))
+            if self.high[column] <= 1:
+                found |= x[:, column] > 1
+        return found
 
     def on_foreign_hosts(self, x: Floats) -> Bools:
         """Whether a row's host is of a new kind or a very different size; (R,)."""

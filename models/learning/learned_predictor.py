@@ -93,7 +93,8 @@ class LearnedPredictor:
             bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
         marks = np.zeros(scenes.present.shape, dtype=bool)
         marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
-        self._leave_to_the_prior(scenes, whole, bands, targets)
+        marks[self._leave_to_the_prior(scenes, whole, bands, targets)] = True
+        marks &= scenes.present
         if self.share is not None:
             bands["throughput"], marks = self._of_windows(self.share, scenes, whole, bands["throughput"], marks)
         nothing = unasked(scenes.present)
@@ -107,11 +108,14 @@ class LearnedPredictor:
 
     def _leave_to_the_prior(
         self, scenes: SceneBatch, whole: FeatureMatrix, bands: dict[str, BandArrays], targets: Collection[str]
-    ) -> None:
-        """Put the prior's own bands where the host is of a kind or size that training says nothing of."""
-        foreign = np.unique(whole.scene[self.throughput.on_foreign_hosts(whole.x)])
+    ) -> Ints:
+        """Put the prior's own bands where the host is of a kind or size that training says nothing of, and where
+        somebody may choose among CPUs and nobody in training could: then it says nothing of the others there either.
+        Returns these scenes."""
+        unheard_of = self.throughput.on_foreign_hosts(whole.x) | self.throughput.choosing(whole.x)
+        foreign = np.unique(whole.scene[unheard_of])
         if not len(foreign):
-            return
+            return foreign
         told = PriorPredictor().predict(scenes.take(foreign), targets)
         for name, band in bands.items():
             own: BandArrays = getattr(told, name)
@@ -119,6 +123,7 @@ class LearnedPredictor:
             for edge, values in zip(edges, (own.expected, own.lower, own.upper), strict=True):
                 edge[foreign] = values
             bands[name] = BandArrays(*edges)
+        return foreign
 
     def _of_windows(
         self, share: FittedTarget, scenes: SceneBatch, whole: FeatureMatrix, band: BandArrays, marks: Bools
