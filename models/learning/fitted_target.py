@@ -58,6 +58,7 @@ SURE = {
 ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SETS = ("cpu_set",)
+DIRECT_ROWS = 400  # with fewer, trees of T/B itself know less than the prior (decision 111)
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 # Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
 # newcomer is always one more. Shares learned from windows hold beyond: they go by what is wanted, not by who wants it.
@@ -223,13 +224,14 @@ def fit_target(
     if len(rows.examples) < LEAST_ROWS:
         return _fitted(examples, target, NOTHING_LEARNED, [])
     found: list[OutOfFoldPredictions] = []
+    many = len(rows.examples) >= DIRECT_ROWS
     for number, (protocol, what) in enumerate(LEFT_OUT.items()):
 
         def step(done: float, number: int = number, what: str = what) -> None:
             say(f"{target}: left-out {what}", 0.8 * (number + done) / len(LEFT_OUT))
 
         if protocol != "random_row" or found[0].known.sum() < OFTEN_KNOWN * len(found[0].row):
-            found.append(cross_val_predict(rows, protocol, seed=seed, say=step))
+            found.append(cross_val_predict(rows, protocol, seed=seed, say=step, direct=many))
     say(f"{target}: effects of known workloads", 0.8)
     effects, predictions = _with_effects(rows, found)
     here = [one for one in predictions if one.protocol != "unseen_platform"]
@@ -237,10 +239,12 @@ def fit_target(
     left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
     if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
         known_weights = unknown_weights
-    elsewhere = _believed_elsewhere(rows, left_out[0], unknown_weights, known_weights) if left_out else None
+    # What T/B was on some hosts says little of others; how far the prior was off there may.
+    carried = [weights.without("direct") for weights in (unknown_weights, known_weights)]
+    elsewhere = _believed_elsewhere(rows, left_out[0], *carried) if left_out else None
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
-    direct = any(weights.of("direct") for weights in (known_weights, unknown_weights, elsewhere) if weights)
+    direct = any(weights.of("direct") for weights in (known_weights, unknown_weights))
     model = ResidualModel(
         base_learners=fit_base_learners(rows, everything, seed=seed, given=booster, direct=direct),
         effects=effects,
@@ -310,15 +314,20 @@ def _believed_elsewhere(
 ) -> StackingWeights:
     """Of these weights those that tell left-out platforms best, by pairs; none where the prior is as good.
 
-    Finer weights would be chosen by how a few platforms happen to differ.
+    Each platform counts once, however many pairs were measured there: two that are one machine, with hundreds of pairs,
+    would outvote all others. Finer weights would be chosen by how a few platforms happen to differ.
     """
     row, base = predictions.row, rows.examples.base[predictions.row]
     measured = np.exp(rows.residual[row]) * base
-    pair = np.unique([rows.examples.pair[one] for one in row], return_inverse=True)[1]
+    names = _platforms(rows.examples)[row]
+    there = [f"{name} {rows.examples.pair[one]}" for name, one in zip(names, row, strict=True)]
+    _, first, pair = np.unique(there, return_index=True, return_inverse=True)
+    platform = np.unique(names, return_inverse=True)[1][first]
 
     def error(weights: StackingWeights) -> float:
         off = np.abs(measured - base * np.exp(predictions.correction(weights, weights)))
-        return float((np.bincount(pair, off) / np.bincount(pair)).mean())
+        of_pairs = np.bincount(pair, off) / np.bincount(pair)
+        return float((np.bincount(platform, of_pairs) / np.bincount(platform)).mean())
 
     return min((StackingWeights(), *candidates), key=error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -136,6 +136,11 @@ class StackingWeights:
     def of(self, base_learner: str) -> float:
         """The weight of one base learner."""
         return self.base_learners[BASE_LEARNERS.index(base_learner)]
+
+    def without(self, base_learner: str) -> StackingWeights:
+        """The same with what one base learner has left to the prior."""
+        at = BASE_LEARNERS.index(base_learner)
+        return replace(self, base_learners=(*self.base_learners[:at], 0.0, *self.base_learners[at + 1 :]))
 
     @property
     def prior_only(self) -> bool:

@@ -203,6 +203,8 @@ def test_a_placement_counts_until_it_is_released(equal: Advisor, settings: Setti
     assert "MB" in framework.asks(asked)["FailedNodes"]["n00"]
     assert framework.asks({**asked, "Without": ["big"]})["FailedNodes"] == {}
     assert framework.asks({**asked, "Released": [big]})["FailedNodes"] == {}
+    released = [one.objects for one in equal.access.audit().items if one.operation == "placement.release"]
+    assert released == [("big",)]
     assert framework.asks({"NodeNames": []})["Scores"] == {}
 
 

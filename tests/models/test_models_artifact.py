@@ -114,12 +114,27 @@ def test_saving_what_was_loaded_changes_no_byte_of_the_model(
     again = artifact.save(tmp_path / "again", artifact.load(saved), artifact.read_card(saved))
     learners = {name: target.model.base_learners for name, target in predictor.targets.items()}
     direct = {f"{name}-direct{at}.txt" for name, one in learners.items() if one for at in range(len(one.direct))}
-    assert direct
     assert {path.name for path in saved.iterdir()} == FILES | direct
     # trees are written with the options they were trained with, and held-out rows stay with the first
     assert {path.name for path in again.iterdir()} == (FILES | direct) - {"held_out.csv"}
     for name in FILES - TREES - {"SHA256SUMS", "held_out.csv"}:
         assert (again / name).read_bytes() == (saved / name).read_bytes()
+
+
+def test_trees_of_the_ratio_itself_are_kept_where_they_have_a_say(predictor: LearnedPredictor, tmp_path: Path) -> None:
+    target = predictor.throughput
+    learners = target.model.base_learners
+    assert learners is not None
+    blend = replace(target.model.known_weights, base_learners=(0.5, 0.0, 0.0, 0.5))
+    model = replace(
+        target.model, base_learners=replace(learners, direct=learners.boosters), known_weights=blend,
+        unknown_weights=blend,
+    )  # fmt: skip
+    with_direct = replace(predictor, throughput=replace(target, model=model))
+    again = artifact.load(artifact.save(tmp_path, with_direct, {}))
+    assert again.throughput.model.known_weights == blend
+    x, base = np.zeros((3, len(target.low))), np.full(3, 0.5)
+    np.testing.assert_array_equal(again.throughput.model.parts(x, base), model.parts(x, base))
 
 
 def test_an_artifact_is_text_and_json_and_never_pickle(saved: Path) -> None:

@@ -311,7 +311,7 @@ def trained() -> Predictor:
         real = lightgbm.train
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))
         model = fit_predictor([replace(whole, colocations=kept)])
-    blend = replace(model.throughput.model.known_weights, base_learners=(0.25, 0.25, 0.25))
+    blend = replace(model.throughput.model.known_weights, base_learners=(0.25, 0.25, 0.25, 0.0))
     residual = replace(model.throughput.model, known_weights=blend, unknown_weights=blend)
     return replace(model, throughput=replace(model.throughput, model=residual))
 

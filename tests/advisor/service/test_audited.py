@@ -17,8 +17,9 @@ from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
 # Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
-# agent, histories from a Prometheus, contradictions.
+# agent, histories from a Prometheus, contradictions, tests/api/test_schedulers_kubernetes.py.
 ELSEWHERE = {
+    "placement.release",
     "alarm.raise",
     "alarm.end",
     "token.create",

@@ -54,11 +54,13 @@ def test_every_held_answer_is_stored(equal: Advisor) -> None:
     assert {one.recommendation.id for one in equal.outcomes.page().items} == {one.id for one in answers}
 
 
-def test_an_answer_without_a_host_is_stored_and_holds_nothing(equal: Advisor) -> None:
+def test_an_answer_without_a_host_is_noted_and_holds_nothing(equal: Advisor) -> None:
     (answer,) = equal.placements.in_turn([question("a", "nowhere")], hold=True)
     assert answer.candidates == ()
     assert placed(equal, "b", hold=False) == ["h0"]
-    assert len(equal.outcomes.page().items) == 1
+    assert equal.outcomes.page().items == ()
+    looks = [one for one in equal.access.audit().items if one.operation == "placement.look"]
+    assert ("a",) in [one.objects for one in looks]
 
 
 def test_without_reserving_answers_of_one_call_count_in_and_those_of_the_next_do_not(tmp_path: Path) -> None:
