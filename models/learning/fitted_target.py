@@ -58,6 +58,7 @@ SURE = {
 ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SETS = ("cpu_set",)
+LOADS, LOAD_FACTOR = ("load",), 1.25
 DIRECT_ROWS = 400  # with fewer, trees of T/B itself know less than the prior (decision 111)
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 # Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
@@ -85,9 +86,9 @@ class FittedTarget:
 
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
-    size of the host, `sets` those with the number of CPUs that an instance may use. `host_columns` (H,) describe the
-    host, and `hosts` (P, H) are those of training that these tell apart. `figures` are error figures by protocol,
-    `held_out` the predictions of left-out rows.
+    size of the host, `sets` those with the number of CPUs that an instance may use, `loads` those with its load.
+    `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training that these tell apart. `figures`
+    are error figures by protocol, `held_out` the predictions of left-out rows.
     """
 
     target: str
@@ -105,6 +106,7 @@ class FittedTarget:
     kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
     sets: tuple[int, ...] = ()
+    loads: tuple[int, ...] = ()
 
     def ask(self, examples: Examples) -> TargetEstimate:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
@@ -169,8 +171,8 @@ class FittedTarget:
         """Whether a row lies outside the training data; (R,).
 
         That is so when too many features are out of range or were never seen in training, when a limit is set that
-        never was in training, when an instance may use several CPUs and none in training could, and when the host is of
-        a new kind or a very different size.
+        never was in training, when an instance may use several CPUs and none in training could, when its load is well
+        above any in training, and when the host is of a new kind or a very different size.
         """
         span = np.maximum(self.high - self.low, 1e-9)
         never = ~np.isfinite(self.low)
@@ -183,6 +185,8 @@ class FittedTarget:
         for column in self.limits:
             if never[column]:
                 strange |= finite[:, column]
+        for column in self.loads:  # latencies are often measured at part loads alone
+            strange |= x[:, column] > LOAD_FACTOR * self.high[column]
         return np.asarray(strange | self.on_foreign_hosts(x) | self.choosing(x))
 
     def choosing(self, x: Floats) -> Bools:
@@ -401,6 +405,7 @@ def _fitted(
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
         sets=_columns(examples.names, SETS),
+        loads=_columns(examples.names, LOADS),
         host_columns=host_columns,
         hosts=_told_apart(examples, host_columns),
     )

@@ -129,6 +129,16 @@ def test_who_may_choose_among_cpus_is_outside_where_nobody_in_training_could(wor
     assert fitted.outside(pinned).all()
 
 
+def test_a_load_well_above_all_of_training_is_outside(world_examples: Examples) -> None:
+    column = world_examples.names.index("load")
+    part = world_examples.x.copy()
+    part[:, column] = 0.6
+    fitted = fit_target(replace(world_examples, x=part), "throughput")
+    assert not fitted.outside(part).any()
+    part[:, column] = 1.0
+    assert fitted.outside(part).all()
+
+
 def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     fitted: FittedTarget, world_examples: Examples
 ) -> None:
