@@ -169,7 +169,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m research.xen_pinnings")
     parser.add_argument("dataset", type=Path)
     options = parser.parse_args(arguments)
-    pairs, metrics = read_pairs(options.dataset), read_metrics(options.dataset)
+    try:
+        pairs, metrics = read_pairs(options.dataset), read_metrics(options.dataset)
+    except (OSError, KeyError) as error:
+        sys.stderr.write(f"{options.dataset} is no dataset of pairs measured on/off: {error} is missing\n")
+        return 1
     for members in sorted({pair.members for pair in pairs}):
         of = [*configurations(pairs, metrics, members), "", *orders(pairs, members), ""]
         sys.stdout.write("\n".join([f"**{members}**", "", *of, ""]))

@@ -119,24 +119,17 @@ def test_unknown_features_do_not_count_as_far_away(fitted: FittedTarget, world_e
     assert not fitted.outside(blind).any()
 
 
-def test_who_may_choose_among_cpus_is_outside_where_nobody_in_training_could(world_examples: Examples) -> None:
-    column = world_examples.names.index("cpu_set")
-    pinned = world_examples.x.copy()
-    pinned[:, column] = 1
-    fitted = fit_target(replace(world_examples, x=pinned), "throughput")
-    assert not fitted.outside(pinned).any()
-    pinned[:, column] = 2
-    assert fitted.outside(pinned).all()
-
-
-def test_a_load_well_above_all_of_training_is_outside(world_examples: Examples) -> None:
-    column = world_examples.names.index("load")
-    part = world_examples.x.copy()
-    part[:, column] = 0.6
-    fitted = fit_target(replace(world_examples, x=part), "throughput")
-    assert not fitted.outside(part).any()
-    part[:, column] = 1.0
-    assert fitted.outside(part).all()
+@pytest.mark.parametrize(("name", "seen", "asked"), [("cpu_set", 1, 2), ("load", 0.6, 1.0)])
+def test_to_choose_among_cpus_or_a_higher_load_is_outside_where_training_had_none(
+    world_examples: Examples, name: str, seen: float, asked: float
+) -> None:
+    column = world_examples.names.index(name)
+    x = world_examples.x.copy()
+    x[:, column] = seen
+    fitted = fit_target(replace(world_examples, x=x), "throughput")
+    assert not fitted.outside(x).any()
+    x[:, column] = asked
+    assert fitted.outside(x).all()
 
 
 def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(

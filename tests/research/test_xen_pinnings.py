@@ -44,3 +44,10 @@ def test_alone_a_page_costs_dom0_its_time(dataset: Path, capsys: pytest.CaptureF
     assert costs(read_metrics(dataset))[2] == "| `a` | 50 | 1000 | 500 |  | 500 | 2.00 |"
     assert main([str(dataset)]) == 0
     assert "**a:a**" in capsys.readouterr().out
+
+
+def test_what_is_no_such_dataset_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "colocations.csv").write_text("run,repeat,instance,outcome,solo,colocated\na:b,1,b.1,throughput,1,1\n")
+    for path in (tmp_path, tmp_path / "nowhere"):
+        assert main([str(path)]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
