@@ -23,6 +23,7 @@ from advisor.domain import (
     Histories,
     Host,
     HostDetail,
+    HostRanking,
     Instance,
     InstanceProfile,
     Inventory,
@@ -288,6 +289,13 @@ class PlacementService(Protocol):
         only an entry in the audit log; `holds_next` leaves that out where a host was found, because the caller asks
         again and holds it. `without` are instances that count as gone.
         """
+        ...
+
+    def scores(
+        self, request: PlacementRequest, *, hold: bool, holds_next: bool = False, without: Collection[str] = ()
+    ) -> HostRanking:
+        """One such question of which only scores are wanted, which is less work: the answer has the first candidate
+        where it is held, and none else."""
         ...
 
     def release(self, instance_ids: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from advisor.lifecycle import training, window_training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
+from advisor.moves import MOVERS, Mover, MoveOutcome, Standing, open_mover
 from advisor.planning.planner import Progress
 from advisor.protocols import (
     AccessService,
@@ -53,6 +54,7 @@ from models.physics import cpu_contention
 
 __all__ = [
     "HISTORIES",
+    "MOVERS",
     "REPORT_KINDS",
     "SOURCES",
     "WATCHED",
@@ -60,10 +62,13 @@ __all__ = [
     "InventorySource",
     "Keystone",
     "MonitoringHistory",
+    "MoveOutcome",
+    "Mover",
     "Progress",
     "Reading",
     "Reported",
     "SourceOptions",
+    "Standing",
     "SyncDiff",
     "TurnedOut",
     "WatchedSource",
@@ -72,6 +77,7 @@ __all__ = [
     "backup_database",
     "every_s",
     "form_key",
+    "open_mover",
     "open_source",
     "repeat",
     "restore_database",

@@ -48,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
         "--most-minutes", type=_minutes, metavar="M",
         help="start no run after this many minutes of measuring, counted over all calls",
     )  # fmt: skip
+    run.add_argument(
+        "--platform", type=_platform, metavar="NAME",
+        help="call this host NAME instead of the file's platform, and the dataset by the campaign and NAME",
+    )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="print what would be measured and how long it would take")
     run.set_defaults(command=_run)
     show = lab.add_parser("show", help="show which workload slows which in a dataset directory")
@@ -74,6 +78,15 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _platform(text: str) -> str:
+    from profiler.observed import check_id
+
+    try:
+        return check_id(text, "platform")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _minutes(text: str) -> float:
     try:
         minutes = float(text)
@@ -91,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     from lab.runner import run_campaign
 
     try:
-        campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
+        campaign = read_campaign(options.campaign).measured_on(options.platform)
+        campaign = campaign.repeated(options.rounds, options.most_minutes)
         if options.rounds is not None and campaign.temporal is not None:
             return fail(f"{options.campaign} has as many rounds as its time grid: leave out --rounds", WRONG_USAGE)
         directory = options.dataset or Path(campaign.name)
@@ -129,7 +143,8 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
         print_json({**asdict(summary), "directory": str(summary.directory), "interrupted": summary.interrupted})
     done = f"{summary.finished} of {summary.total} runs are finished and kept"
     if summary.interrupted:
-        again = f"cotenant-lab run {options.campaign} --dataset {summary.directory}"
+        host = f" --platform {options.platform}" if options.platform else ""
+        again = f"cotenant-lab run {options.campaign} --dataset {summary.directory}{host}"
         return fail(f"stopped; {done}, go on with: {again}", FAILED)
     if summary.failed:
         failed = "; ".join(summary.failed)

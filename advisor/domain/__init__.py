@@ -21,7 +21,6 @@ from advisor.domain.announcements import (
 from advisor.domain.answer_json import recommendation_as_json, waiting_told
 from advisor.domain.answer_reading import recommendation_from_json, scene_effects_from_json
 from advisor.domain.answers import (
-    LONGEST_KNOWN_LATENCY,
     AnswerSource,
     Band,
     Candidate,
@@ -29,6 +28,8 @@ from advisor.domain.answers import (
     CpuTime,
     Effect,
     Headroom,
+    HostRanking,
+    LONGEST_KNOWN_LATENCY,
     MitigationAction,
     MitigationStep,
     Move,
@@ -201,6 +202,7 @@ __all__ = [
     "HostNow",
     "Instance",
     "InstanceProfile",
+    "HostRanking",
     "Inventory",
     "IsolationSettings",
     "LevelHeld",

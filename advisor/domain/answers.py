@@ -213,6 +213,14 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRanking:
+    """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none."""
+
+    answer: Recommendation
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class SceneEffects:
     """The answer to a Scene, one Effect per instance in the scene's order; `crowded` as of a Candidate."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.domain import (
     Candidate,
+    HostRanking,
     MitigationStep,
     PlacementRequest,
     Recommendation,
@@ -57,11 +58,19 @@ def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: Plac
     The same question on the same snapshot has the same answer; without a feasible host the list is empty and the
     reasons say why.
     """
+    return rank_hosts(snapshot, context, request, told=request.limit).answer
+
+
+def rank_hosts(
+    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, told: int
+) -> HostRanking:
+    """The same question, with the scores of `request.limit` hosts, and everything of no more than `told` of them."""
     request = with_class(snapshot, request)
     metric_names.check(request, context.active.predictor)
     unknown = metric_names.notes(snapshot, request, context.active.predictor)
     return active.ask(
-        context.active, lambda answering: _recommend(snapshot, replace(context, active=answering), request, unknown)
+        context.active,
+        lambda answering: _ranking(snapshot, replace(context, active=answering), request, unknown, told),
     )
 
 
@@ -79,9 +88,13 @@ def answer_scene(answering: ActivePredictor, scene: Scene, workloads: Sequence[W
     )
 
 
-def _recommend(
-    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, unknown_metrics: Sequence[str]
-) -> Recommendation:
+def _ranking(
+    snapshot: ClusterSnapshot,
+    context: QuestionContext,
+    request: PlacementRequest,
+    unknown_metrics: Sequence[str],
+    told: int,
+) -> HostRanking:
     answering, now = context.active, context.now
     notes = (*answering.notes, *unknown_metrics)
     feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
@@ -97,14 +110,16 @@ def _recommend(
         assumption = f"it counts as using {usual}, and nothing else, with a wide range"
         notes = (*notes, f"Nothing is known about {subject}: {assumption}.")
     answer_candidates: tuple[Candidate, ...] = ()
+    scores: dict[str, float] = {}
     if feasible:
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
-        answer_candidates, limit_rejections = _rank(question, np.array(feasible, dtype=np.int64), answering.remembered)
+        positions = np.array(feasible, dtype=np.int64)
+        answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, told)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [one.host for one in answer_candidates]
     notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
-    return Recommendation(
+    answer = Recommendation(
         id=new_id(now),
         created_at=now,
         request=request,
@@ -117,6 +132,7 @@ def _recommend(
         notes=notes,
         evidence=evidence_of(snapshot, request, answer_candidates),
     )
+    return HostRanking(answer, scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +176,9 @@ class _RankedHosts:
 
 
 def _rank(
-    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
-) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, told: int
+) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float]]:
+    """Candidates, as many as are `told`; the hosts on which a limit breaks; the scores of those that are shown."""
     request = question.request
     screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
     ranking = _rank_promising if screened else _rank_all
@@ -179,8 +196,10 @@ def _rank(
         )
         if position not in mitigated_hosts
     ]
-    answer = candidates(question, ranked_hosts, remembered) if ranked_hosts else ()
-    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host)
+    scores = {question.snapshot.hosts[one.host].id: one.score for one in ranked_hosts[: request.limit]}
+    shown = replace(question, request=replace(request, limit=told)) if 0 < told < request.limit else question
+    answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and told else ()
+    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores
 
 
 def _rank_all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.domain import Instance, PlacementRequest, Recommendation, settings_there
+from advisor.domain import HostRanking, Instance, PlacementRequest, Recommendation, settings_there
 from advisor.placement import decision
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
@@ -30,6 +30,13 @@ def in_turn(
 def as_it_is(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
     """The answer to one question with everybody's settings as they are."""
     return decision.recommend(snapshot, context, replace(request, mend=False))
+
+
+def ranked_as_it_is(
+    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, told: int
+) -> HostRanking:
+    """The scores of hosts with everybody's settings as they are, and everything of no more than `told` of them."""
+    return decision.rank_hosts(snapshot, context, replace(request, mend=False), told=told)
 
 
 def there(answer: Recommendation) -> Instance:

@@ -2,7 +2,7 @@
 
 An offering's CPU and rates cannot be changed once it is made, and a new one is known by an id that only its making
 tells; so there is no command whose undo could be written down before. Fields by CreateServiceOfferingCmd.java
-(`cmk create serviceoffering name=value ...`); checked against that text only, not run against a cloud.
+(`cmk create serviceoffering name=value ...`), moves by MigrateVMCmd.java; checked against those texts only, not run.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from advisor.render.change import SettingsChange, Step, bytes_per_second, only_said
+from advisor.domain import Command
+from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.policing import policed
-from profiler.observed import IsolationSettings
+from profiler.observed import Host, Instance, IsolationSettings
 
 TOOL = "cmk"
+PINS_TRAVEL = False  # it has none
 
 
-def steps(change: SettingsChange) -> Iterator[Step]:
+def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """One sentence with the whole offering, and one for each thing that an offering cannot say."""
     whole = _complete(change)
     offered = " ".join(f"{name}={value}" for name, value in _fields(change, whole).items())
@@ -40,6 +42,24 @@ def steps(change: SettingsChange) -> Iterator[Step]:
     network = change.wanted.network
     if network is not None and network.mode == "shared" and network != change.current.network:
         yield only_said(TOOL, f"networkrate is a limit: it keeps no rate free for {change.instance.id}")
+
+
+def network(change: SettingsChange) -> Iterator[Step]:
+    """Nothing beside the offering."""
+    return iter(())
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """The live migration of a VM, by the ids of VM and host."""
+    call = (TOOL, "migrate", "virtualmachine", f"virtualmachineid={instance.id}")
+    return Command(TOOL, (*call, f"hostid={target.id}"), (*call, f"hostid={source.id}"))
+
+
+def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
+    """Said: a size is a service offering."""
+    size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
+    text = f"give {then.id} a service offering of {size} ({TOOL} scale virtualmachine); which one is not known here"
+    return Command(TOOL, (), (), text)
 
 
 def _complete(change: SettingsChange) -> IsolationSettings:

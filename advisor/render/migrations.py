@@ -1,9 +1,4 @@
-"""Steps of a plan → commands: a move to another host, a placement, another size, other settings; each with its undo.
-
-Syntax by xl(1) (migrate, vcpu-set), virsh(1) (migrate, setvcpus), python-openstackclient's compute/v2/server.py
-(server migrate) and CloudStack's MigrateVMCmd.java; of these the virsh ones were read on the installed tool's page, and
-none was run against a cloud.
-"""
+"""Steps of a plan → commands: a move to another host, a placement, another size, other settings; each with its undo."""
 
 from __future__ import annotations
 
@@ -11,16 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from advisor.domain import Command
-from advisor.errors import InvalidInput
-from advisor.render import cloudstack, commands, openstack, tc
+from advisor.render import commands, tc
+from advisor.render.cloud_tools import CLOUD_TOOLS, CloudTool
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import target_of
 from advisor.render.whole import plan as of_newcomer
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
-# Nova lets a live migration name its host, and have the scheduler check it, since this version (Nova's REST history).
-LIVE_TO_HOST = "2.30"
 _ANYWHERE: tuple[int, ...] = ()
 
 
@@ -36,10 +29,10 @@ def move(
     runs = target_of(source, None)
     if source.kind != target.kind or runs != target_of(target, None):
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
-        tool = TRAITS[source.kind].tool if runs == "native" else _program(runs)
+        tool = TRAITS[source.kind].tool if runs == "native" else CLOUD_TOOLS[runs].TOOL
         return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
     if runs != "native":
-        return (_by_cloud(runs, then, source, target), *_changed(target, then, former.settings, then.settings, met))
+        return tuple(_by_cloud(CLOUD_TOOLS[runs], former, then, source, target, left, met))
     migration = HOST_TOOLS[source.kind].migrate(then, source, target)
     if not migration.argv:
         return (migration, *_arrived(then, target, met), *_unshaped(former, source, left))
@@ -69,17 +62,9 @@ def resize(host: Host, former: Instance, then: Instance) -> tuple[Command, ...]:
     """Another number of vCPUs where it is."""
     runs = target_of(host, None)
     if runs != "native":
-        what = "flavor" if runs == "openstack" else "service offering"
-        verb = "server resize --flavor" if runs == "openstack" else "scale virtualmachine"
-        size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
-        text = f"give {then.id} a {what} of {size} ({_program(runs)} {verb}); which one is not known here"
-        return (Command(_program(runs), (), (), text),)
+        return (CLOUD_TOOLS[runs].set_vcpus(host, former, then),)
     sets = HOST_TOOLS[host.kind].set_vcpus(former, then)
     return (replace(sets, note=f"on {host.id}; {sets.note}") if sets.argv else sets,)
-
-
-def _program(target: str) -> str:
-    return openstack.TOOL if target == "openstack" else cloudstack.TOOL
 
 
 def _live(migration: Command, source: Host, target: Host) -> Command:
@@ -88,22 +73,17 @@ def _live(migration: Command, source: Host, target: Host) -> Command:
     return replace(migration, note=f"{note}; {migration.note}" if migration.note else note)
 
 
-def _by_cloud(target: str, instance: Instance, source: Host, to: Host) -> Command:
-    if target == "openstack":
-        server = _plain(instance.id, "instance", openstack.TOOL)
-        start = (openstack.TOOL, "--os-compute-api-version", LIVE_TO_HOST, "server", "migrate", "--live-migration")
-        argv, undo = (
-            (*start, "--host", _plain(host.id, "host", openstack.TOOL), "--wait", server) for host in (to, source)
-        )
-        return Command(openstack.TOOL, argv, undo, "the scheduler checks the host")
-    call = (cloudstack.TOOL, "migrate", "virtualmachine", f"virtualmachineid={instance.id}")
-    return Command(cloudstack.TOOL, (*call, f"hostid={to.id}"), (*call, f"hostid={source.id}"))
-
-
-def _plain(name: str, what: str, tool: str) -> str:
-    if name.startswith("-"):
-        raise InvalidInput(f"no command can be rendered for {what} {name[:60]!r}: {tool} would read it as an option")
-    return name
+def _by_cloud(
+    tool: CloudTool, former: Instance, then: Instance, source: Host, target: Host, left: Sequence[Instance],
+    met: Sequence[Instance],
+) -> Iterator[Command]:  # fmt: skip
+    """The move, and what is to hold there; a pinning that would go along comes off before."""
+    now = former.settings
+    if tool.PINS_TRAVEL:
+        yield from _unpinned(former, source, left)
+        now = replace(now, pinning=None)
+    yield tool.migrate(then, source, target)
+    yield from _changed(target, then, now, then.settings, met)
 
 
 def _unpinned(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:

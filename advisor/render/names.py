@@ -14,7 +14,8 @@ MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
     "mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy",
 )  # fmt: skip
 UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
-TARGETS = ("native", "openstack", "cloudstack")
+GUEST = "guest"  # how Proxmox VE (qemu/100) and KubeVirt (NAMESPACE/NAME) know an instance
+TARGETS = ("native", "openstack", "cloudstack", "proxmox", "kubernetes")
 
 _GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
@@ -26,6 +27,7 @@ _IOTHREADS = re.compile(r"[1-9]\d?\Z")
 _KERNEL = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 # OpenStack allows nearly everything in a name; an id or a plain name always does
 _CLOUD_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:@ -]{0,253}[A-Za-z0-9._:@-])?\Z")
+_GUEST_PATH = re.compile(r"(?:qemu|lxc)/[1-9]\d{0,8}\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 
 
@@ -46,7 +48,7 @@ def domain_name(instance: Instance) -> str:
     a domain id before they look at names (libxl_domain_qualifier_to_domid; virshLookupDomainInternal), so that a VM
     named `0` would be the driver domain on Xen.
     """
-    name = _not_an_option(instance.id, "instance")
+    name = not_an_option(instance.id, "instance")
     if name.isdecimal() or name in ("Domain-0", ".", ".."):
         raise InvalidInput(
             f"no command can be rendered for instance {name!r}: tools would take that name for something else; "
@@ -59,7 +61,7 @@ def domain_name(instance: Instance) -> str:
 def group_path(instance: Instance) -> str:
     """The control group of a container, below its hierarchy: the label `cgroup`, else where LXC 4 and later put it."""
     path = instance.labels.get(CGROUP) or f"lxc.payload.{instance.id}"
-    parts = _not_an_option(path, "control group").split("/")
+    parts = not_an_option(path, "control group").split("/")
     if any(part in (".", "..") or not _GROUP_PART.match(part) for part in parts):
         raise InvalidInput(
             f"instance {instance.id}: control group {path[:80]!r} is not a plain path below the hierarchy "
@@ -100,6 +102,11 @@ def iothreads(instance: Instance) -> int:
 def cloud_name(instance: Instance, label: str) -> str | None:
     """A label that names something in OpenStack (`flavor`, `port`, `qos_policy`) by name or id, or None."""
     return _labelled(instance, label, _CLOUD_NAME, f"a plain name or id of a {label.replace('_', ' ')}")
+
+
+def guest_path(instance: Instance) -> str | None:
+    """The label `guest` as Proxmox VE's paths name a guest (`qemu/100`), or None."""
+    return _labelled(instance, GUEST, _GUEST_PATH, "a guest of Proxmox VE (such as qemu/100)")
 
 
 def kernel_version(host: Host) -> tuple[int, int] | None:
@@ -151,12 +158,12 @@ def _labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected
     return value
 
 
-def _not_an_option(name: str, what: str) -> str:
+def not_an_option(name: str, what: str, tool: str = "tools") -> str:
+    """The same name; InvalidInput where a tool would read it as an option."""
     if name.startswith("-"):
-        raise InvalidInput(
-            f"no command can be rendered for {what} {name[:60]!r}: tools would read that name as an option",
-            field="instance.id",
-        )
+        reads = "would read that name as an option" if tool == "tools" else "would read it as an option"
+        message = f"no command can be rendered for {what} {name[:60]!r}: {tool} {reads}"
+        raise InvalidInput(message, field="instance.id")
     return name
 
 

@@ -1,7 +1,7 @@
 """Settings → `openstack` commands: extra specs of the instance's flavor, and a Neutron QoS policy on its port.
 
 Syntax by Nova's resource-limits.rst, cpu-topologies.rst and validators, Neutron's config-qos.rst and
-python-openstackclient's network_qos_rule.py; checked against those texts only, not run against a cloud.
+python-openstackclient's network_qos_rule.py and server.py (server migrate); checked against those texts only, not run against a cloud.
 """
 
 from __future__ import annotations
@@ -9,17 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from advisor.domain import Command
-from advisor.render.change import Phase, SettingsChange, Step, backwards, bytes_per_second, more, only_said
+from advisor.render.change import (
+    Phase,
+    RenderOptions,
+    SettingsChange,
+    Step,
+    backwards,
+    bytes_per_second,
+    more,
+    only_said,
+)
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight
-from advisor.render.names import FLAVOR, POLICY, PORT, cloud_name
+from advisor.render.names import FLAVOR, POLICY, PORT, cloud_name, not_an_option
 from advisor.render.policing import Policed, loosens, policed
-from profiler.observed import NetworkSettings, Pinning
+from profiler.observed import Host, Instance, NetworkSettings, Pinning
 
 TOOL = "openstack"
+PINS_TRAVEL = False  # they are the flavor's, and Nova chooses the CPUs on each host
+# Nova lets a live migration name its host, and have the scheduler check it, since this version (Nova's REST history).
+LIVE_TO_HOST = "2.30"
 _FROM_NOW_ON = "holds for every server of the flavor from its next start with it (create or resize)"
 
 
-def steps(change: SettingsChange, cgroup: int) -> Iterator[Step]:
+def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What the flavor can say of a change, but the network; see `Phase` for the order."""
     flavor = cloud_name(change.instance, FLAVOR)
     if flavor is None or change.host.kind != "kvm":
@@ -32,7 +44,7 @@ def steps(change: SettingsChange, cgroup: int) -> Iterator[Step]:
             yield only_said(TOOL, f"CPU and disk are limited by the flavor: {why}", needs=lacks)
     else:
         yield from _pin(change, flavor)
-        yield from _weight(change, flavor, cgroup)
+        yield from _weight(change, flavor, options.cgroup)
         yield from _cap(change, flavor)
         yield from _disk(change, flavor)
 
@@ -44,6 +56,23 @@ def network(change: SettingsChange) -> Iterator[Step]:
         yield from _port_network(change, port)
     else:
         yield from _flavor_network(change, cloud_name(change.instance, FLAVOR))
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """The live migration of a server to a named host."""
+    server = not_an_option(instance.id, "instance", TOOL)
+    start = (TOOL, "--os-compute-api-version", LIVE_TO_HOST, "server", "migrate", "--live-migration")
+    argv, undo = (
+        (*start, "--host", not_an_option(host.id, "host", TOOL), "--wait", server) for host in (target, source)
+    )
+    return Command(TOOL, argv, undo, "the scheduler checks the host")
+
+
+def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
+    """Said: a size is a flavor."""
+    size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
+    text = f"give {then.id} a flavor of {size} ({TOOL} server resize --flavor); which one is not known here"
+    return Command(TOOL, (), (), text)
 
 
 def _specs(

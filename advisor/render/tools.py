@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
-from advisor.render import cloudstack, openstack, tc
+from advisor.render import tc
 from advisor.render.change import RenderOptions, SettingsChange, Step
+from advisor.render.cloud_tools import CLOUD_TOOLS
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import target_of
 from profiler.observed import Host, Instance
@@ -15,7 +16,7 @@ from profiler.observed import Host, Instance
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`target` is native, openstack or cloudstack."""
+    """`target` is native, or a cloud of CLOUD_TOOLS."""
 
     target: str
     options: RenderOptions
@@ -29,18 +30,14 @@ class Tools:
 
     def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
         """Pins, weight, cap and disk limit; for CloudStack the whole offering."""
-        if self.target == "openstack":
-            return openstack.steps(change, self.options.cgroup)
-        if self.target == "cloudstack":
-            return cloudstack.steps(change)
+        if self.target in CLOUD_TOOLS:
+            return CLOUD_TOOLS[self.target].steps(change, self.options)
         return HOST_TOOLS[change.host.kind].steps(change, self.options)
 
     def network(self, change: SettingsChange, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
         """The network limit: on the uplink where it can be shaped, else where the target can."""
-        if self.target == "openstack":
-            return openstack.network(change)
-        if self.target == "cloudstack":
-            return iter(())
+        if self.target in CLOUD_TOOLS:
+            return CLOUD_TOOLS[self.target].network(change)
         if not tc.on_uplink(change.host, self.options.uplink):
             limited = HOST_TOOLS[change.host.kind].interface(change)
             if limited is not None:

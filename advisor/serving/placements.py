@@ -11,7 +11,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
-from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneEffects
+from advisor.domain import HostRanking, Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
@@ -101,6 +101,25 @@ class DatabasePlacements:
                     break
             return answers
 
+    def scores(
+        self, request: PlacementRequest, *, hold: bool, holds_next: bool = False, without: Collection[str] = ()
+    ) -> HostRanking:
+        check_request(request)
+        if not hold:
+            ranking, _ = self._ranked(request, without, told=0)
+            if not (holds_next and ranking.scores):
+                with self._write() as connection:
+                    self._note(connection, ranking.answer, next(iter(ranking.scores), None))
+            return ranking
+        with self._one_at_a_time:
+            for attempt in range(1, _ATTEMPTS + 1):
+                ranking, view = self._ranked(request, without, told=1)
+                answer = ranking.answer
+                held, looks = ([_as_held(answer)], ()) if answer.candidates else ([], (answer,))
+                if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
+                    break
+            return ranking
+
     def release(self, instance_ids: Sequence[str]) -> None:
         with self._write() as connection:
             if pending.drop(connection, instance_ids):
@@ -156,14 +175,30 @@ class DatabasePlacements:
     def _in_turn(
         self, requests: Sequence[PlacementRequest], without: Collection[str]
     ) -> tuple[tuple[Recommendation, ...], CloudView]:
+        view, snapshot, context = self._asked_about(without)
+        answers = sequential.in_turn(snapshot, context, requests)
+        held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
+        wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
+        return tuple(contradictions.told_with(one, view.alarms) for one in wide), view
+
+    def _ranked(
+        self, request: PlacementRequest, without: Collection[str], *, told: int
+    ) -> tuple[HostRanking, CloudView]:
+        view, snapshot, context = self._asked_about(without)
+        ranking = sequential.ranked_as_it_is(snapshot, context, request, told=told)
+        if not told:
+            return ranking, view
+        answer = ranking.answer
+        wide = interval_inflation.recommendation(answer, self._how_it_held(answer.model_version, view))
+        return replace(ranking, answer=contradictions.told_with(wide, view.alarms)), view
+
+    def _asked_about(self, without: Collection[str]) -> tuple[CloudView, ClusterSnapshot, QuestionContext]:
+        """The cloud as it is now, and without these instances."""
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
         snapshot = view.snapshot.without(without) if without else view.snapshot
-        answers = sequential.in_turn(snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
-        held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
-        wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
-        return tuple(contradictions.told_with(one, view.alarms) for one in wide), view
+        return view, snapshot, QuestionContext(chosen, now, self._settings.fresh_s)
 
     def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:
@@ -210,9 +245,9 @@ class DatabasePlacements:
         detail = {"host": first, "dry_run": told.request.dry_run, "held": held, "model": told.model_version}
         self._audit.record(connection, "placement.answer", about, **detail)
 
-    def _note(self, connection: Connection, told: Recommendation) -> None:
-        """The entry of an answer that is not stored."""
-        first = told.candidates[0].host if told.candidates else None
+    def _note(self, connection: Connection, told: Recommendation, best: str | None = None) -> None:
+        """The entry of an answer that is not stored; `best` is its host where it tells of none."""
+        first = told.candidates[0].host if told.candidates else best
         about = [told.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "rejected": len(told.rejected), "model": told.model_version}
         self._audit.record(connection, "placement.look", about, **detail)

@@ -54,6 +54,7 @@ COMMANDS = (
     Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
     Listed("findings", "api.cli.learn:findings", "The papers' findings: paper, measured, predicted."),
     Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
+    Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
         "history",
         "api.cli.history:history",

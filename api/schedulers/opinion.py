@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.domain import Instance, PlacementRequest, Recommendation
+from advisor.domain import HostRanking, Instance, PlacementRequest
 from advisor.domain.said import SAID
 from advisor.errors import InvalidInput, NotFound
 from advisor.protocols import InventoryService, PlacementService
@@ -46,8 +46,8 @@ class HostScores:
         return {name: value if name == held else max(0, min(value, best - 1)) for name, value in scaled.items()}
 
     @classmethod
-    def of(cls, answer: Recommendation, named: Sequence[str]) -> HostScores:
-        scores = {candidate.host: candidate.score for candidate in answer.candidates}
+    def of(cls, ranking: HostRanking, named: Sequence[str]) -> HostScores:
+        scores, answer = ranking.scores, ranking.answer
         refused = {one.host: one.reason for one in answer.rejected if one.code not in UNSURE}
         unknown = {one.host for one in answer.rejected if one.code in UNSURE}
         left = [name for name in dict.fromkeys(named) if name not in scores and name not in refused]
@@ -71,9 +71,8 @@ def ask(
     without: Collection[str] = (),
 ) -> HostScores:
     """What is thought of these hosts; only the audit log keeps it (`holds_next`, `without`: see PlacementService)."""
-    asked = [question(instance, hosts, most)]
-    (answer,) = placements.in_turn(asked, hold=False, holds_next=holds_next, without=without)
-    return HostScores.of(answer, hosts)
+    asked = question(instance, hosts, most)
+    return HostScores.of(placements.scores(asked, hold=False, holds_next=holds_next, without=without), hosts)
 
 
 def ask_and_hold(
@@ -83,8 +82,8 @@ def ask_and_hold(
 
     None = there is none. One entry in the audit log either way.
     """
-    (answer,) = placements.in_turn([question(instance, hosts, MOST_TOLD)], hold=True)
-    return HostScores.of(answer, hosts), answer.candidates[0].host if answer.candidates else None
+    ranking = placements.scores(question(instance, hosts, MOST_TOLD), hold=True)
+    return HostScores.of(ranking, hosts), next(iter(ranking.scores), None)
 
 
 def hold(placements: PlacementService, instance: Instance, thought: HostScores) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -165,3 +166,13 @@ class Campaign:
         least = given.least if rounds is None else rounds
         most = least if given.narrow is None else max(least, given.most)
         return replace(self, repeats=Repeats(least, most, given.narrow, given.minutes if minutes is None else minutes))
+
+    def measured_on(self, platform: str | None) -> Campaign:
+        """This campaign for a host that is called `platform`, with a name of its own; None = unchanged.
+
+        Two hosts are two platforms, so runs of one do not continue the journal of the other.
+        """
+        if platform is None:
+            return self
+        fingerprint = hashlib.sha256(f"{self.fingerprint} {platform}".encode()).hexdigest()
+        return replace(self, platform=platform, name=f"{self.name}-{platform}", fingerprint=fingerprint)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from profiler.agent.announcement import Announcer
 from profiler.agent.batch import batch_of
-from profiler.agent.http_client import ServerConnection, ServerUrl, check_token, may_carry_token
+from profiler.agent.http_client import PLAIN_VARIABLE, ServerConnection, ServerUrl, check_token, may_carry_token
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher, PushStatus
 from profiler.agent.spool import Spool, SpoolStatus
@@ -27,7 +27,10 @@ class PushToken:
         self._file = file
         self._fixed = os.environ.get(TOKEN_VARIABLE) if file is None else None
         if self() is not None and not may_carry_token(server):
-            raise ValueError(f"the token is not sent to {server}: use https, or a server on this machine")
+            raise ValueError(
+                f"the token is not sent to {server}: use https, a server on this machine, or {PLAIN_VARIABLE}=1 where "
+                "nobody else listens"
+            )
 
     def __call__(self) -> str | None:
         if self._file is not None:

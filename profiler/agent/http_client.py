@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 PATH = "/v1/samples"
 ANNOUNCE = "/v1/announcements"
 PROBES = "/v1/probes"
+PLAIN_VARIABLE = "COTENANT_TOKEN_OVER_HTTP"
 _SILENCE_S = 10.0  # without a byte
 _DEADLINE_S = 30.0  # for all of it: a server that sends one byte every nine seconds is no server
 _LARGEST_ANSWER = 1 << 23  # ten thousand reasons are under 2 MB
@@ -84,8 +86,8 @@ def check_token(text: str) -> str:
 
 
 def may_carry_token(server: ServerUrl) -> bool:
-    """Over plain HTTP a token may only go to this machine."""
-    if server.secure or server.host == "localhost":
+    """Over plain HTTP a token may only go to this machine, unless PLAIN_VARIABLE says that nobody else listens."""
+    if server.secure or server.host == "localhost" or os.environ.get(PLAIN_VARIABLE) == "1":
         return True
     try:
         return ipaddress.ip_address(server.host).is_loopback

@@ -100,7 +100,7 @@ def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor,
 
 def test_without_reserving_they_all_go_to_one(equal: Advisor, settings: Settings) -> None:
     """What the test above would not see if answers did not count in."""
-    bent = Bent(equal, placements={"in_turn": lambda asked, **_: equal.placements.in_turn(asked, hold=False)})
+    bent = Bent(equal, placements={"scores": lambda asked, **_: equal.placements.scores(asked, hold=False)})
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert len({scheduled(client, f"pod-{number}") for number in range(6)}) == 1
 
@@ -133,11 +133,11 @@ def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings:
     """The containers together, or one that runs before them alone, and the overhead."""
     asked: list[PlacementRequest] = []
 
-    def in_turn(some: Sequence[PlacementRequest], **_: object) -> object:
-        asked.extend(some)
-        return equal.placements.in_turn(some, hold=False)
+    def scores(one: PlacementRequest, **_: object) -> object:
+        asked.append(one)
+        return equal.placements.scores(one, hold=False)
 
-    spied = Bent(equal, placements={"in_turn": in_turn})
+    spied = Bent(equal, placements={"scores": scores})
     body = pod("p")
     body["spec"] = {
         "containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}, {"resources": None},
@@ -220,7 +220,7 @@ def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings
 
 
 def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Settings) -> None:
-    away = Bent(advisor, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
+    away = Bent(advisor, placements={"scores": failing(StorageUnavailable("the database does not answer"))})
     client = Client(create_app(away, settings))  # type: ignore[arg-type]
     body = {"Pod": pod("p", workload="batch"), "NodeNames": ["h1"]}
     assert client.ask("POST", "/kubernetes/filter", json=body).status_code == 503
@@ -304,11 +304,11 @@ def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, settings: Setting
 def test_a_pod_that_only_asks_is_taken_to_be_like_its_class(equal: Advisor, settings: Settings) -> None:
     asked: list[PlacementRequest] = []
 
-    def in_turn(some: Sequence[PlacementRequest], **_: object) -> object:
-        asked.extend(some)
-        return equal.placements.in_turn(some, hold=False)
+    def scores(one: PlacementRequest, **_: object) -> object:
+        asked.append(one)
+        return equal.placements.scores(one, hold=False)
 
-    spied = Bent(equal, placements={"in_turn": in_turn})
+    spied = Bent(equal, placements={"scores": scores})
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4f", "controller": True}
     body = {
         "metadata": {"name": "web-7d4f-x", "namespace": "prod", "uid": "u1", "ownerReferences": [owner],

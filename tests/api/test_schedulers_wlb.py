@@ -221,7 +221,7 @@ def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) 
 
 
 def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
-    bent: Any = Bent(pool, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
+    bent: Any = Bent(pool, placements={"scores": failing(StorageUnavailable("the database does not answer"))})
     with pytest.raises(RefusedError) as error:
         Xapi(Client(create_app(bent, settings))).vm_recommendations("v0", 3)
     assert error.value.message == "the database does not answer"

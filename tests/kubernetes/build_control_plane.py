@@ -13,6 +13,8 @@ from pathlib import Path
 VERSION = "1.36.3"
 CACHE = Path(__file__).parents[2] / "var" / "kubernetes" / VERSION
 PROGRAMS = ("kube-scheduler", "kube-apiserver")
+# kube-scheduler with the plug-in, by `make scheduler-plugin`.
+PLUGIN = CACHE.parents[2] / "build" / "scheduler" / f"cotenant-scheduler-{VERSION.rpartition('.')[0]}"
 LONGEST_S = float(os.environ.get("COTENANT_KUBERNETES_BUILD_S", "3600"))  # Go keeps what it has done until then
 # An older Go (from 1.21 on) fetches the one that is needed as a module.
 _ENVIRONMENT = {"GOTOOLCHAIN": "auto", "CGO_ENABLED": "0"}

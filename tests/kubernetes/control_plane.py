@@ -30,7 +30,7 @@ class ControlPlane:
     def __init__(self, programs: Path, folder: Path) -> None:
         self.folder = folder
         self._programs = programs
-        self._port, self._scheduler_port, etcd, peer = (free_port() for _ in range(4))
+        self._port, self._scheduler_port, self._plugin_port, etcd, peer = (free_port() for _ in range(5))
         self.url = f"https://127.0.0.1:{self._port}"
         self._session = requests.Session()
         self._session.headers["Authorization"] = f"Bearer {ADMIN}"
@@ -43,6 +43,7 @@ class ControlPlane:
         )
         self.apiserver = Running(self._apiserver(etcd), self._api_ready, folder / "apiserver.log", drop=False)
         self.scheduler: Running | None = None
+        self.plugin: Running | None = None  # the second scheduler
 
     def _etcd(self, port: int, peer: int) -> list[str]:
         client, other = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
@@ -81,6 +82,11 @@ class ControlPlane:
         found: Row = answer.json()
         return found
 
+    def try_call(self, method: str, path: str, **more: Any) -> Row:
+        """The answer, or the Status that says why there is none."""
+        found: Row = self._session.request(method, self.url + path, timeout=60, **more).json()
+        return found
+
     def kubeconfig(self, token: str, name: str) -> Path:
         cluster = {"server": self.url, "certificate-authority": str(self.certificates / "apiserver.crt")}
         config = {
@@ -112,29 +118,39 @@ class ControlPlane:
             del config["extenders"]
         else:
             config["extenders"][0] |= {"urlPrefix": f"{cotenant}/kubernetes", **changed}
-        admin = str(self.kubeconfig(ADMIN, "admin.kubeconfig"))
         config |= {"leaderElection": {"leaderElect": False}, "podMaxBackoffSeconds": 2}
         config |= {"profiles": profiles} if profiles else {}
+        self.scheduler = self._scheduling("scheduler", self._programs / "kube-scheduler", config, self._scheduler_port)
+
+    def schedule_with_plugin(self, program: Path, service: str, token: Path, **changed: Any) -> None:
+        """Run the second scheduler as the chart configures it, changed in these arguments of the plug-in."""
+        if self.plugin is not None:
+            self.plugin.stop()
+        rows = yaml.safe_load_all((INTEGRATION / "cotenant.yaml").read_text())
+        (shipped,) = [one["data"] for one in rows if one["kind"] == "ConfigMap"]
+        config: Row = yaml.safe_load(shipped["scheduler.yaml"]) | {"leaderElection": {"leaderElect": False}}
+        config["podMaxBackoffSeconds"] = 2
+        config["profiles"][0]["pluginConfig"][0]["args"] |= {"url": service, "tokenFile": str(token), **changed}
+        self.plugin = self._scheduling("plugin", program, config, self._plugin_port)
+
+    def _scheduling(self, name: str, program: Path, config: Row, port: int) -> Running:
+        admin = str(self.kubeconfig(ADMIN, "admin.kubeconfig"))
         config["clientConnection"] = {"kubeconfig": admin, "qps": 2000, "burst": 2000}
-        path = self.folder / "scheduler.json"
+        path = self.folder / f"{name}.json"
         path.write_text(json.dumps(config))
         argv = [
-            str(self._programs / "kube-scheduler"), "--config", str(path), "--bind-address", "127.0.0.1",
-            "--secure-port", str(self._scheduler_port), "--authentication-kubeconfig", admin,
+            str(program), "--config", str(path), "--bind-address", "127.0.0.1",
+            "--secure-port", str(port), "--authentication-kubeconfig", admin,
             "--authorization-kubeconfig", admin, "--authorization-always-allow-paths", "/readyz,/metrics",
         ]  # fmt: skip
-        self.scheduler = Running(argv, self._scheduler_ready, self.folder / "scheduler.log", drop=False)
-        self.scheduler.start()
+        made = Running(argv, lambda: _ready(port), self.folder / f"{name}.log", drop=False)
+        made.start()
+        return made
 
-    def _scheduler_ready(self) -> bool:
-        try:  # its certificate is its own and in memory only; nothing secret is sent
-            return bool(requests.get(f"https://127.0.0.1:{self._scheduler_port}/readyz", verify=False, timeout=5).ok)
-        except requests.RequestException:
-            return False
-
-    def metric(self, name: str) -> float:
-        """The sum of kube-scheduler's series of this name."""
-        text = requests.get(f"https://127.0.0.1:{self._scheduler_port}/metrics", verify=False, timeout=60).text
+    def metric(self, name: str, *, plugin: bool = False) -> float:
+        """The sum of kube-scheduler's series of this name, or of the second scheduler's."""
+        port = self._plugin_port if plugin else self._scheduler_port
+        text = requests.get(f"https://127.0.0.1:{port}/metrics", verify=False, timeout=60).text
         return sum(float(one) for one in re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE))
 
     def nodes(self, names: Iterable[str], cpu: str = "64", memory: str = "256Gi") -> None:
@@ -210,6 +226,14 @@ _COLLECTIONS = {
 }
 
 
+def _ready(port: int) -> bool:
+    """Whether a scheduler is; its certificate is its own and in memory only, and nothing secret is sent."""
+    try:
+        return bool(requests.get(f"https://127.0.0.1:{port}/readyz", verify=False, timeout=5).ok)
+    except requests.RequestException:
+        return False
+
+
 def _listens(url: str) -> bool:
     try:
         return bool(requests.get(url, timeout=5).ok)
@@ -226,6 +250,6 @@ def running(programs: Path, folder: Path) -> Iterator[ControlPlane]:
         made.apiserver.start()
         yield made
     finally:
-        for one in (made.scheduler, made.apiserver, made.etcd):
+        for one in (made.scheduler, made.plugin, made.apiserver, made.etcd):
             if one is not None:
                 one.stop()

@@ -16,6 +16,7 @@ from typing import Any
 
 import requests
 
+from tests.kubernetes.build_control_plane import PLUGIN
 from tests.kubernetes.control_plane import ControlPlane, running
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.running import Running
@@ -42,10 +43,23 @@ class Lab:
     sync: Running
     token: str
     changed: Mapping[str, Any]  # of the extender's entry
+    plugin: Path | None = None  # kube-scheduler with the plug-in, where it was built
+    timeout: str = "300ms"  # of the plug-in, as it is shipped
 
     def schedule(self) -> None:
         """Run kube-scheduler, which asks the service."""
         self.cluster.schedule(self.extender, **self.changed)
+
+    def schedule_with_plugin(self, url: str | None = None, **changed: Any) -> None:
+        """Run plain kube-scheduler and a second scheduler, `cotenant`, with the plug-in that asks the service, or
+        another address."""
+        assert self.plugin is not None
+        self.cluster.schedule(None)
+        token = self.cluster.folder / "plugin.token"
+        token.touch(mode=0o600)
+        token.write_text(self.token, encoding="utf-8")
+        told = {"timeout": self.timeout, **changed}
+        self.cluster.schedule_with_plugin(self.plugin, url or self.service.url, token, **told)
 
     @property
     def extender(self) -> str:
@@ -85,16 +99,14 @@ class Lab:
         self.ask("PUT", "/v1/inventory", json={"hosts": wide, "mode": "merge"})
         return names
 
-    def burst(self, kinds: Mapping[str, str], within_s: float = 240.0) -> dict[str, str]:
+    def burst(self, kinds: Mapping[str, str], within_s: float = 240.0, **more: Any) -> dict[str, str]:
         """Where they are bound to."""
-        self.cluster.create(pod(name, kind) for name, kind in kinds.items())
+        self.cluster.create(pod(name, kind, **more) for name, kind in kinds.items())
         return dict(self.cluster.wait_bound(kinds, within_s))
 
     def cpu_s(self) -> float:
         """CPU time of the service's process so far."""
-        stat = Path(f"/proc/{pid(self.service.running)}/stat").read_text(encoding="utf-8")
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.service.running)
 
 
 @contextmanager
@@ -111,7 +123,9 @@ def laboratory(programs: Path, folder: Path, patience_s: float | None = None) ->
         argv = [str(COTENANT), "sync", "kubernetes", "--watch"]
         sync = Running(argv, lambda: True, folder / "sync.log", drop=False, environment=environment)
         changed = {} if patience_s is None else {"httpTimeout": f"{patience_s:g}s"}
-        made = Lab(cluster, service, sync, told.stdout.strip(), changed)
+        plugin = PLUGIN if PLUGIN.is_file() else None
+        timeout = "300ms" if patience_s is None else f"{patience_s:g}s"
+        made = Lab(cluster, service, sync, told.stdout.strip(), changed, plugin, timeout)
         try:
             workloads = [{"name": name, "metrics": metrics} for name, (_, metrics) in KINDS.items()]
             made.ask("PUT", "/v1/inventory", json={"workloads": workloads, "mode": "merge"})
@@ -151,6 +165,12 @@ def oversubscribed(placed: Mapping[str, str], kinds: Mapping[str, str]) -> list[
     return [
         node for node, sums in asked.items() if any(sums[metric] > most * 1.0001 for metric, most in CAPACITY.items())
     ]
+
+
+def cpu_s(server: object) -> float:
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid(server)}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def pid(server: object) -> int:

@@ -14,13 +14,18 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from api.cli import app
+from profiler.agent.delivery import PushToken
+from profiler.agent.http_client import parse_url
 from profiler.cli import _parser
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "integrations" / "kubernetes"
 RULES = yaml.safe_load((ROOT / "integrations" / "prometheus" / "cotenant.rules.yml").read_text(encoding="utf-8"))
 EVERYTHING = ("agent.enabled=true", "prometheus.enabled=true", "prometheus.tokenSecret=scrape")
+MOVER = ("mover.enabled=true", "mover.apply=true", "mover.evict=true", "mover.namespaces={shop,prod}")
 DATABASE = ("service.database.existingSecret=postgres", "service.replicas=2")
 # Of another API, whose schemas are not Kubernetes' own.
 OPERATOR = "monitoring.coreos.com/v1"
@@ -82,7 +87,9 @@ def faults(row: Row) -> list[str]:
     return [f"{row['kind']} {error.instance_path}: {error.message}" for error in checked.iter_errors(row)]
 
 
-@pytest.mark.parametrize("values", [(), EVERYTHING, (*EVERYTHING, *DATABASE), ("scheduler.enabled=false",)])
+@pytest.mark.parametrize(
+    "values", [(), (*EVERYTHING, *MOVER), (*EVERYTHING, *DATABASE), ("scheduler.enabled=false",)]
+)
 def test_what_is_made_is_what_kubernetes_takes(values: tuple[str, ...]) -> None:
     rows = rendered(*values)
     assert [fault for row in rows if row["apiVersion"] != OPERATOR for fault in faults(row)] == []
@@ -114,9 +121,32 @@ def test_nobody_may_more_than_the_work_needs() -> None:
     }  # fmt: skip
 
 
+def test_what_moves_guests_may_change_nothing_unless_it_is_to() -> None:
+    looks, moves, evicts = (
+        {
+            (resource, verb)
+            for rule in named(rendered(*values), "ClusterRole", "cotenant-mover")["rules"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+            if verb not in ("get", "list")
+        }
+        for values in (MOVER[:1], MOVER[:2], MOVER[:3])
+    )
+    assert looks == set()
+    assert moves == {("virtualmachineinstancemigrations", "create"), ("virtualmachineinstancemigrations", "delete")}
+    assert evicts - moves == {("pods/eviction", "create"), ("nodes", "patch")}
+
+
+def test_the_mover_s_words_are_the_command_s() -> None:
+    (container,) = named(rendered(*MOVER), "Deployment", "cotenant-mover")["spec"]["template"]["spec"]["containers"]
+    refused = CliRunner().invoke(app, [*container["args"], "--patience", "soon"])
+    assert "--patience 'soon'" in str(refused.exception)  # which is looked at after all words were understood
+
+
 def test_containers_are_confined() -> None:
+    rows = rendered(*EVERYTHING, *MOVER)
     pods = [
-        row["spec"]["template"]["spec"] for row in rendered(*EVERYTHING) if row["kind"] in ("Deployment", "DaemonSet")
+        row["spec"]["template"]["spec"] for row in rows if row["kind"] in ("Deployment", "DaemonSet")
     ]
     for pod in pods:
         for container in [*pod["containers"], *pod.get("initContainers", ())]:
@@ -147,6 +177,20 @@ def test_tokens_are_made_that_the_service_takes() -> None:
     texts = {name: base64.b64decode(text).decode() for name, text in made.items()}
     assert all(re.fullmatch(r"cot_[0-9a-f]{16}_[\w-]{43}", text) for text in texts.values())
     assert len(set(texts.values())) == len(texts) == 2
+
+
+@pytest.mark.parametrize(("kind", "name"), [("DaemonSet", "cotenant-agent"), ("Deployment", "cotenant-mover")])
+def test_tokens_are_sent_to_the_service_inside_the_cluster(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (container,) = named(rendered(*EVERYTHING, *MOVER), kind, name)["spec"]["template"]["spec"]["containers"]
+    for one in container["env"]:
+        if "value" in one:
+            monkeypatch.setenv(one["name"], one["value"])
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text("tok", encoding="utf-8")
+    assert PushToken(token, parse_url("http://cotenant.cotenant:8080"))() == "tok"
 
 
 def test_the_agent_s_options_are_the_agent_s() -> None:

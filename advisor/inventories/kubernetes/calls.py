@@ -1,4 +1,4 @@
-"""Lists and watches of the API of Kubernetes, as its documentation describes them (API concepts).
+"""Calls of the API of Kubernetes: lists, watches and single objects, as its documentation describes them (API concepts).
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import requests
@@ -21,7 +21,7 @@ CONNECT_S = 10.0
 LIST_S = 60.0
 WATCH_S = 300  # after which the server ends a watch, and it is asked for again
 SILENCE_S = 150.0  # of a watch: bookmarks come about once a minute
-GONE = 410
+GONE, NOT_FOUND = 410, 404
 
 
 class KubernetesCallError(Exception):
@@ -53,11 +53,11 @@ class KubernetesApi:
             request.headers["Authorization"] = f"Bearer {token}"
         return request
 
-    def pages(self, path: str, selector: str = "") -> Iterator[tuple[str, list[Row]]]:
+    def pages(self, path: str, selector: str = "", labels: str = "") -> Iterator[tuple[str, list[Row]]]:
         """The pages of a list, each with the resource version of all of them; KubernetesCallError."""
         more = ""
         while True:
-            query = {"limit": str(PAGE), "continue": more, "fieldSelector": selector}
+            query = {"limit": str(PAGE), "continue": more, "fieldSelector": selector, "labelSelector": labels}
             with self._get(path, query, LIST_S) as answer:
                 page = _json(path, answer.content)
             metadata = page.get("metadata") or {}
@@ -65,6 +65,26 @@ class KubernetesApi:
             more = str(metadata.get("continue") or "")
             if not more:
                 return
+
+    def everything(self, path: str, *, labels: str = "", absent_is_empty: bool = False) -> list[Row]:
+        """All objects of a list; `absent_is_empty` = none where that kind is not installed. KubernetesCallError."""
+        try:
+            return [row for _, rows in self.pages(path, labels=labels) for row in rows]
+        except KubernetesCallError as error:
+            if absent_is_empty and error.status == NOT_FOUND:
+                return []
+            raise
+
+    def one(self, path: str) -> Row:
+        """One object; KubernetesCallError."""
+        with self._get(path, {}, LIST_S) as answer:
+            return _json(path, answer.content)
+
+    def send(self, method: str, path: str, body: Row | None = None) -> Row:
+        """Make (POST), change (PATCH, a strategic merge) or delete (DELETE) an object; KubernetesCallError."""
+        kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
+        with self._call(method, path, {}, LIST_S, None if body is None else json.dumps(body).encode(), kind) as answer:
+            return _json(path, answer.content)
 
     def events(self, path: str, version: str, selector: str = "") -> Iterator[tuple[str, Row]]:
         """Type and object of each event since a resource version, until the server ends it; KubernetesCallError, with
@@ -80,13 +100,23 @@ class KubernetesApi:
             except (requests.RequestException, OSError) as error:
                 raise KubernetesCallError(f"{path}: the watch broke: {first_cause(error)}"[:200]) from None
 
+    def _get(
+        self, path: str, query: Mapping[str, str], silence_s: float
+    ) -> AbstractContextManager[requests.Response]:
+        return self._call("GET", path, query, silence_s)
+
     @contextmanager
-    def _get(self, path: str, query: Mapping[str, str], silence_s: float) -> Iterator[requests.Response]:
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], silence_s: float, body: bytes | None = None, kind: str = ""
+    ) -> Iterator[requests.Response]:
         given = {name: value for name, value in query.items() if value}
         try:
-            answer = self._session.get(
+            answer = self._session.request(
+                method,
                 self._asking.server + path,
                 params=given,
+                data=body,
+                headers={"Content-Type": kind} if kind else None,
                 timeout=(CONNECT_S, silence_s),
                 # Not the session's: REQUESTS_CA_BUNDLE would replace that.
                 verify=str(self._asking.ca) if self._asking.ca else True,
@@ -96,7 +126,7 @@ class KubernetesApi:
         except (requests.RequestException, OSError, ValueError) as error:
             raise KubernetesCallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
         with answer:
-            if answer.status_code != 200:
+            if not 200 <= answer.status_code < 300:
                 raise KubernetesCallError(
                     f"{path}: HTTP {answer.status_code} {_told(answer)}"[:300], answer.status_code
                 )

@@ -14,8 +14,8 @@ from advisor.inventories.values import as_cpus, as_number, clean_labels
 
 NAME = "kubernetes"
 OWN_LABELS = frozenset(
-    {"source", "zone", "disabled_reason", "node.", "taint.", "resource.",
-     "name", "project", "class", "image", "flavor_name", "pod", "moving"}
+    {"source", "render", "zone", "disabled_reason", "node.", "taint.", "resource.",
+     "name", "guest", "project", "class", "image", "flavor_name", "pod", "moving"}
 )  # fmt: skip
 KVM = "devices.kubevirt.io/kvm"  # what KubeVirt's device plugin offers on nodes that can run guests
 # Requests are what kube-scheduler counts; vCPUs are them rounded up, so they are not counted against the node's CPUs.
@@ -77,6 +77,7 @@ def node_seen(row: Json) -> Facts:
         "labels": clean_labels(
             {
                 "source": NAME,
+                "render": "kubernetes",
                 "zone": labels.get(_ZONE),
                 "disabled_reason": reason,
                 **{f"node.{key}": value for key, value in labels.items()},
@@ -121,7 +122,8 @@ def guest_seen(row: Json) -> GuestSeen:
     """A VirtualMachineInstance, kubevirt.io/v1; ValueError where it makes no sense."""
     metadata, spec, status = (row.get(part) or {} for part in ("metadata", "spec", "status"))
     domain = spec.get("domain") or {}
-    facts: dict[str, Any] = {"labels": clean_labels({"name": f"{metadata.get('namespace')}/{metadata['name']}"})}
+    name = f"{metadata.get('namespace')}/{metadata['name']}"
+    facts: dict[str, Any] = {"labels": clean_labels({"name": name, "guest": name})}
     cpus = _cores(status.get("currentCPUTopology")) or _cores(domain.get("cpu"))
     if cpus:
         facts["vcpus"] = as_cpus(cpus, f"guest {metadata['name']}'s cpu")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.calls import GONE, KubernetesApi, KubernetesCallError
+from advisor.inventories.kubernetes.calls import GONE, NOT_FOUND, KubernetesApi, KubernetesCallError
 from advisor.inventories.kubernetes.cluster import KINDS, Change, Kind, WatchedCluster, change
 from advisor.inventories.kubernetes.facts import NAME
 from advisor.inventories.reading import Part, Reading
@@ -27,7 +27,7 @@ FIRST_S = 5.0  # after which it is told what keeps the first reading from coming
 GATHER_S = 0.1  # for which changes are taken together
 REST_S = (0.2, 10.0)  # after the first and after many failures
 ABSENT_S = 60.0  # between two looks for what is not installed or not allowed
-_NOT_INSTALLED = 404
+NOT_FOUND = 404
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ def _listed(api: KubernetesApi, kind: Kind) -> tuple[list[Change], str]:
 
 def _trouble(kind: Kind, error: Exception) -> Part:
     if isinstance(error, KubernetesCallError):
-        if kind == "guests" and error.status == _NOT_INSTALLED:
+        if kind == "guests" and error.status == NOT_FOUND:
             return Part(kind, "read", 0)
         if error.refused:
             reason = f"{error}; the role needs list and watch of {PATHS[kind].rpartition('/')[2]}"

@@ -14,7 +14,7 @@ from advisor.inventories.values import as_cpus, as_number, clean_labels
 from profiler.observed import NetworkSettings, Pinning, parse_cpus
 
 Row = Mapping[str, Any]
-OWN_LABELS = frozenset({"source", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"})
+OWN_LABELS = frozenset({"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 _NIC = re.compile(r"net\d+\Z")
 _DISK = re.compile(r"(virtio|scsi|sata|ide)\d+\Z")
@@ -50,7 +50,9 @@ def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
         "pcpus": cpus,
         "memory_mb": memory / 2**20,
         "enabled": True,
-        "labels": clean_labels({"source": source, "cpu_model": info.get("model"), "kernel": status.get("kversion")}),
+        "labels": clean_labels(
+            {"source": source, "render": "proxmox", "cpu_model": info.get("model"), "kernel": status.get("kversion")}
+        ),
     }
     if info.get("mhz"):
         facts["cpu_mhz"] = as_number(info["mhz"], "mhz")

@@ -1,4 +1,5 @@
-"""A stand-in for kube-apiserver: lists in pages and watches with bookmarks and 410, after the published API concepts.
+"""A stand-in for kube-apiserver: lists in pages, watches with bookmarks and 410, and single objects that are made,
+changed, deleted and evicted, after the published API concepts.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/ ; objects are those of core/v1 and kubevirt.io/v1.
 """
@@ -6,8 +7,9 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/ ; objects are those
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,7 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 Row = dict[str, Any]
 TOKEN = "test-token"
 GUESTS = "/apis/kubevirt.io/v1/virtualmachineinstances"
-KINDS = {"/api/v1/nodes": "nodes", "/api/v1/pods": "pods", GUESTS: "guests"}
+MIGRATIONS, BUDGETS = "/apis/kubevirt.io/v1/virtualmachineinstancemigrations", "/apis/policy/v1/poddisruptionbudgets"
+KINDS = {
+    "/api/v1/nodes": "nodes", "/api/v1/pods": "pods", GUESTS: "guests", MIGRATIONS: "migrations", BUDGETS: "budgets",
+}  # fmt: skip
+_WITHIN = re.compile(r"(?P<start>/apis?(?:/[a-z0-9.]+)?/v1)/namespaces/(?P<namespace>[^/]+)/(?P<kind>[a-z]+)")
 _OVER = {"Succeeded", "Failed"}
 
 
@@ -31,6 +37,9 @@ class ApiServer:
         self.refused: set[str] = set()
         self.absent: set[str] = {"guests"}
         self.asked: list[str] = []
+        self.sent: list[tuple[str, str, Row]] = []  # method, path, body
+        self.made: Callable[[Row], None] = lambda _: None  # what a controller does about a migration
+        self.evicts: Callable[[Row], bool] = lambda _: True  # whether the budgets of a pod allow it
         self.broken = 0  # moves when all watches are to break
         self.changed = threading.Condition()
         self.url = ""
@@ -72,6 +81,12 @@ class ApiServer:
             self.changed.notify_all()
 
 
+def _place(path: str) -> tuple[str, str]:
+    """The path of the kind in all namespaces, and the namespace that it names, empty = none."""
+    found = _WITHIN.fullmatch(path)
+    return (f"{found['start']}/{found['kind']}", found["namespace"]) if found else (path, "")
+
+
 def _selected(row: Row) -> bool:
     return (row.get("status") or {}).get("phase") not in _OVER
 
@@ -86,10 +101,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        kind = KINDS.get(parts.path)
+        path, namespace = _place(parts.path)
+        kind = KINDS.get(path)
         self.api.asked.append(self.path)
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._status(401, "Unauthorized")
+        elif kind is None and (named := self._named(parts.path)) is not None:
+            self._json(200, named[2])
         elif kind is None or kind in self.api.absent:
             self._status(404, "the server could not find the requested resource")
         elif kind in self.api.refused:
@@ -97,11 +115,64 @@ class _Handler(BaseHTTPRequestHandler):
         elif query.get("watch") == "1":
             self._watch(kind, int(query["resourceVersion"]))
         else:
-            self._list(kind, int(query["limit"]), int(query.get("continue", "0")))
+            wanted = dict(one.split("=", 1) for one in query.get("labelSelector", "").split(",") if one)
+            self._list(kind, int(query["limit"]), int(query.get("continue", "0")), namespace, wanted)
 
-    def _list(self, kind: str, limit: int, start: int) -> None:
+    def do_POST(self) -> None:
+        body = self._body()
+        pod, _, sub = urlsplit(self.path).path.rpartition("/")
+        path, namespace = _place(urlsplit(self.path).path)
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._status(401, "Unauthorized")
+        elif sub == "eviction" and (named := self._named(pod)) is not None:
+            if not self.api.evicts(named[2]):
+                self._status(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+                return
+            self.api.delete(named[0], named[1])
+            self._json(201, {"kind": "Status", "status": "Success"})
+        elif KINDS.get(path) != "migrations" or namespace != body["metadata"]["namespace"]:
+            self._status(404, "the server could not find the requested resource")
+        elif "migrations" in self.api.refused:
+            self._status(403, "migrations is forbidden: User cannot create resource")
+        elif f"{namespace}/{body['metadata']['name']}" in self.api.objects["migrations"]:
+            self._status(409, "already exists")
+        else:
+            self._json(201, self.api.put("migrations", body))
+            self.api.made(body)
+
+    def do_DELETE(self) -> None:
+        named = self._named(urlsplit(self.path).path)
+        self._body()
+        if named is None:
+            self._status(404, "not found")
+            return
+        self.api.delete(named[0], named[1])
+        self._json(200, {"kind": "Status", "status": "Success"})
+
+    def do_PATCH(self) -> None:
+        named, body = self._named(urlsplit(self.path).path), self._body()
+        self._json(200, named[2]) if named and body else self._status(404, "not found")
+
+    def _body(self) -> Row:
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body: Row = json.loads(text) if text else {}
+        self.api.sent.append((self.command, urlsplit(self.path).path, body))
+        return body
+
+    def _named(self, path: str) -> tuple[str, str, Row] | None:
+        """Kind, key and object of a path that names one."""
+        start, _, name = path.rpartition("/")
+        whole, namespace = _place(start)
+        kind, key = KINDS.get(whole), f"{namespace}/{name}"
+        found = self.api.objects[kind].get(key) if kind else None
+        return None if kind is None or found is None else (kind, key, found)
+
+    def _list(self, kind: str, limit: int, start: int, namespace: str, wanted: dict[str, str]) -> None:
         with self.api.changed:
             rows = [row for row in self.api.objects[kind].values() if kind != "pods" or _selected(row)]
+            if namespace:
+                rows = [row for row in rows if row["metadata"].get("namespace") == namespace]
+            rows = [row for row in rows if wanted.items() <= (row["metadata"].get("labels") or {}).items()]
             more = {"continue": str(start + limit)} if len(rows) > start + limit else {}
             metadata = {"resourceVersion": str(self.api.version), **more}
             self._json(200, {"kind": "List", "metadata": metadata, "items": rows[start : start + limit]})

@@ -134,3 +134,71 @@ def test_another_size_is_set_where_the_tool_can_and_said_elsewhere() -> None:
 def test_a_name_that_a_tool_would_read_otherwise_is_refused(one: Instance, source: Host, target: Host) -> None:
     with pytest.raises(InvalidInput):
         moved(one, source, target)
+
+
+def test_proxmox_moves_a_vm_live_from_any_node_and_a_container_with_a_restart() -> None:
+    source, target = host("lab:pve1", render="proxmox"), host("lab:pve2", render="proxmox")
+    (vm,) = moved(Instance("lab:100", 2, labels={"guest": "qemu/100"}), source, target)
+    assert vm.argv == (
+        "pvesh", "create", "/nodes/pve1/qemu/100/migrate", "--target", "pve2", "--online", "1",
+    )  # fmt: skip
+    assert vm.undo == (
+        "pvesh", "create", "/nodes/pve2/qemu/100/migrate", "--target", "pve1", "--online", "1",
+    )  # fmt: skip
+    (container,) = moved(Instance("lab:101", 2, labels={"guest": "lxc/101"}), source, target)
+    assert container.argv[2:] == ("/nodes/pve1/lxc/101/migrate", "--target", "pve2", "--restart", "1")
+
+
+def test_a_pinning_that_would_go_along_on_proxmox_comes_off_before_the_move() -> None:
+    one = Instance("100", 2, labels={"guest": "qemu/100"}, settings=PINNED)
+    unpins, moves = moved(one, host("pve1", render="proxmox"), host("pve2", render="proxmox"))
+    assert unpins.argv == ("pvesh", "set", "/nodes/pve1/qemu/100/config", "--delete", "affinity")
+    assert unpins.undo == ("pvesh", "set", "/nodes/pve1/qemu/100/config", "--affinity", "2-3")
+    assert moves.argv[1] == "create"
+
+
+def test_kubevirt_moves_a_guest_to_a_named_node() -> None:
+    source = host("n1", render="kubernetes")
+    target = host("n2", render="kubernetes", **{"node.kubernetes.io/hostname": "n2.example"})
+    (only,) = moved(Instance("uid", 2, labels={"guest": "shop/web-1"}), source, target)
+    assert only.argv == (
+        "virtctl", "migrate", "web-1", "--namespace", "shop", "--addedNodeSelector=kubernetes.io/hostname=n2.example",
+    )  # fmt: skip
+    assert only.undo[-1] == "--addedNodeSelector=kubernetes.io/hostname=n1"
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "words"),
+    [
+        ("kubernetes", {"name": "shop/web-1"}, "shop/web-1: a pod does not move"),
+        ("kubernetes", {"guest": "shop/web-1", "moving": "uid"}, "moves already"),
+        ("proxmox", {}, "needs label guest on instance shop-7"),
+    ],
+)
+def test_what_a_cloud_cannot_move_is_said(target: str, labels: dict[str, str], words: str) -> None:
+    (only,) = moved(Instance("shop-7", 2, labels=labels), host("n1", render=target), host("n2", render=target))
+    assert only.argv == ()
+    assert words in only.note
+
+
+@pytest.mark.parametrize(
+    ("target", "guest", "node"),
+    [
+        ("kubernetes", "shop/--help", "n2"), ("kubernetes", "shop", "n2"), ("kubernetes", "shop/web", "n2 x"),
+        ("proxmox", "qemu/0", "n2"), ("proxmox", "qemu/1/../../2", "n2"), ("proxmox", "qemu/1", "n2/x"),
+    ],
+)  # fmt: skip
+def test_names_that_a_cloud_would_read_as_something_else_are_refused(target: str, guest: str, node: str) -> None:
+    with pytest.raises(InvalidInput):
+        moved(Instance("i", 2, labels={"guest": guest}), host("n1", render=target), host(node, render=target))
+
+
+def test_a_size_on_proxmox_is_cores_and_elsewhere_in_clouds_said() -> None:
+    small, big = (Instance("i", vcpus, labels={"guest": "qemu/100"}) for vcpus in (1, 4))
+    (only,) = migrations.resize(host("pve1", render="proxmox"), big, small)
+    assert only.argv[2:] == ("/nodes/pve1/qemu/100/config", "--sockets", "1", "--cores", "1")
+    assert only.undo[-1] == "4"
+    for target, words in (("openstack", "flavor of 1 vCPU"), ("cloudstack", "offering of 1"), ("kubernetes", "1 CPU")):
+        (said,) = migrations.resize(host("h1", render=target), big, small)
+        assert said.argv == ()
+        assert words in said.note

@@ -26,7 +26,8 @@ var errResting = errors.New("nobody is asked for a while after a failure")
 // aboutThisPod is a refusal of one question: the service works, so the next pod may ask.
 type aboutThisPod struct{ error }
 
-// client asks the service. After a failure it asks nobody for a while, and then tries one question.
+// client asks the service. After a failure it asks nobody for a while, and then tries one question; the while becomes
+// longer with every failure, up to the rest.
 type client struct {
 	url       string
 	tokenFile string
@@ -36,6 +37,7 @@ type client struct {
 
 	lock       sync.Mutex
 	restsUntil time.Time // zero = the last question was answered
+	failures   int       // one after the other
 }
 
 func newClient(args *Args) (*client, error) {
@@ -109,8 +111,9 @@ func (c *client) end(ctx context.Context, err error) {
 	if err != nil && !errors.As(err, &ofPod) {
 		questions.WithLabelValues("failed").Inc()
 		resting.Set(1)
-		klog.FromContext(ctx).Error(err, "Cotenant is not asked for a while; pods are scheduled without it", "rest", c.rest)
-		c.restsUntil = time.Now().Add(c.rest)
+		rest := c.pause()
+		klog.FromContext(ctx).Error(err, "Cotenant is not asked for a while; pods are scheduled without it", "rest", rest)
+		c.restsUntil = time.Now().Add(rest)
 		return
 	}
 	if !c.restsUntil.IsZero() {
@@ -124,6 +127,16 @@ func (c *client) end(ctx context.Context, err error) {
 	questions.WithLabelValues(result).Inc()
 	resting.Set(0)
 	c.restsUntil = time.Time{}
+	c.failures = 0
+}
+
+// pause is an eighth of the rest after one failure, and doubles: one late answer should not cost a burst its advice.
+func (c *client) pause() time.Duration {
+	c.failures++
+	if c.failures > 3 {
+		return c.rest
+	}
+	return c.rest >> (4 - c.failures)
 }
 
 func (c *client) post(ctx context.Context, asked *question) (*answer, error) {

@@ -107,7 +107,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
 	}
 	pods.WithLabelValues("advised").Inc()
-	state.Write(Name, &advice{answer: found, pod: told, patience: newPatience(p.client.timeout)})
+	state.Write(Name, &advice{answer: found, pod: told, patience: newPatience(3 * p.client.timeout)})
 	if len(found.Failed) == 0 && len(found.Unresolvable) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip) // Filter has nothing to look up
 	}

@@ -1,0 +1,244 @@
+"""The command `migrate`: a rebalancing plan of the service, carried out in the system where the instances run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from advisor import service
+from advisor.domain import Instance, Inventory, Plan, PlanRequest, PlanStep
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.service import Mover, MoveOutcome
+from api.cli.ask import names_of
+from api.cli.asking import SERVER, Server, Service, TokenFile
+from api.cli.options import AsJson, CloudName, ObjectiveName
+from api.cli.output import print_json, say
+from api.cli.plan import cloud_of, planned_by
+
+FAILED = 1
+STANDARD = PlanRequest(kind="rebalance")
+REST_S = 3600.0  # for which who could not be moved is left alone
+MOST_TOLD = 10  # instances that stay; --json has all
+
+
+def migrate(
+    system: Annotated[str, typer.Argument(metavar="|".join(sorted(service.MOVERS)), help="Where the instances run.")],
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Carry the moves out, one at a time.", show_default="only say them")
+    ] = False,
+    evict: Annotated[
+        bool,
+        typer.Option("--evict", help="Pods may be evicted, too, where something makes another one.", show_default="no"),
+    ] = False,
+    namespaces: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only what is in these namespaces.", show_default="all")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Repeat at this interval, such as 15m, until SIGTERM.", show_default="once"),
+    ] = None,
+    max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Moves of one plan at most.")] = 10,
+    move_gain: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must gain at least for the worst-off.")
+    ] = STANDARD.move_gain,
+    keep_ratio: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep.")
+    ] = STANDARD.keep_ratio,
+    objective: ObjectiveName = "worst",
+    patience: Annotated[
+        str, typer.Option(metavar="TIME", help="Call a move off that is not done after this time.")
+    ] = "15m",
+    cloud: CloudName = None,
+    as_json: AsJson = False,
+    server: Server = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Move instances in another system as a rebalancing plan says.
+
+    The running service makes the plan. Without --apply nothing is moved. With it guests of KubeVirt move to the nodes
+    of the plan, one at a time, and only where nothing moves already, no PodDisruptionBudget forbids it, and the guest
+    is still where it was planned from. Exit code 1 when a move failed or a plan could not be had.
+    """
+    url = server or os.environ.get(SERVER)
+    if url is None:
+        raise InvalidInput(f"name the service that makes the plan with --server or {SERVER}", field="server")
+    pause_s = service.every_s(every) if every is not None else None
+    names = names_of("--namespaces", namespaces) or ()
+    mover = service.open_mover(
+        system, cloud=cloud, evict=evict, namespaces=names, patience_s=_patience_s(patience)
+    )
+    request = PlanRequest(
+        kind="rebalance", objective=objective, keep_ratio=keep_ratio, max_moves=max_moves, move_gain=move_gain,
+        at_once=1, at_once_per_host=1,
+    )  # fmt: skip
+    asked = Service.of(url, token_file, patience_s=request.time_limit_s)
+    stop = threading.Event()
+    if apply or pause_s is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+    rounds = _Rounds(asked, mover, request, apply=apply, stop=stop)
+    while True:
+        went_well = _told(rounds, repeated=pause_s is not None, as_json=as_json)
+        if pause_s is None or stop.wait(pause_s):
+            break
+    if not went_well:
+        raise typer.Exit(FAILED)
+
+
+def _patience_s(text: str) -> float:
+    try:
+        return service.every_s(text)
+    except InvalidInput:
+        message = f"--patience {text[:40]!r} is no time from 1s to 30d; write 30s, 15m or 1h"
+        raise InvalidInput(message, field="patience") from None
+
+
+def _told(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
+    """Make a round and say what came of it; whether it went well. An error ends the command only where it runs once."""
+    try:
+        done = rounds.once()
+    except AdvisorError as error:
+        if not repeated:
+            raise
+        typer.echo(f"cotenant: {error.message}", err=True)
+        return False
+    if as_json:
+        typer.echo(json.dumps(done.document(), allow_nan=False)) if repeated else print_json(done.document())
+    else:
+        done.say()
+    return not any(one.became == "failed" for one in done.outcomes.values())
+
+
+@dataclass(slots=True)
+class _Round:
+    """One plan and what became of its moves, by instance; `stay` is why somebody may not move, by name."""
+
+    at: str
+    apply: bool
+    stay: Mapping[str, str]
+    waits: str = ""
+    plan: Plan | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    moves: list[PlanStep] = field(default_factory=list)
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
+    outcomes: dict[str, MoveOutcome] = field(default_factory=dict)
+
+    def say(self) -> None:
+        """Everything in sentences."""
+        if self.waits:
+            say(f"{self.at} Nothing is planned: {self.waits}.")
+            return
+        if self.plan is None:
+            say(f"{self.at} Nothing is planned: nobody may be moved.")
+        else:
+            say(f"{self.at} Plan {self.plan.id}: {_moves(len(self.moves))}; {_standing(self.plan)}.")
+        for step in self.moves:
+            name, outcome = self.names[step.instance], self.outcomes.get(step.instance)
+            way = f"{name} from {step.source} to {step.host}"
+            if outcome is None:
+                say(f"  {'not tried: ' if self.apply else 'would move '}{way}: {step.why}")
+            else:
+                say(f"  {outcome.became}: {way}: {outcome.sentence}")
+        told = sorted(self.stay.items())
+        for name, why in told[:MOST_TOLD]:
+            say(f"  stays: {name}: {why}")
+        if len(told) > MOST_TOLD:
+            say(f"  and {len(told) - MOST_TOLD} more stay (--json tells all)")
+        if self.moves and not self.apply:
+            say("Nothing was moved; --apply moves them, one at a time.")
+
+    def document(self) -> Mapping[str, Any]:
+        """The same for programs."""
+        return {
+            "at": self.at,
+            "apply": self.apply,
+            "plan": self.plan.id if self.plan else None,
+            "waits": self.waits or None,
+            "below_before": self.plan.sums_before.below if self.plan and self.plan.sums_before else None,
+            "below_after": self.plan.sums_after.below if self.plan and self.plan.sums_after else None,
+            "moves": [
+                {
+                    "instance": step.instance, "name": self.names[step.instance], "from": step.source, "to": step.host,
+                    "why": step.why, "request": request,
+                    "became": self.outcomes[step.instance].became if step.instance in self.outcomes else None,
+                    "said": self.outcomes[step.instance].sentence if step.instance in self.outcomes else None,
+                }
+                for step, request in zip(self.moves, self.requests, strict=True)
+            ],
+            "stay": dict(self.stay),
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """Makes rounds, and leaves alone for a while who could not be moved."""
+
+    service: Service
+    mover: Mover
+    request: PlanRequest
+    apply: bool
+    stop: threading.Event
+    _resting: dict[str, float] = field(default_factory=dict)
+
+    def once(self) -> _Round:
+        """Ask for a plan of who may move, and carry it out where that is wanted."""
+        cloud = cloud_of(self.service)
+        standings = self.mover.standings(cloud.instances)
+        now = time.monotonic()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        stay = {one.name: one.why_not for one in standings if one.why_not}
+        stay |= {one.name: "it could not be moved lately" for one in standings if one.instance in self._resting}
+        names = {one.instance: one.name for one in standings if one.name not in stay}
+        done = _Round(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), self.apply, stay)
+        done.names, done.waits = names, self.mover.busy()
+        if done.waits or not names:
+            return done
+        done.plan = planned_by(self.service, replace(self.request, movable=tuple(sorted(names))))
+        done.moves = [one for one in done.plan.steps if one.action == "move" and one.host and one.source]
+        done.requests = [self._request(one, cloud, done.plan.id) for one in done.moves]
+        if self.apply:
+            self._carry_out(done, cloud)
+        return done
+
+    def _request(self, step: PlanStep, cloud: Inventory, plan: str) -> Mapping[str, Any]:
+        target = next(host for host in cloud.hosts if host.id == step.host)
+        return self.mover.request(_instance(cloud, step.instance), target, plan)
+
+    def _carry_out(self, done: _Round, cloud: Inventory) -> None:
+        """One move after the other; after the first that does not end as planned the rest is planned anew."""
+        hosts = {host.id: host for host in cloud.hosts}
+        assert done.plan is not None
+        for step in done.moves:
+            if self.stop.is_set():
+                return
+            instance = _instance(cloud, step.instance)
+            source, target = hosts[step.source or ""], hosts[step.host or ""]
+            outcome = self.mover.move(instance, source, target, done.plan.id, self.stop)
+            done.outcomes[step.instance] = outcome
+            if outcome.became in {"refused", "failed"}:
+                self._resting[step.instance] = time.monotonic() + REST_S
+            if outcome.became != "done":
+                return
+
+
+def _instance(cloud: Inventory, name: str) -> Instance:
+    return next(one for one in cloud.instances if one.id == name)
+
+
+def _moves(number: int) -> str:
+    return "nothing is to be moved" if number == 0 else "1 move" if number == 1 else f"{number} moves"
+
+
+def _standing(plan: Plan) -> str:
+    if plan.sums_before is None or plan.sums_after is None:
+        return "how everybody stands was not told"
+    return f"{plan.sums_before.below} are below their limit now, {plan.sums_after.below} afterwards"
