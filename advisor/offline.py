@@ -260,10 +260,12 @@ def evaluate(
     settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
     models: Sequence[str] = (),
     curve: bool = False,
+    together: bool = False,
     report: Path | None = None,
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """Errors of the model and of every baseline on each dataset under each protocol; leaves no artifact behind.
+    """Errors of the model and of every baseline on each dataset, or on all of them `together`, under each protocol;
+    leaves no artifact behind.
 
     `report` is written as one HTML file, or without that suffix as a folder with its data, whole or not at all;
     where it cannot be, that is said before
@@ -275,7 +277,9 @@ def evaluate(
         from advisor.reports import files
 
         files.check_target(report)
-    found = training.evaluate(datasets, protocols, models=models, curve=curve, progress=progress)
+    found = training.evaluate(
+        datasets, protocols, models=models, curve=curve, together=together, progress=progress
+    )
     if report is not None:
         from advisor import reports
 

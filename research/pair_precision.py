@@ -23,14 +23,17 @@ from lab.on_off.estimator import StateShare, estimate_ratio
 
 _NORMAL = 1.96
 NARROW = 0.03
+_SETTINGS = ("driver_cpus", "cap_percent", "weight", "net_mode", "net_rate_mbit", "disk_limit_mb_s")
 _MEAN_OF_NORMAL = math.sqrt(2 / math.pi)  # mean distance from 0 in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
 class PairRatio:
-    """T/B of one member of a state: `place` says who shared CPUs with whom, `company` who the others were."""
+    """T/B of one member of a state: `place` says who shared CPUs with whom, `company` who the others were, both members
+    with their settings. `run` is one in one round."""
 
     run: str
+    state: str
     workload: str
     company: tuple[str, ...]
     place: str
@@ -63,10 +66,14 @@ def _ratio(row: dict[str, str], rows: Sequence[dict[str, str]], clients: Mapping
     place = "shared" if "-" in cpus else "+".join(shares)
     ratio = float(row["colocated"]) / float(row["solo"])
     whose = tuple(clients.get((row["run"].partition("/")[0], one["instance"]), "") for one in (row, *others))
-    return PairRatio(
-        row["run"], row["workload"], tuple(other["workload"] for other in others), place, whose, ratio,
-        float(row["ratio_se"]),
-    )  # fmt: skip
+    company = tuple(_member(other) for other in others)
+    run = f"{row['run'].partition('/')[0]} {row['repeat']}"
+    return PairRatio(run, row["run"], _member(row), company, place, whose, ratio, float(row["ratio_se"]))
+
+
+def _member(row: Mapping[str, str]) -> str:
+    """The workload with the settings that it had there."""
+    return " ".join([row["workload"], *(f"{name}={row[name]}" for name in _SETTINGS if row.get(name))])
 
 
 def _cpus(pinning: str) -> str:
@@ -84,7 +91,7 @@ def sentences(ratios: Iterable[PairRatio]) -> list[str]:
     for one in known:
         kinds[len(one.company) + 1, one.place if len(one.company) == 1 or one.place == "shared" else "any"].append(one)
     for (size, place), of in sorted(kinds.items()):
-        states = len({one.run for one in of})
+        states = len({one.state for one in of})
         narrow, width = fmean(one.width <= NARROW for one in of), median(one.width for one in of)
         noise = _MEAN_OF_NORMAL * fmean(one.error for one in of)
         lines.append(
@@ -143,7 +150,7 @@ def repeats(ratios: Iterable[PairRatio]) -> list[tuple[float, float]]:
         (abs(a.ratio - b.ratio), _MEAN_OF_NORMAL * math.hypot(a.error, b.error))
         for of in alike.values()
         for a, b in combinations(of, 2)
-        if a.run.partition("/")[0] != b.run.partition("/")[0]
+        if a.run != b.run
     ]
 
 

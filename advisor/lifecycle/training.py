@@ -52,9 +52,11 @@ def evaluate(
     *,
     models: Sequence[str] = (),
     curve: bool = False,
+    together: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, ...]:
-    """Errors of the model and of every baseline on each dataset, per protocol (contract, section 3).
+    """Errors of the model and of every baseline on each dataset, or on all of them `together`, per protocol (contract,
+    section 3).
 
     InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
     """
@@ -64,13 +66,14 @@ def evaluate(
     _check_datasets(datasets, "an evaluation")
     say = progress or (lambda _what, _done: None)
     found = []
-    for number, dataset in enumerate(datasets):
+    groups = [tuple(datasets)] if together else [(one,) for one in datasets]
+    for number, group in enumerate(groups):
 
-        def step(what: str, done: float, number: int = number, name: str = dataset.name) -> None:
-            say(f"{name}, {what}" if len(datasets) > 1 else what, (number + done) / len(datasets))
+        def step(what: str, done: float, number: int = number, name: str = group[0].name) -> None:
+            say(f"{name}, {what}" if len(groups) > 1 else what, (number + done) / len(groups))
 
-        with speaking(dataset):
-            found.append(examine(dataset, protocols or DEFAULT_PROTOCOLS, step, models=models, curve=curve))
+        with speaking(group[0]):
+            found.append(examine(group, protocols or DEFAULT_PROTOCOLS, step, models=models, curve=curve))
     return tuple(found)
 
 

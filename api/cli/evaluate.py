@@ -22,7 +22,10 @@ DEFAULT = ("unseen_pair", "unseen_workload")
 
 def evaluate(
     dataset: Annotated[
-        list[Path], typer.Option(metavar="DIR", help="Dataset directory; may be repeated, each is evaluated by itself.")
+        list[Path],
+        typer.Option(
+            metavar="DIR", help="Dataset directory; may be repeated, each is evaluated by itself unless --together."
+        ),
     ],
     protocol: Annotated[
         list[str] | None,
@@ -37,6 +40,10 @@ def evaluate(
     ] = "",
     curve: Annotated[
         bool, typer.Option("--curve", help="Add learning curves: error against the number of measured pairs.")
+    ] = False,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="All datasets as one, such as one for each platform with unseen_platform."),
     ] = False,
     report: Annotated[
         Path | None,
@@ -54,6 +61,7 @@ def evaluate(
             settings=settings(),
             models=[name.strip() for name in models.split(",") if name.strip()],
             curve=curve,
+            together=together,
             report=report,
             progress=advance,
         )

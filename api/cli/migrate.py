@@ -141,6 +141,8 @@ class _Round:
             say(f"{self.at} Nothing is planned: nobody may be moved.")
         else:
             say(f"{self.at} Plan {self.plan.id}: {_moves(len(self.moves))}; {_standing(self.plan)}.")
+            for note in self.plan.notes:
+                say(f"  note: {note}")
         for step in self.moves:
             name, outcome = self.names[step.instance], self.outcomes.get(step.instance)
             way = f"{name} from {step.source} to {step.host}"
@@ -175,6 +177,7 @@ class _Round:
                 for step, request in zip(self.moves, self.requests, strict=True)
             ],
             "stay": dict(self.stay),
+            "notes": list(self.plan.notes) if self.plan else [],
         }  # fmt: skip
 
 

@@ -62,29 +62,31 @@ def evaluate(
 
 
 def examine(
-    dataset: Path,
+    dataset: Path | Sequence[Path],
     protocols: Sequence[str] = DEFAULT_PROTOCOLS,
     progress: Progress | None = None,
     *,
     models: Sequence[str] = (),
     curve: bool = False,
 ) -> Evaluation:
-    """The same as `evaluate`, with sample points for charts."""
+    """The same as `evaluate`, with sample points for charts; several datasets are evaluated as one."""
     say = progress or (lambda _what, _done: None)
     methods = chosen(models)
     for protocol in protocols:
         check_protocol(protocol)
-    say(f"reading {dataset.name}", 0.0)
-    data = with_probe_features(load_dataset(dataset))
-    examples = build_examples([data], metrics_of([data]))
+    paths = [dataset] if isinstance(dataset, Path) else list(dataset)
+    say(f"reading {', '.join(path.name for path in paths)}", 0.0)
+    data = [with_probe_features(load_dataset(path)) for path in paths]
+    examples = build_examples(data, metrics_of(data))
+    name = " + ".join(one.name for one in data)
     if len(examples) < LEAST_ROWS:
-        raise DatasetError(f"{data.name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
+        raise DatasetError(f"{name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
     ends = 1 - CURVES if curve else 1.0
     found, points = _protocols(examples, protocols, methods, lambda what, done: say(what, READ + (ends - READ) * done))
     ranked = [one for protocol, one in found.items() if protocol != "random_row"]  # which leaks
     figures: dict[str, Any] = {
-        "dataset": data.name,
-        "origin": data.origin,
+        "dataset": name,
+        "origin": ", ".join(dict.fromkeys(one.origin for one in data)),
         "rows": len(examples),
         "workloads": len(examples.workloads),
         "platforms": len(set(examples.platform)),

@@ -175,6 +175,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "sizes": list(target.sizes),
         "sets": list(target.sets),
         "loads": list(target.loads),
+        "even": list(target.even),
         "host_columns": list(target.host_columns),
         "hosts": [_edges_json(host) for host in target.hosts],
         "most_instances": target.most_instances,
@@ -206,12 +207,12 @@ def _target(path: Path, name: str) -> FittedTarget:
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
     calibration = Calibration.from_json(value["calibration"], difficulty)
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
-    sets, loads = (tuple(int(column) for column in value.get(key, ())) for key in ("sets", "loads"))
+    sets, loads, even = (tuple(int(column) for column in value.get(key, ())) for key in ("sets", "loads", "even"))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
     of_host = tuple(int(column) for column in value.get("host_columns", ()))
     hosts = np.array([_edges(host) for host in value.get("hosts", ())], dtype=float)
     hosts = hosts.reshape(len(hosts), len(of_host))
-    named = (*limits, *sizes, *sets, *loads, *kinds, *of_host)
+    named = (*limits, *sizes, *sets, *loads, *even, *kinds, *of_host)
     if len(low) != len(high) or any(not 0 <= column < len(low) for column in named):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
@@ -239,6 +240,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         sizes=sizes,
         sets=sets,
         loads=loads,
+        even=even,
     )
 
 

@@ -60,6 +60,7 @@ KINDS = ("kind",)  # categorical features: a value that was not in training lies
 SETS = ("cpu_set",)
 LOADS, LOAD_FACTOR = ("load",), 1.25
 DIRECT_ROWS = 400  # with fewer, trees of T/B itself know less than the prior (decision 111)
+WEIGHTS, UNEVEN = ("weight_share",), 0.02  # of a scene, times its instances: 1 where all weigh the same
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 # Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
 # newcomer is always one more. Shares learned from windows hold beyond: they go by what is wanted, not by who wants it.
@@ -86,7 +87,8 @@ class FittedTarget:
 
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
-    size of the host, `sets` those with the number of CPUs that an instance may use, `loads` those with its load.
+    size of the host, `sets` those with the number of CPUs that an instance may use, `loads` those with its load, `even`
+    those with its part of all weights where nobody in training weighed more than another.
     `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training that these tell apart. `figures`
     are error figures by protocol, `held_out` the predictions of left-out rows.
     """
@@ -107,13 +109,16 @@ class FittedTarget:
     sizes: tuple[int, ...] = ()
     sets: tuple[int, ...] = ()
     loads: tuple[int, ...] = ()
+    even: tuple[int, ...] = ()
 
     def ask(self, examples: Examples) -> TargetEstimate:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
         known = self.model.all_known(examples.victim, examples.neighbours)
         effects = self.model.effects.predict(examples.victim, examples.neighbours)
         platform = _platforms(examples)
-        return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
+        unheard_of = self.limited(examples.x) | self.weighed(examples.x, examples.size)
+        beside = np.isin(examples.run, np.unique(np.array(examples.run)[unheard_of])) if unheard_of.any() else None
+        return self.estimate(examples.x, examples.base, effects, known, examples.size, platform, beside)
 
     def estimate(
         self,
@@ -128,7 +133,7 @@ class FittedTarget:
         """Turn features, base ratio and effects (R,) into ratios with intervals.
 
         `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
-        marks rows whose profiles know too few metrics. For those and for other rows outside the training data, the
+        marks rows whose profiles know too few metrics, or beside which somebody has settings that training never had. For those and for other rows outside the training data, the
         result is the prior's, with an interval at least as wide as the prior's for unknown workloads; on a host of a
         new kind or a very different size with just that interval, for errors elsewhere say nothing of it. An instance
         without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
@@ -137,7 +142,7 @@ class FittedTarget:
         if known.any() or self.model.platform_weights is not None:
             elsewhere = ~self._seen(x, platform)
             known = known & ~elsewhere
-        outside, alone = self.outside(x), size <= 1
+        outside, alone = self.outside(x) | self.weighed(x, size), size <= 1
         if thin is not None:
             outside |= thin
         parts = self.model.parts(x, base)
@@ -182,12 +187,9 @@ class FittedTarget:
         with np.errstate(invalid="ignore"):
             far = ((x < lowest) | (x > highest)) & finite
         strange = np.count_nonzero(far, axis=1) > OUTSIDE_SHARE * np.count_nonzero(finite, axis=1)
-        for column in self.limits:
-            if never[column]:
-                strange |= finite[:, column]
         for column in self.loads:  # latencies are often measured at part loads alone
             strange |= x[:, column] > LOAD_FACTOR * self.high[column]
-        return np.asarray(strange | self.on_foreign_hosts(x) | self.choosing(x))
+        return np.asarray(strange | self.limited(x) | self.on_foreign_hosts(x) | self.choosing(x))
 
     def choosing(self, x: Floats) -> Bools:
         """Whether a row's instance may choose among CPUs, which nobody in training could; (R,)."""
@@ -195,6 +197,22 @@ class FittedTarget:
         for column in self.sets:
             if self.high[column] <= 1:
                 found |= x[:, column] > 1
+        return found
+
+    def weighed(self, x: Floats, size: Ints) -> Bools:
+        """Whether a row's instance weighs more or less than others of its scene, of `size` (R,) instances, and nobody in
+        training did; (R,)."""
+        found = np.zeros(len(x), dtype=bool)
+        for column in self.even:
+            found |= np.abs(x[:, column] * size - 1) > UNEVEN
+        return found
+
+    def limited(self, x: Floats) -> Bools:
+        """Whether a row's instance has a limit that nobody in training had; (R,)."""
+        found = np.zeros(len(x), dtype=bool)
+        for column in self.limits:
+            if not np.isfinite(self.low[column]):
+                found |= np.isfinite(x[:, column])
         return found
 
     def on_foreign_hosts(self, x: Floats) -> Bools:
@@ -377,6 +395,10 @@ def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPred
     return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at], platform)
 
 
+def _all_even(part: Floats, size: Ints) -> bool:
+    return bool((np.abs(part * size - 1) <= UNEVEN).all())
+
+
 def _fitted(
     examples: Examples, target: str, model: ResidualModel, predictions: Sequence[tuple[OutOfFoldPredictions, Ints]]
 ) -> FittedTarget:
@@ -406,6 +428,7 @@ def _fitted(
         sizes=_columns(examples.names, SIZES),
         sets=_columns(examples.names, SETS),
         loads=_columns(examples.names, LOADS),
+        even=tuple(at for at in _columns(examples.names, WEIGHTS) if _all_even(examples.x[:, at], examples.size)),
         host_columns=host_columns,
         hosts=_told_apart(examples, host_columns),
     )

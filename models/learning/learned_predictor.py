@@ -110,9 +110,11 @@ class LearnedPredictor:
         self, scenes: SceneBatch, whole: FeatureMatrix, bands: dict[str, BandArrays], targets: Collection[str]
     ) -> Ints:
         """Put the prior's own bands where the host is of a kind or size that training says nothing of, and where
-        somebody may choose among CPUs and nobody in training could: then it says nothing of the others there either.
-        Returns these scenes."""
-        unheard_of = self.throughput.on_foreign_hosts(whole.x) | self.throughput.choosing(whole.x)
+        somebody may choose among CPUs, has a limit or another weight than others, and nobody in training did: then it
+        says nothing of the others there either. Returns these scenes."""
+        x, known = whole.x, self.throughput
+        size = scenes.present.sum(axis=1)[whole.scene]
+        unheard_of = known.on_foreign_hosts(x) | known.choosing(x) | known.limited(x) | known.weighed(x, size)
         foreign = np.unique(whole.scene[unheard_of])
         if not len(foreign):
             return foreign

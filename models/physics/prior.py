@@ -96,7 +96,9 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     driver = want.driver * price * slowed
     apart = driver_apart(scenes)
     threads = np.where(apart[:, None], 0.0, want.driver * price)  # of the instance itself
-    cpu = (want.cpu + threads) * (want.keen + (1 - want.keen) * slowed)
+    # Its own limits are for good: who may send a tenth works a tenth. Waiting for others it may poll, and be as busy.
+    limited = _own_limits(scenes, want)
+    cpu = (want.cpu + threads) * limited * (want.keen + (1 - want.keen) * np.minimum(slowed / limited, 1.0))
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
     over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes) | mean_only(scenes)
@@ -111,6 +113,13 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     share = limits.min(axis=2)
     limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked), 1e-3, 1.0)
     return PriorResult(limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, scenes)
+
+
+def _own_limits(scenes: SceneBatch, want: Demands) -> Floats:
+    """How fast each instance may be by its own limits of network and disk, whatever others do; (S, N), at least 0.001."""
+    limits = ((scenes.net_ceil, want.net), (scenes.disk_limit, want.disk))
+    network, disk = (_share(np.minimum(limit, whole), whole) for limit, whole in limits)
+    return np.asarray(np.maximum(np.minimum(network, disk), 1e-3))
 
 
 def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:

@@ -82,8 +82,14 @@ def test_options_reach_the_service(asked: dict[str, Any]) -> None:
     assert asked["protocols"] == ["unseen_pair"]
     assert asked["models"] == ["cotenant", "mean"]
     assert asked["curve"] is True
+    assert asked["together"] is False
     assert asked["report"] == Path("o.html")
     assert result.stdout.splitlines()[-1] == "The report is in o.html."
+
+
+def test_several_datasets_may_be_evaluated_as_one(asked: dict[str, Any]) -> None:
+    run("--dataset", "a", "--dataset", "b", "--together")
+    assert asked["together"] is True
 
 
 def test_a_curve_is_a_table_of_errors_or_the_reason_why_not(

@@ -121,7 +121,7 @@ def mover(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_guests_move_to_the_nodes_of_the_plan_with_the_rights_of_the_chart(lab: Lab, kubevirt: ControlPlane) -> None:
-    """Three streamers share a node that has memory bandwidth for less than two, beside an empty one."""
+    """Three guests want 40 CPUs each of a node that has 64, beside an empty one."""
     names = lab.fresh(2)
     for number in range(3):
         body = {"apiVersion": f"{GROUP}/v1", "kind": _KINDS[GUESTS], "metadata": {"name": f"vm-{number}"}, "spec": {}}
@@ -129,7 +129,7 @@ def test_guests_move_to_the_nodes_of_the_plan_with_the_rights_of_the_chart(lab: 
         live = [{"type": "LiveMigratable", "status": "True"}]
         change(kubevirt, within(GUESTS, f"vm-{number}"), phase="Running", nodeName=names[0], conditions=live)
         labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid}
-        kubevirt.create([pod(f"virt-launcher-{number}", "stream", nodeName=names[0], labels=labels)])
+        kubevirt.create([pod(f"virt-launcher-{number}", "compute", nodeName=names[0], labels=labels)])
     wait(lambda: sum("guest" in one["labels"] for one in lab.instances().values()) == 3, 120)
     looked = mover(lab)
     assert looked.returncode == 0, looked.stderr

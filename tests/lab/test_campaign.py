@@ -103,6 +103,15 @@ def test_groups_beside_pairs_need_pairs_to_be_asked_for(read: Read) -> None:
     assert len(read(BASE + "pairs: all\ngroups: [{members: [cpu, cpu, cpu]}]").groups) == 2 * 3 + 2
 
 
+def test_another_host_is_another_platform_with_a_dataset_and_a_journal_of_its_own(read: Read) -> None:
+    campaign = read(BASE)
+    assert campaign.measured_on(None) == campaign
+    other = campaign.measured_on("xeon")
+    assert (other.platform, other.name) == ("xeon", "test-xeon")
+    assert len({campaign.fingerprint, other.fingerprint, campaign.measured_on("epyc").fingerprint}) == 3
+    assert other.groups == campaign.groups
+
+
 def test_more_rounds_or_other_notes_leave_finished_runs_valid(read: Read) -> None:
     same = read(BASE.replace("rounds: 3", "rounds: 9") + "notes: again\n")
     assert read(BASE).fingerprint == same.fingerprint

@@ -42,6 +42,15 @@ def test_rounds_cannot_be_asked_for_beside_a_time_grid(tmp_path: Path, capsys: p
     assert main(["run", str(path), "--dataset", str(tmp_path / "out"), "--dry-run"]) == 0
 
 
+def test_a_campaign_may_be_measured_on_another_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = str(Path(__file__).with_name("tiny.yaml"))
+    assert main(["run", tiny, "--dataset", str(tmp_path / "out"), "--dry-run", "--platform", "xeon"]) == 0
+    assert "-xeon: " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["run", tiny, "--dry-run", "--platform", "two words"])
+    assert "platform 'two words'" in capsys.readouterr().err
+
+
 def test_a_folder_is_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path)]) == 2
     errors = capsys.readouterr().err

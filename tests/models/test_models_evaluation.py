@@ -21,7 +21,7 @@ from models.evaluation.methods import IntervalPrediction, Method, plain
 from models.evaluation.pairwise_ranking import pair_ranking_accuracy
 from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
-from models.evaluation.run import evaluate
+from models.evaluation.run import evaluate, examine
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
@@ -68,6 +68,23 @@ def test_every_protocol_has_every_model_with_every_figure(report: dict[str, Any]
             assert set(figures) == FIGURES | MORE | more
             for part in more:
                 assert set(figures[part]) == FIGURES - {"coverage", "interval_width"}
+
+
+def test_datasets_of_two_platforms_are_evaluated_as_one_where_each_platform_is_left_out_in_turn(
+    tmp_path: Path,
+) -> None:
+    parts = []
+    for platform in ("p1", "p2"):
+        (tmp_path / platform).mkdir()
+        world = World(workloads=3, repeats=1, platforms=(platform,), settings=("0:0", "0:1"))
+        world.write(tmp_path / platform)
+        parts.append(tmp_path / platform)
+    alone = examine(parts[0], ["unseen_platform"], models=("ones",)).figures
+    assert "skipped" in alone["protocols"]["unseen_platform"]
+    both = examine(parts, ["unseen_platform"], models=("ones",)).figures
+    assert both["platforms"] == 2
+    assert both["rows"] == 2 * alone["rows"]
+    assert set(both["protocols"]["unseen_platform"]["models"]) == {"ones"}
 
 
 def test_the_report_is_json_without_nan(report: dict[str, Any]) -> None:

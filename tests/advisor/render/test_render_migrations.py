@@ -184,8 +184,8 @@ def test_what_a_cloud_cannot_move_is_said(target: str, labels: dict[str, str], w
 @pytest.mark.parametrize(
     ("target", "guest", "node"),
     [
-        ("kubernetes", "shop/--help", "n2"), ("kubernetes", "shop", "n2"), ("kubernetes", "shop/web", "n2 x"),
-        ("proxmox", "qemu/0", "n2"), ("proxmox", "qemu/1/../../2", "n2"), ("proxmox", "qemu/1", "n2/x"),
+        ("kubernetes", "shop/--help", "n2"), ("kubernetes", "shop", "n2"), ("kubernetes", "shop/web", "n2:x"),
+        ("proxmox", "qemu/0", "n2"), ("proxmox", "qemu/1/../../2", "n2"), ("proxmox", "qemu/1", "n_2"),
     ],
 )  # fmt: skip
 def test_names_that_a_cloud_would_read_as_something_else_are_refused(target: str, guest: str, node: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,33 @@ def test_a_wrong_question_refuses_them_all(equal: Advisor) -> None:
 
 def test_no_questions_have_no_answers(equal: Advisor) -> None:
     assert equal.placements.in_turn([], hold=True) == ()
+
+
+def test_scores_are_those_of_the_candidates_that_an_answer_tells(equal: Advisor) -> None:
+    equal.inventory.put_instance(Instance("there", 1, 1024.0, host="h2", workload="busy"))
+    asked = replace(question("a"), limit=4)
+    (answer,) = equal.placements.in_turn([asked], hold=False)
+    ranking = equal.placements.scores(asked, hold=False)
+    assert list(ranking.scores.items()) == [(one.host, pytest.approx(one.score)) for one in answer.candidates]
+    assert ranking.scores["h2"] < ranking.scores["h0"]
+    assert ranking.answer.candidates == ()
+    assert ranking.answer.rejected == answer.rejected
+
+
+def test_of_scores_the_best_host_is_held_and_stored_alone(equal: Advisor) -> None:
+    first, second = (equal.placements.scores(replace(question(name), limit=4), hold=True) for name in ("a", "b"))
+    assert next(iter(first.scores)) != next(iter(second.scores))
+    stored = [one.recommendation for one in equal.outcomes.page().items]
+    assert sorted((one.request.instance.id, one.candidates[0].host, len(one.candidates)) for one in stored) == [
+        ("a", next(iter(first.scores)), 1), ("b", next(iter(second.scores)), 1),
+    ]  # fmt: skip
+
+
+def test_scores_that_are_not_held_leave_a_note_unless_they_are_asked_for_again(equal: Advisor) -> None:
+    equal.placements.scores(question("a"), hold=False, holds_next=True)
+    equal.placements.scores(question("b"), hold=False)
+    equal.placements.scores(question("c", "nowhere"), hold=False, holds_next=True)
+    equal.placements.scores(question("d", "nowhere"), hold=True)
+    looks = [one.objects for one in equal.access.audit().items if one.operation == "placement.look"]
+    assert sorted(looks) == [("b", "h0"), ("c",), ("d",)]
+    assert equal.outcomes.page().items == ()
