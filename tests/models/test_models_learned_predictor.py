@@ -18,7 +18,7 @@ from models.features.feature_matrix import build_matrix
 from models.learning.fitted_target import FittedTarget
 from models.learning.learned_predictor import LearnedPredictor, _same
 from models.physics.prior import PriorPredictor
-from tests.models.synthetic import Scene, batch, host, instance, scenes
+from tests.models.synthetic import Scene, batch, dedicated, host, instance, scenes
 
 
 @pytest.fixture(scope="session")
@@ -190,6 +190,21 @@ def test_on_a_host_that_training_says_nothing_of_the_prior_answers_range_and_all
             np.testing.assert_array_equal(getattr(own, edge)[1], getattr(its, edge)[1])
     assert said.outside[1].all()
     assert (said.throughput.lower[0] != prior.throughput.lower[0]).any()
+
+
+@pytest.mark.parametrize(
+    "setting", [{"weight": 1024}, {"cap": 20.0}, {"network": dedicated(10.0)}], ids=["a weight", "a cap", "a rate"]
+)
+def test_beside_a_setting_that_nobody_in_training_had_the_prior_answers_for_everybody(
+    predictor: LearnedPredictor, table: ProfileTable, setting: dict[str, Any]
+) -> None:
+    usual, (victim, other) = pair("w0", "w1")
+    strange = instance("b", "w1", pins="0:0", **setting)
+    asked = build_batch([(usual, [victim, other]), (usual, [victim, strange])], table)
+    said, prior = predictor.predict(asked).throughput, PriorPredictor().predict(asked).throughput
+    assert (said.expected[0] != prior.expected[0]).any()
+    for edge in ("expected", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(said, edge)[1], getattr(prior, edge)[1])
 
 
 def test_another_workload_of_a_known_name_is_not_taken_for_the_known_one(

@@ -201,6 +201,13 @@ def test_a_dedicated_rate_is_kept_beside_a_hog_and_not_exceeded_alone() -> None:
     assert of(there, instance(workload="bulk", network=dedicated(300.0))) == pytest.approx([1 / 3])
 
 
+def test_a_sender_that_may_send_a_tenth_leaves_the_cpu_to_others() -> None:
+    """It waits for its own limit, where it would go on polling for what others take."""
+    there = host("lxc", 1)
+    assert of(there, instance(workload="web"), instance())[1] < 0.7
+    assert of(there, instance(workload="web", network=dedicated(8.0)), instance())[1] > 0.85
+
+
 @pytest.mark.parametrize("hogs", [1, 3])
 def test_who_has_no_class_keeps_half_of_the_line_beside_classes_and_promises_beyond_it_are_cut(hogs: int) -> None:
     there, half = host("lxc", 8), 1000 * GOODPUT / 2
