@@ -277,9 +277,7 @@ def evaluate(
         from advisor.reports import files
 
         files.check_target(report)
-    found = training.evaluate(
-        datasets, protocols, models=models, curve=curve, together=together, progress=progress
-    )
+    found = training.evaluate(datasets, protocols, models=models, curve=curve, together=together, progress=progress)
     if report is not None:
         from advisor import reports
 

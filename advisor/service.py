@@ -20,7 +20,7 @@ from advisor.lifecycle import training, window_training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
-from advisor.moves import MOVERS, Mover, MoveOutcome, Standing, open_mover
+from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
 from advisor.planning.planner import Progress
 from advisor.protocols import (
     AccessService,

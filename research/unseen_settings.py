@@ -2,8 +2,8 @@
 
 python -m research.unseen_settings PAIRS SETTINGS
 
-PAIRS and SETTINGS are datasets of one machine, as examples/campaigns/pairs.yaml and pair-settings.yaml measure them. All
-methods learn from PAIRS and judge SETTINGS.
+PAIRS and SETTINGS are datasets of one machine, as examples/campaigns/pairs.yaml and pair-settings.yaml measure them.
+All methods learn from PAIRS and judge SETTINGS.
 """
 
 from __future__ import annotations

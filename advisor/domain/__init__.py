@@ -21,6 +21,7 @@ from advisor.domain.announcements import (
 from advisor.domain.answer_json import recommendation_as_json, waiting_told
 from advisor.domain.answer_reading import recommendation_from_json, scene_effects_from_json
 from advisor.domain.answers import (
+    LONGEST_KNOWN_LATENCY,
     AnswerSource,
     Band,
     Candidate,
@@ -29,7 +30,6 @@ from advisor.domain.answers import (
     Effect,
     Headroom,
     HostRanking,
-    LONGEST_KNOWN_LATENCY,
     MitigationAction,
     MitigationStep,
     Move,
@@ -200,9 +200,9 @@ __all__ = [
     "Host",
     "HostDetail",
     "HostNow",
+    "HostRanking",
     "Instance",
     "InstanceProfile",
-    "HostRanking",
     "Inventory",
     "IsolationSettings",
     "LevelHeld",

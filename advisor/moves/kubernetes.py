@@ -64,7 +64,9 @@ class KubernetesMover:
             if self._namespaces and name.partition("/")[0] not in self._namespaces:
                 why = "its namespace was not named"
             elif row is None:
-                why = "pods are evicted only where that was asked for" if not guest and not self._evict else "it is gone"
+                why = (
+                    "pods are evicted only where that was asked for" if not guest and not self._evict else "it is gone"
+                )
             else:
                 why = stays(row)
             found.append(Standing(one.id, name, why))
@@ -107,7 +109,9 @@ class KubernetesMover:
             namespace, _, name = (instance.labels.get("guest") or instance.labels["name"]).partition("/")
             guest = "guest" in instance.labels
             row = api.one(_within(GUESTS if guest else PODS, namespace, name))
-            hinders = _elsewhere(row, instance, source.id, guest=guest) or self._forbidden(api, row, target, guest=guest)
+            hinders = _elsewhere(row, instance, source.id, guest=guest) or self._forbidden(
+                api, row, target, guest=guest
+            )
             if hinders is not None:
                 return hinders
             body = self.request(instance, target, plan)
@@ -133,9 +137,7 @@ class KubernetesMover:
         budget = budget_forbids(api.everything(_within(BUDGETS, namespace)), launchers)
         return MoveOutcome("refused", budget) if budget else None
 
-    def _migrate(
-        self, api: KubernetesApi, body: Mapping[str, Any], target: Host, stop: threading.Event
-    ) -> MoveOutcome:
+    def _migrate(self, api: KubernetesApi, body: Mapping[str, Any], target: Host, stop: threading.Event) -> MoveOutcome:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         path = _within(MIGRATIONS, namespace, name)
         try:

@@ -92,7 +92,9 @@ def unfit(node: Json) -> str:
     """Why nothing is to be moved to a node, empty = it may."""
     if (node.get("spec") or {}).get("unschedulable"):
         return "it is cordoned"
-    ready = [one.get("status") for one in (node.get("status") or {}).get("conditions") or () if one.get("type") == "Ready"]
+    ready = [
+        one.get("status") for one in (node.get("status") or {}).get("conditions") or () if one.get("type") == "Ready"
+    ]
     return "it is not ready" if ready and ready[0] != "True" else ""
 
 

@@ -21,6 +21,7 @@ PINS_TRAVEL = False  # it has none
 
 def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """One sentence with the whole offering, and one for each thing that an offering cannot say."""
+    del options
     whole = _complete(change)
     offered = " ".join(f"{name}={value}" for name, value in _fields(change, whole).items())
     if _fields(change, whole) != _fields(change, change.current):
@@ -46,6 +47,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
 
 def network(change: SettingsChange) -> Iterator[Step]:
     """Nothing beside the offering."""
+    del change
     return iter(())
 
 
@@ -57,6 +59,7 @@ def migrate(instance: Instance, source: Host, target: Host) -> Command:
 
 def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
     """Said: a size is a service offering."""
+    del host, former
     size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
     text = f"give {then.id} a service offering of {size} ({TOOL} scale virtualmachine); which one is not known here"
     return Command(TOOL, (), (), text)

@@ -25,6 +25,7 @@ _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")  # the 
 
 def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """One sentence for each setting, with the field that says it."""
+    del options
     name, wanted = change.instance.labels.get("name", change.instance.id), change.wanted
     if change.differs("pinning") and wanted.pinning is not None and change.pinned(wanted.pinning):
         how = "dedicatedCpuPlacement of a guest, or whole CPUs in a pod of the class Guaranteed"
@@ -65,6 +66,7 @@ def migrate(instance: Instance, source: Host, target: Host) -> Command:
 
 def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
     """Said: the size stands in the template."""
+    del host, former
     name, cpus = then.labels.get("name", then.id), f"{then.vcpus} CPU{'s' if then.vcpus > 1 else ''}"
     return Command(TOOL, (), (), f"give {name} {cpus} in its template (domain.cpu of a guest, requests of a pod)")
 

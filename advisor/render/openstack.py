@@ -1,7 +1,8 @@
 """Settings → `openstack` commands: extra specs of the instance's flavor, and a Neutron QoS policy on its port.
 
 Syntax by Nova's resource-limits.rst, cpu-topologies.rst and validators, Neutron's config-qos.rst and
-python-openstackclient's network_qos_rule.py and server.py (server migrate); checked against those texts only, not run against a cloud.
+python-openstackclient's network_qos_rule.py and server.py (server migrate); checked against those texts only, not run
+against a cloud.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def migrate(instance: Instance, source: Host, target: Host) -> Command:
 
 def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
     """Said: a size is a flavor."""
+    del host, former
     size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
     text = f"give {then.id} a flavor of {size} ({TOOL} server resize --flavor); which one is not known here"
     return Command(TOOL, (), (), text)

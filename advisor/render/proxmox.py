@@ -115,7 +115,9 @@ def _pin(change: SettingsChange, guest: str, sets: tuple[str, ...]) -> Iterator[
         yield only_said(TOOL, f"a container has no affinity in its configuration: {change.instance.id} stays unpinned")
         return
     argv, undo = (
-        (*sets, "--delete", "affinity") if cpus == change.every_cpu else (*sets, "--affinity", change.cpu_list(cpus, ""))
+        (*sets, "--delete", "affinity")
+        if cpus == change.every_cpu
+        else (*sets, "--affinity", change.cpu_list(cpus, ""))
         for cpus in (then, now)
     )
     apart = len(set(wanted.cpus)) > 1

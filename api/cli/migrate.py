@@ -17,7 +17,7 @@ import typer
 from advisor import service
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, PlanStep
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.service import Mover, MoveOutcome
+from advisor.service import MoveOutcome, Mover
 from api.cli.ask import names_of
 from api.cli.asking import SERVER, Server, Service, TokenFile
 from api.cli.options import AsJson, CloudName, ObjectiveName
@@ -73,9 +73,7 @@ def migrate(
         raise InvalidInput(f"name the service that makes the plan with --server or {SERVER}", field="server")
     pause_s = service.every_s(every) if every is not None else None
     names = names_of("--namespaces", namespaces) or ()
-    mover = service.open_mover(
-        system, cloud=cloud, evict=evict, namespaces=names, patience_s=_patience_s(patience)
-    )
+    mover = service.open_mover(system, cloud=cloud, evict=evict, namespaces=names, patience_s=_patience_s(patience))
     request = PlanRequest(
         kind="rebalance", objective=objective, keep_ratio=keep_ratio, max_moves=max_moves, move_gain=move_gain,
         at_once=1, at_once_per_host=1,
@@ -209,23 +207,22 @@ class _Rounds:
         done.moves = [one for one in done.plan.steps if one.action == "move" and one.host and one.source]
         done.requests = [self._request(one, cloud, done.plan.id) for one in done.moves]
         if self.apply:
-            self._carry_out(done, cloud)
+            self._carry_out(done, cloud, done.plan.id)
         return done
 
     def _request(self, step: PlanStep, cloud: Inventory, plan: str) -> Mapping[str, Any]:
         target = next(host for host in cloud.hosts if host.id == step.host)
         return self.mover.request(_instance(cloud, step.instance), target, plan)
 
-    def _carry_out(self, done: _Round, cloud: Inventory) -> None:
+    def _carry_out(self, done: _Round, cloud: Inventory, plan: str) -> None:
         """One move after the other; after the first that does not end as planned the rest is planned anew."""
         hosts = {host.id: host for host in cloud.hosts}
-        assert done.plan is not None
         for step in done.moves:
             if self.stop.is_set():
                 return
             instance = _instance(cloud, step.instance)
             source, target = hosts[step.source or ""], hosts[step.host or ""]
-            outcome = self.mover.move(instance, source, target, done.plan.id, self.stop)
+            outcome = self.mover.move(instance, source, target, plan, self.stop)
             done.outcomes[step.instance] = outcome
             if outcome.became in {"refused", "failed"}:
                 self._resting[step.instance] = time.monotonic() + REST_S

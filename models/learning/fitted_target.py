@@ -133,10 +133,11 @@ class FittedTarget:
         """Turn features, base ratio and effects (R,) into ratios with intervals.
 
         `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
-        marks rows whose profiles know too few metrics, or beside which somebody has settings that training never had. For those and for other rows outside the training data, the
-        result is the prior's, with an interval at least as wide as the prior's for unknown workloads; on a host of a
-        new kind or a very different size with just that interval, for errors elsewhere say nothing of it. An instance
-        without neighbours is not corrected either: its ratio is 1 by definition. On a new platform nobody is known.
+        marks rows whose profiles know too few metrics, or beside which somebody has settings that training never had.
+        For those and for other rows outside the training data, the result is the prior's, with an interval at least as
+        wide as the prior's for unknown workloads; on a host of a new kind or a very different size with just that
+        interval, for errors elsewhere say nothing of it. An instance without neighbours is not corrected either: its
+        ratio is 1 by definition. On a new platform nobody is known.
         """
         elsewhere: Bools | bool = False
         if known.any() or self.model.platform_weights is not None:
@@ -200,8 +201,8 @@ class FittedTarget:
         return found
 
     def weighed(self, x: Floats, size: Ints) -> Bools:
-        """Whether a row's instance weighs more or less than others of its scene, of `size` (R,) instances, and nobody in
-        training did; (R,)."""
+        """Whether a row's instance weighs more or less than others of its scene, which has `size` (R,) instances, and
+        nobody in training did; (R,)."""
         found = np.zeros(len(x), dtype=bool)
         for column in self.even:
             found |= np.abs(x[:, column] * size - 1) > UNEVEN

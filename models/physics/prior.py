@@ -116,7 +116,7 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
 
 
 def _own_limits(scenes: SceneBatch, want: Demands) -> Floats:
-    """How fast each instance may be by its own limits of network and disk, whatever others do; (S, N), at least 0.001."""
+    """How fast each instance may be by its own limits of network and disk, whatever others do; (S, N), 0.001 to 1."""
     limits = ((scenes.net_ceil, want.net), (scenes.disk_limit, want.disk))
     network, disk = (_share(np.minimum(limit, whole), whole) for limit, whole in limits)
     return np.asarray(np.maximum(np.minimum(network, disk), 1e-3))

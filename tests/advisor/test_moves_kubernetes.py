@@ -1,4 +1,4 @@
-"""Guests of KubeVirt move to the node that was named, one at a time, and only where the cluster allows it; pods leave."""
+"""Guests of KubeVirt move to the node that was named, one at a time, where the cluster allows it; pods leave."""
 
 from __future__ import annotations
 
@@ -193,7 +193,10 @@ def test_what_the_role_lacks_is_said(api: ApiServer) -> None:
 def test_who_may_move_and_what_moves_already(api: ApiServer) -> None:
     elsewhere = Instance("other", 1, host="h9", labels={"source": "openstack"})
     here = mover(api, evict=True)
-    assert [(one.instance, one.why_not) for one in here.standings((VM, POD, elsewhere))] == [("g1", ""), ("uid-web", "")]
+    assert [(one.instance, one.why_not) for one in here.standings((VM, POD, elsewhere))] == [
+        ("g1", ""),
+        ("uid-web", ""),
+    ]
     others = mover(api, namespaces=("shop",)).standings((VM, POD))
     assert {one.why_not for one in others} == {"its namespace was not named"}
     assert mover(api).standings((POD,))[0].why_not.startswith("pods are evicted only")

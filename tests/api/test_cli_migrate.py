@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,11 @@ from advisor.moves import kubernetes
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app
-from profiler.observed import Demand
+from profiler.demand import Demand, Resource
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, serving
 from tests.servers.service import Service
 
-BUSY = {"cpu": Demand(6.0)}
+BUSY: Mapping[Resource, Demand] = {"cpu": Demand(6.0)}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,11 @@ def test_nothing_is_planned_while_something_moves_or_nobody_may(planner: Service
 
 def test_after_a_move_that_failed_the_rest_is_not_tried(planner: Service, api: ApiServer) -> None:
     failed = {"phase": "Failed", "migrationState": {"failureReason": "no memory there"}}
-    api.made = lambda row: api.put("migrations", {**row, "status": failed}) and None
+
+    def fails(row: Row) -> None:
+        api.put("migrations", {**row, "status": failed})
+
+    api.made = fails
     done = migrate(planner, "--apply")
     assert done.exit_code == 1
     assert "failed: prod/vm-g" in done.stdout

@@ -2,7 +2,7 @@
 python -m tests.kubernetes.measure
 
 `crowds` (where 200 pods go, and what that costs) waits for answers, so that other work on the machine changes no place;
-`many` is the same on 1,000 nodes. `faults` (how long pods wait) has the times that are shipped. Words name some of them.
+`many` is the same on 1,000 nodes. `faults` (how long pods wait) has the times that are shipped. Words name some.
 """
 
 from __future__ import annotations
@@ -183,7 +183,10 @@ def preemption(lab: Lab, by: By) -> None:
 
 def _more(by: By) -> dict[str, Any]:
     """What a pod says beside its kind, so that it is placed by this."""
-    return {"plain": {"asks": False}, "extender": {}, "plug-in": {"schedulerName": "cotenant"}}[by]
+    ways: dict[By, dict[str, Any]] = {
+        "plain": {"asks": False}, "extender": {}, "plug-in": {"schedulerName": "cotenant"},
+    }  # fmt: skip
+    return ways[by]
 
 
 def _attempts(lab: Lab, by: By) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The chart and `cotenant migrate` against a real kube-apiserver: what is installed, and what the mover's role allows."""
+"""The chart and `cotenant migrate` against a real kube-apiserver: what is installed, and what the mover may do."""
 
 from __future__ import annotations
 

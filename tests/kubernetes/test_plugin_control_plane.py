@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.kubernetes.lab import Lab, mix, oversubscribed, pod, standing_still, wait
 from tests.kubernetes.tap import answering
 
-OURS = {"schedulerName": "cotenant"}
+OURS: dict[str, Any] = {"schedulerName": "cotenant"}
 _QUESTIONS, _PODS = "cotenant_scheduler_questions_total", "cotenant_scheduler_pods_total"
 
 
@@ -113,7 +114,7 @@ def test_nobody_is_evicted_where_that_would_not_help_and_no_more_than_is_needed_
     names = lab.fresh(3)
     for name, value in (("plugin-low", 10), ("plugin-high", 1000)):
         lab.cluster.priority(name, value)
-    more = {"cpu": "32", "priorityClassName": "plugin-low"}
+    more: dict[str, Any] = {"cpu": "32", "priorityClassName": "plugin-low"}
     lab.cluster.create([pod(f"low-{at}", "stream", nodeName=names[at // 2], **more) for at in range(6)])
     wait(lambda: len(lab.instances()) == 6)
     limit = {"cotenant.io/min-throughput-ratio": "0.95"}

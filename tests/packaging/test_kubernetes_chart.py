@@ -87,9 +87,7 @@ def faults(row: Row) -> list[str]:
     return [f"{row['kind']} {error.instance_path}: {error.message}" for error in checked.iter_errors(row)]
 
 
-@pytest.mark.parametrize(
-    "values", [(), (*EVERYTHING, *MOVER), (*EVERYTHING, *DATABASE), ("scheduler.enabled=false",)]
-)
+@pytest.mark.parametrize("values", [(), (*EVERYTHING, *MOVER), (*EVERYTHING, *DATABASE), ("scheduler.enabled=false",)])
 def test_what_is_made_is_what_kubernetes_takes(values: tuple[str, ...]) -> None:
     rows = rendered(*values)
     assert [fault for row in rows if row["apiVersion"] != OPERATOR for fault in faults(row)] == []
@@ -145,9 +143,7 @@ def test_the_mover_s_words_are_the_command_s() -> None:
 
 def test_containers_are_confined() -> None:
     rows = rendered(*EVERYTHING, *MOVER)
-    pods = [
-        row["spec"]["template"]["spec"] for row in rows if row["kind"] in ("Deployment", "DaemonSet")
-    ]
+    pods = [row["spec"]["template"]["spec"] for row in rows if row["kind"] in ("Deployment", "DaemonSet")]
     for pod in pods:
         for container in [*pod["containers"], *pod.get("initContainers", ())]:
             confined = container["securityContext"]

@@ -1,4 +1,4 @@
-"""Calls of the API of Kubernetes: lists, watches and single objects, as its documentation describes them (API concepts).
+"""Calls of the API of Kubernetes: lists, watches and single objects, by its documentation (API concepts).
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -100,14 +100,18 @@ class KubernetesApi:
             except (requests.RequestException, OSError) as error:
                 raise KubernetesCallError(f"{path}: the watch broke: {first_cause(error)}"[:200]) from None
 
-    def _get(
-        self, path: str, query: Mapping[str, str], silence_s: float
-    ) -> AbstractContextManager[requests.Response]:
+    def _get(self, path: str, query: Mapping[str, str], silence_s: float) -> AbstractContextManager[requests.Response]:
         return self._call("GET", path, query, silence_s)
 
     @contextmanager
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], silence_s: float, body: bytes | None = None, kind: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        silence_s: float,
+        body: bytes | None = None,
+        kind: str = "",
     ) -> Iterator[requests.Response]:
         given = {name: value for name, value in query.items() if value}
         try:

@@ -27,7 +27,6 @@ FIRST_S = 5.0  # after which it is told what keeps the first reading from coming
 GATHER_S = 0.1  # for which changes are taken together
 REST_S = (0.2, 10.0)  # after the first and after many failures
 ABSENT_S = 60.0  # between two looks for what is not installed or not allowed
-NOT_FOUND = 404
 
 
 @dataclass(slots=True)

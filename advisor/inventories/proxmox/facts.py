@@ -14,7 +14,9 @@ from advisor.inventories.values import as_cpus, as_number, clean_labels
 from profiler.observed import NetworkSettings, Pinning, parse_cpus
 
 Row = Mapping[str, Any]
-OWN_LABELS = frozenset({"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"})
+OWN_LABELS = frozenset(
+    {"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"}
+)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 _NIC = re.compile(r"net\d+\Z")
 _DISK = re.compile(r"(virtio|scsi|sata|ide)\d+\Z")

@@ -159,7 +159,7 @@ def test_a_pinning_that_would_go_along_on_proxmox_comes_off_before_the_move() ->
 
 def test_kubevirt_moves_a_guest_to_a_named_node() -> None:
     source = host("n1", render="kubernetes")
-    target = host("n2", render="kubernetes", **{"node.kubernetes.io/hostname": "n2.example"})
+    target = replace(source, id="n2", labels={**source.labels, "node.kubernetes.io/hostname": "n2.example"})
     (only,) = moved(Instance("uid", 2, labels={"guest": "shop/web-1"}), source, target)
     assert only.argv == (
         "virtctl", "migrate", "web-1", "--namespace", "shop", "--addedNodeSelector=kubernetes.io/hostname=n2.example",
