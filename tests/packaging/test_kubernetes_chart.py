@@ -166,6 +166,7 @@ def test_the_scheduler_s_plug_in_is_told_where_to_ask() -> None:
         "url": "http://cotenant.cotenant:8080", "tokenFile": "/etc/cotenant/tokens/scheduler",
         "timeout": "300ms", "rest": "5s",
     }  # fmt: skip
+    assert profile["pluginConfig"][1]["args"] == {"ignoredResourceGroups": ["cotenant.io"]}
 
 
 def test_tokens_are_made_that_the_service_takes() -> None:
