@@ -139,7 +139,8 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
     if instance is None:
         return AdviceAnswer(failed={}, unresolvable={}, scores=dict.fromkeys(named, 0), error="")
     gone = _instances(body.without, cloud) if body.without else ()
-    thought = opinion.ask(placements, instance, named, holds_next=not gone, without=gone)
+    # All of them are told apart: of a large cluster kube-scheduler scores a part, which may have none of the best.
+    thought = opinion.ask(placements, instance, named, most=len(named), holds_next=not gone, without=gone)
     points = dict.fromkeys(thought.unknown, MOST_OF_FRAMEWORK)
     points |= dict.fromkeys(thought.silent, MOST_OF_FRAMEWORK // 2) | thought.points(MOST_OF_FRAMEWORK, None)
     return AdviceAnswer(
@@ -171,9 +172,11 @@ def _told(some: Iterable[Json], inventory: InventoryService) -> Iterator[Instanc
 
 
 def _instances(uids: Collection[str], cloud: CloudService) -> frozenset[str]:
-    """The instances that these pods are: their uids, and the names of those that have another."""
+    """The instances that these pods are, by their uids or names of their own; not those that are gone by now."""
     those = frozenset(uids)
-    return those | {one.id for one in cloud.inventory().instances if one.labels.get(POD) in those}
+    return frozenset(
+        one.id for one in cloud.inventory().instances if one.id in those or one.labels.get(POD) in those
+    )
 
 
 def _instance(pod: Json, inventory: InventoryService) -> Instance | None:

@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.protocols import InventoryService, PlacementService
 from api.schemas.base import as_input
 
-# Hosts that are told apart; those behind them count as no better than the last. The work grows with it.
+# Hosts that are told apart; those behind them count half as much as the last. The work grows with it.
 MOST_TOLD = 100
 UNSURE = frozenset({"host.unknown", "host.no_data"})  # these say nothing about the host
 # Whoever else leaves the host, these stay.
@@ -39,7 +39,8 @@ class HostScores:
         harm is as if one instance stood still. The one that is held is alone in having as much as it has, so that a
         scheduler which goes by points takes that one."""
         scaled = {name: round(most / (1 + max(1 - score, 0.0))) for name, score in self.scores.items()}
-        scaled |= dict.fromkeys(self.behind, min(scaled.values(), default=0))
+        # Among those behind are the worst, too: a scheduler that looks at some hosts only must not take one as the best.
+        scaled |= dict.fromkeys(self.behind, min(scaled.values(), default=0) // 2)
         if held is None:
             return scaled
         best = scaled[held]

@@ -24,13 +24,14 @@ const soon = 200 * time.Millisecond
 
 // Plugin is one profile's.
 type Plugin struct {
-	client *client
-	ledger ledger
-	turn   sync.Mutex // held while a question tells what the ledger held, so that the next one sees its effect
-	timing sync.Mutex
-	timer  *time.Timer
-	soon   time.Duration
-	ctx    context.Context
+	client  *client
+	ledger  ledger
+	victims victims
+	turn    sync.Mutex // held while a question tells what the ledger held, so that the next one sees its effect
+	timing  sync.Mutex
+	timer   *time.Timer
+	soon    time.Duration
+	ctx     context.Context
 }
 
 var (
@@ -66,6 +67,7 @@ type advice struct {
 	*answer
 	pod      *v1.Pod // as the service is told of it
 	gone     map[types.UID]struct{}
+	left     []string // victims of before that are gone for good
 	patience *patience
 }
 
@@ -75,7 +77,7 @@ func (a *advice) Clone() fwk.StateData {
 	for uid := range a.gone {
 		gone[uid] = struct{}{}
 	}
-	return &advice{a.answer, a.pod, gone, a.patience}
+	return &advice{a.answer, a.pod, gone, a.left, a.patience}
 }
 
 func adviceIn(state fwk.CycleState) *advice {
@@ -97,7 +99,8 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		names = append(names, node.Node().Name)
 	}
 	told := slim(pod)
-	found, err := p.tell(ctx, &question{Pod: told, NodeNames: names})
+	left := p.victims.gone(pod.UID, nodes)
+	found, err := p.tell(ctx, &question{Pod: told, NodeNames: names, Without: left})
 	if err != nil {
 		pods.WithLabelValues("unadvised").Inc()
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -107,7 +110,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
 	}
 	pods.WithLabelValues("advised").Inc()
-	state.Write(Name, &advice{answer: found, pod: told, patience: newPatience(3 * p.client.timeout)})
+	state.Write(Name, &advice{answer: found, pod: told, left: left, patience: newPatience(3 * p.client.timeout)})
 	if len(found.Failed) == 0 && len(found.Unresolvable) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip) // Filter has nothing to look up
 	}
@@ -157,6 +160,7 @@ func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
 	if found := adviceIn(state); found != nil {
 		p.ledger.place(found.pod, node)
+		p.victims.forget(found.pod.UID)
 		p.tellSoon(p.soon)
 	}
 	return nil

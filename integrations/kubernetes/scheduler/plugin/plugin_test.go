@@ -257,7 +257,7 @@ func TestAServiceThatIsAwayIsLeftAlone(t *testing.T) {
 	for name, answer := range away {
 		t.Run(name, func(t *testing.T) {
 			there := serve(t, answer)
-			p := made(t, `{"url": "`+there.URL+`", "timeout": "2s", "rest": "300ms"}`)
+			p := made(t, `{"url": "`+there.URL+`", "timeout": "2s", "rest": "2400ms"}`)
 			for _, uid := range []string{"a", "b", "c"} {
 				state, refused, scores := cycle(p, guest(uid), nodes("h1", "h2"))
 				p.Reserve(context.Background(), state, guest(uid), "h1")
@@ -269,7 +269,7 @@ func TestAServiceThatIsAwayIsLeftAlone(t *testing.T) {
 				t.Errorf("asked %d times", len(there.questions()))
 			}
 			there.answers(text(freely))
-			time.Sleep(350 * time.Millisecond) // the rest
+			time.Sleep(350 * time.Millisecond) // an eighth of the rest
 			if _, _, scores := cycle(p, guest("d"), nodes("h1", "h2")); scores["h1"] != 100 {
 				t.Errorf("after the rest: %v", scores)
 			}
@@ -447,6 +447,41 @@ func TestPreemptionAsksWithoutItsVictims(t *testing.T) {
 	}
 	if p.Filter(ctx, state, guest("a"), named[0]).IsSuccess() {
 		t.Error("the copies of the state were no copies")
+	}
+}
+
+func TestVictimsThatHaveLeftDoNotCountBeforeTheInventoryHasHeardOfIt(t *testing.T) {
+	there := serve(t, func(w http.ResponseWriter, asked question) {
+		found := answer{Failed: map[string]string{"h1": "full"}, Scores: map[string]int64{}}
+		if slices.Contains(asked.Without, "big") {
+			found = answer{Failed: map[string]string{}, Scores: map[string]int64{"h1": 80}}
+		}
+		_ = json.NewEncoder(w).Encode(found)
+	})
+	p, ctx := asking(t, there.URL), context.Background()
+	named, big := nodes("h1"), podInfo(t, pod("big", nil))
+	named[0].AddPodInfo(big)
+	state := framework.NewCycleState()
+	p.PreFilter(ctx, state, guest("a"), named)
+	p.RemovePod(ctx, state, guest("a"), big, named[0])
+	if !p.Filter(ctx, state, guest("a"), named[0]).IsSuccess() {
+		t.Fatal("it does not pass without its victim")
+	}
+	if p.PreFilter(ctx, framework.NewCycleState(), guest("a"), named); len(there.questions()[2].Without) != 0 {
+		t.Error("the victim is still there")
+	}
+	if err := named[0].RemovePod(klog.Background(), big.GetPod()); err != nil {
+		t.Fatal(err)
+	}
+	after := framework.NewCycleState()
+	p.PreFilter(ctx, after, guest("a"), named)
+	if asked := there.questions(); !slices.Equal(asked[3].Without, []string{"big"}) {
+		t.Errorf("asked %v", asked[3])
+	}
+	p.Reserve(ctx, after, guest("a"), "h1")
+	p.PreFilter(ctx, framework.NewCycleState(), guest("a"), named)
+	if asked := there.questions(); len(asked[4].Without) != 0 {
+		t.Errorf("later it asked %v", asked[4])
 	}
 }
 

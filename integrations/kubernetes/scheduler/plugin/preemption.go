@@ -36,7 +36,7 @@ func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bo
 		return false
 	}
 	defer found.patience.leave()
-	asked := &question{Pod: found.pod, NodeNames: []string{node}}
+	asked := &question{Pod: found.pod, NodeNames: []string{node}, Without: append([]string{}, found.left...)}
 	for uid := range found.gone {
 		asked.Without = append(asked.Without, string(uid))
 	}
@@ -45,6 +45,9 @@ func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bo
 		return false
 	}
 	_, passes := without.Scores[node]
+	if passes {
+		p.victims.remember(found.pod.UID, node, found.gone)
+	}
 	return passes
 }
 
@@ -73,3 +76,60 @@ func (p *patience) enter() bool {
 }
 
 func (p *patience) leave() { p.lock.Unlock() }
+
+// mostPreempting bounds for how many pods victims are remembered.
+const mostPreempting = 256
+
+// victims are the pods that would have to leave a node for another one, by that pod and by node. When they have left,
+// kube-scheduler tries it again at once, which is before the inventory's sync has told the service: it would refuse the
+// node for who is no longer there, and others would be evicted.
+type victims struct {
+	lock sync.Mutex
+	of   map[types.UID]map[string]map[types.UID]struct{}
+}
+
+func (v *victims) remember(pod types.UID, node string, leave map[types.UID]struct{}) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if v.of == nil || (len(v.of) >= mostPreempting && v.of[pod] == nil) {
+		v.of = map[types.UID]map[string]map[types.UID]struct{}{}
+	}
+	if v.of[pod] == nil {
+		v.of[pod] = map[string]map[types.UID]struct{}{}
+	}
+	if v.of[pod][node] == nil {
+		v.of[pod][node] = map[types.UID]struct{}{}
+	}
+	for uid := range leave {
+		v.of[pod][node][uid] = struct{}{}
+	}
+}
+
+// gone are those of a pod's victims that are no longer on their nodes, as kube-scheduler has them.
+func (v *victims) gone(pod types.UID, nodes []fwk.NodeInfo) []string {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	var found []string
+	for _, node := range nodes {
+		leave := v.of[pod][node.Node().Name]
+		if len(leave) == 0 {
+			continue
+		}
+		there := map[types.UID]struct{}{}
+		for _, one := range node.GetPods() {
+			there[one.GetPod().UID] = struct{}{}
+		}
+		for uid := range leave {
+			if _, stays := there[uid]; !stays {
+				found = append(found, string(uid))
+			}
+		}
+	}
+	return found
+}
+
+func (v *victims) forget(pod types.UID) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	delete(v.of, pod)
+}
