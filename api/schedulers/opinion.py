@@ -39,7 +39,7 @@ class HostScores:
         harm is as if one instance stood still. The one that is held is alone in having as much as it has, so that a
         scheduler which goes by points takes that one."""
         scaled = {name: round(most / (1 + max(1 - score, 0.0))) for name, score in self.scores.items()}
-        # Among those behind are the worst, too: a scheduler that looks at some hosts only must not take one as the best.
+        # Among those behind are the worst, too: a scheduler that looks at some hosts only must take none as the best.
         scaled |= dict.fromkeys(self.behind, min(scaled.values(), default=0) // 2)
         if held is None:
             return scaled
