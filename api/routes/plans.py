@@ -5,12 +5,13 @@ from __future__ import annotations
 from fastapi import Response
 
 from advisor.domain import PlanKind
+from api.http.idempotency import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.pages import PageOut
 from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
 
 
-def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Response) -> PlanAnswer:
+def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -> Response:
     """What should become of the whole cloud?
 
     Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
@@ -18,9 +19,13 @@ def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Respon
     """
     check_batch(body.instances, settings, "instances")
     check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")
-    answer = plans.make(body.to_domain())
-    response.headers["Location"] = f"/v1/plans/{answer.id}"
-    return PlanAnswer.of(answer, plans.age(answer))
+
+    def work() -> Response:
+        plan = plans.make(body.to_domain())
+        text = PlanAnswer.of(plan, plans.age(plan)).model_dump_json(exclude_unset=True)
+        return Response(text, headers={"Location": f"/v1/plans/{plan.id}"}, media_type="application/json")
+
+    return once(body, work)
 
 
 def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
