@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from advisor.domain import PlanKind
 from api.http.idempotency import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.pages import PageOut
 from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
+
+OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
 
 
 def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -> Response:
@@ -38,7 +42,7 @@ def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
 
 
 def listing(
-    inventory: InventoryDep, plans: PlanDep, kind: PlanKind | None = None, cursor: Cursor = None, limit: Limit = 100
+    inventory: InventoryDep, plans: PlanDep, kind: OnlyKind = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
     page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
