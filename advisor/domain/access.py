@@ -61,7 +61,7 @@ EventKind = Literal["alarm", "plan", "model", "inventory"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that happened: `name` is its kind, a dot and what happened, `told` what there is to say, as JSON has it.
+    """Something that happened: `name` is its kind, a dot and what happened, `told` what there is to say, as in JSON.
 
     Ids sort by time.
     """

@@ -1,4 +1,4 @@
-"""Events as a stream over real sockets: they arrive, are resumed, and end with who listens, its token or the service."""
+"""Events as a stream over real sockets: they arrive, are resumed, and end with listener, token or service."""
 
 from __future__ import annotations
 
@@ -125,8 +125,6 @@ def test_who_comes_while_the_service_stops_is_sent_on(service: Served, monkeypat
 def state(service: Served) -> Any:
     app: Any = service.server.config.app
     return app.state
-
-
 
 
 @pytest.mark.parametrize(("limit", "said"), [("MOST", "1 listen already"), ("EACH", "1 requests of yours")])

@@ -52,6 +52,7 @@ def crowded(settings: Settings, tmp_path: Any) -> Any:
 def test_on_12_hosts_with_150_instances_it_is_at_most_a_tenth(crowded: Client, limit: int) -> None:
     body = {**QUESTION, "limit": limit, "dry_run": True}
     short = crowded.ask("POST", "/v1/placements?summary=true", json=body)
+    assert short.status_code == 200, short.text
     whole = crowded.get(f"/v1/placements/{short.json()['id']}")
     assert len(whole.json()["candidates"]) == len(short.json()["candidates"]) == limit
     assert len(short.content) <= len(whole.content) / 10

@@ -26,5 +26,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """
     streams = case.path == "/v1/events"
     given = str((case.headers or {}).get("X-Request-Timeout", "1" if streams else ""))
-    if SOON.fullmatch(given) and float(given.rstrip("s")) > 0 and (streams or float(given.rstrip("s")) < float(PATIENT)):
+    if (
+        SOON.fullmatch(given)
+        and float(given.rstrip("s")) > 0
+        and (streams or float(given.rstrip("s")) < float(PATIENT))
+    ):
         case.headers = {**(case.headers or {}), "X-Request-Timeout": "1" if streams else PATIENT}

@@ -125,7 +125,9 @@ def test_a_mark_ahead_of_the_clock_is_not_taken_back(advisor: Advisor, clock: Cl
     assert advisor.access.events(mark) == ((), mark)
 
 
-@pytest.mark.parametrize("mark", ["", "x", "0" * 13, f"{'0' * 14}-1", "' OR 1=1 --", f"{'0' * 14}-{'0' * 6}-{'0' * 8}\n"])
+@pytest.mark.parametrize(
+    "mark", ["", "x", "0" * 13, f"{'0' * 14}-1", "' OR 1=1 --", f"{'0' * 14}-{'0' * 6}-{'0' * 8}\n"]
+)
 def test_what_is_no_id_of_an_event_is_refused(advisor: Advisor, mark: str) -> None:
     with pytest.raises(InvalidInput, match="not the id of an event"):
         advisor.access.events(mark)
