@@ -115,11 +115,12 @@ class Audit:
         has the time at which its transaction wrote it, and another one, begun later, may be committed before it.
         InvalidInput for what is neither.
         """
-        until = _sortable((self._clock() - HELD_BACK).replace(microsecond=0))
+        now = self._clock()
         if after is None:
-            return (), until
+            return (), _sortable(now)
         if not _MARK.fullmatch(after):
             raise InvalidInput("this is not the id of an event of this service", field="last-event-id")
+        until = _sortable((now - HELD_BACK).replace(microsecond=0))  # whole: who listens alike is told alike
         found = tuple(map(event_of, entries.events(connection, after, until, most=EVENTS_AT_ONCE)))
         return found, found[-1].id if len(found) == EVENTS_AT_ONCE else max(after, until)
 

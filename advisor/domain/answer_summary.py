@@ -44,7 +44,7 @@ def _candidate(candidate: Candidate) -> Json:
 
 def _worst(neighbours: Sequence[Effect]) -> Json | None:
     worst = min(neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
-    return worst and {"instance": worst.instance, "throughput_ratio": _band(worst.throughput_ratio)}
+    return None if worst is None else {"instance": worst.instance, "throughput_ratio": _band(worst.throughput_ratio)}
 
 
 def _headroom(headroom: Headroom) -> Json:
