@@ -61,7 +61,7 @@ def put(service: Served, name: str) -> None:
 
 def next_of(lines: Lines) -> tuple[str, str, dict[str, Any]]:
     """Id, name and data of the next event."""
-    found = {}
+    found: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(": ")
         if not line and "data" in found:

@@ -61,7 +61,8 @@ def test_every_field_and_parameter_below_v1_says_what_it_is(document: dict[str, 
     """What other schedulers send and get is described by their own documents."""
     ours = [(path, one) for _, path, one in _operations(document) if path.startswith("/v1/")]
     schemas = document["components"]["schemas"]
-    used, open_ends = set(), [one for _, one in ours]
+    used: set[str] = set()
+    open_ends = [one for _, one in ours]
     while open_ends:
         new = set(re.findall(r"#/components/schemas/([^']+)'", str(open_ends))) - used
         used |= new

@@ -172,7 +172,7 @@ def test_every_kind_of_entry_that_is_an_event_can_be_told_and_no_other_is(databa
         _, mark = log.events(connection, None)
         clock.turn(1)
         for operation in [*others, *operations()]:
-            log.record(connection, operation, ["a", "h1"], **detail)  # type: ignore[arg-type]
+            log.record(connection, operation, ["a", "h1"], **detail)
         clock.turn(5)
         found, _ = log.events(connection, mark)
     assert len(found) == len(operations()) == 13
