@@ -44,6 +44,18 @@ class PreconditionFailed(Conflict):
     code = "precondition.failed"
 
 
+class KeyReused(InvalidInput):
+    """A caller's idempotency key was used for another request; nothing was done."""
+
+    code = "idempotency.reused"
+
+
+class KeyInUse(Conflict):
+    """A request with the same idempotency key is being worked on."""
+
+    code = "idempotency.in_use"
+
+
 class BrokenArtifact(AdvisorError):  # noqa: N818
     """A model artifact is missing, truncated, foreign or fails its checksum; the active model stays."""
 

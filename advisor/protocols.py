@@ -44,12 +44,14 @@ from advisor.domain import (
     RecommendationOutcome,
     Scene,
     SceneEffects,
+    ServiceEvent,
     SlowingHere,
     WorkloadProfile,
 )
 from profiler.observed import Colocation, MetricSample
 
 if TYPE_CHECKING:  # who asks a service need not import what stands behind it
+    from advisor.access.idempotency import Idempotency
     from advisor.access.keystone import Keystone
     from advisor.access.sessions import Sessions
     from advisor.access.tokens import Tokens
@@ -503,6 +505,11 @@ class AccessService(Protocol):
         ...
 
     @property
+    def idempotency(self) -> Idempotency:
+        """What callers' idempotency keys were used for."""
+        ...
+
+    @property
     def guarded(self) -> bool:
         """Whether callers without a valid token are refused; call `tokens.refresh` first."""
         ...
@@ -511,4 +518,11 @@ class AccessService(Protocol):
         self, *, actor: str | None = None, named: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[AuditEntry]:
         """Entries of the audit log, newest first; of one actor, about one object."""
+        ...
+
+    def events(self, after: str | None) -> tuple[tuple[ServiceEvent, ...], str]:
+        """Up to 500 events after a mark or an event's id, oldest first, and the mark to go on from; None = from now on.
+
+        InvalidInput for what is neither. An event comes two to three seconds late, so that none comes out of turn.
+        """
         ...

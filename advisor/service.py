@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from advisor.access.audit import Audit, acting, actor
+from advisor.access.idempotency import Idempotency, KeptAnswer
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
 from advisor.errors import AdvisorError
@@ -59,7 +60,9 @@ __all__ = [
     "SOURCES",
     "WATCHED",
     "Advisor",
+    "Idempotency",
     "InventorySource",
+    "KeptAnswer",
     "Keystone",
     "MonitoringHistory",
     "MoveOutcome",

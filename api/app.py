@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from types import UnionType
 from typing import Any, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -27,9 +28,11 @@ from api.http.deadlines import Deadlines
 from api.http.envelope import Envelope
 from api.http.lanes import InLanes, LaneName, Lanes, in_lane
 from api.http.limits import RateLimit
+from api.http.listeners import EventStream, Listeners
 from api.routes import (
     alarms,
     audit,
+    events,
     hosts,
     instances,
     inventory,
@@ -46,7 +49,9 @@ from api.routes import (
 from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
 from api.schedulers.patience import Patience, WithPatience, patient
+from api.schemas.placement_summaries import BatchSummary, PlacementSummary
 from api.schemas.placements import BatchAnswer, PlacementAnswer
+from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
 from api.web import plans as plan_pages
@@ -68,7 +73,7 @@ class Route:
     fails: tuple[int, ...] = ()
     answers: type[Response] | None = None  # where the answer is not JSON
     body: Mapping[str, Any] | None = None  # what the description says of a body that the endpoint reads by itself
-    model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
+    model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
     scope: Needs | None = None  # that a token must have, where it does not follow from the method
     hurried: bool = False  # about a pod, which does not wait for long
@@ -110,7 +115,7 @@ ROUTES: tuple[Route, ...] = (
         questions.place,
         "questions",
         fails=(409,),
-        model=PlacementAnswer,
+        model=PlacementAnswer | PlacementSummary,
         lane="question",
         scope="read",
     ),
@@ -120,16 +125,33 @@ ROUTES: tuple[Route, ...] = (
         questions.place_batch,
         "questions",
         fails=(409,),
-        model=BatchAnswer,
+        model=BatchAnswer | BatchSummary,
         lane="question",
         scope="read",
     ),
-    Route("GET", "/v1/placements/{placement}", questions.placement, "questions", fails=(404,), model=PlacementAnswer),
+    Route(
+        "GET",
+        "/v1/placements/{placement}",
+        questions.placement,
+        "questions",
+        fails=(404,),
+        model=PlacementAnswer | PlacementSummary,
+    ),
     Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
-    Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), lane="long", scope="read"),
+    Route(
+        "POST",
+        "/v1/plans",
+        plans.make,
+        "questions",
+        fails=(404, 409),
+        model=PlanAnswer,
+        lane="long",
+        scope="read",
+    ),
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
+    Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, lane="none"),
     Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
@@ -257,6 +279,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     app.state.advisor, app.state.settings, app.state.telemetry = advisor, settings, telemetry
     app.state.demonstration = demonstration
     app.state.lanes = lanes
+    app.state.listeners = Listeners(advisor.access, lanes.by_name["storage"])
     problems.install(app)
     conditional.install(app)
     app.mount("/static", StaticFiles(directory=STATIC))

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
 from api.http.deadlines import HEADER
+from api.http.idempotency import REPLAYED
 from api.problems import INTERNAL, KINDS, MEDIA_TYPE
 from api.schemas.pages import FieldError, Problem
 
@@ -40,6 +41,10 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "required": True,
         "schema": {"type": "string", "pattern": '^"[!#-~]{1,200}"$'},
     },
+    REPLAYED: {
+        "description": "the same question was answered before under this `Idempotency-Key`, and this is that answer",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
     "Retry-After": {
         "description": "seconds after which it may be asked again",
         "schema": {"type": "integer", "minimum": 1},
@@ -59,6 +64,8 @@ def responses(
     """The documented answers of a route: all but its success, and the headers of that."""
     statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
     documented: dict[int | str, dict[str, Any]] = {status: _problem(status) for status in statuses}
+    if "once" in endpoint.__annotations__:
+        documented.setdefault(success, {})["headers"] = _headers(REPLAYED)
     conditions = {"if_match", "if_none_match"} & set(endpoint.__annotations__)
     if conditions == {"if_none_match"}:
         documented[304] = {"description": "The caller has it already"}

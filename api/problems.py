@@ -24,6 +24,8 @@ from advisor.errors import (
     DeadlinePassed,
     IdentityUnavailable,
     InvalidInput,
+    KeyInUse,
+    KeyReused,
     NotFound,
     OutOfSpace,
     PreconditionFailed,
@@ -91,6 +93,16 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     ),
     PreconditionFailed: Kind(
         "precondition.failed", 412, "Precondition failed", "Read it again; somebody else has changed it."
+    ),
+    KeyReused: Kind(
+        "idempotency.reused", 422, "Idempotency key reused", "Give each question a key of its own, and a retry its key."
+    ),
+    KeyInUse: Kind(
+        "idempotency.in_use",
+        409,
+        "Idempotency key in use",
+        "Send it again after as many seconds as Retry-After says: it gets the answer that is being made.",
+        {"Retry-After": "1"},
     ),
     BrokenArtifact: Kind(
         "model.broken", 409, "Broken model artifact", "Train or copy the model again; the active one stays."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from advisor.domain import AuditEntry, Page
+from advisor.access.events import event_of
+from advisor.domain import AuditEntry, Page, ServiceEvent
+from advisor.errors import InvalidInput
 from advisor.store import audit as entries
 from advisor.store import counters
 
@@ -50,6 +53,9 @@ Operation = Literal[
     "session.refuse",
 ]
 PURGE_EVERY = 500  # entries; twice as many expired ones then go at most, so that it keeps up and nobody waits long
+EVENTS_AT_ONCE = 500
+HELD_BACK = timedelta(seconds=2)  # more than a commit takes, and than clocks of replicas may differ
+_MARK = re.compile(r"[0-9a-f]{14}(-[0-9a-f]{6}-[0-9a-f]{8})?")
 _acting: ContextVar[tuple[str, str]] = ContextVar("acting", default=("local", ""))  # a command
 
 
@@ -101,6 +107,22 @@ class Audit:
     ) -> Page[AuditEntry]:
         """Newest first; those of one actor, those that name one object."""
         return entries.list_page(connection, actor=actor, named=named, cursor=cursor, limit=limit)
+
+    def events(self, connection: Connection, after: str | None) -> tuple[tuple[ServiceEvent, ...], str]:
+        """What happened after a mark or an event's id, oldest first, and the mark to go on from; None = from now on.
+
+        At most EVENTS_AT_ONCE: where it is so many, there may be more. An entry counts once it is HELD_BACK old: its id
+        has the time at which its transaction wrote it, and another one, begun later, may be committed before it.
+        InvalidInput for what is neither.
+        """
+        now = self._clock()
+        if after is None:
+            return (), _sortable(now)
+        if not _MARK.fullmatch(after):
+            raise InvalidInput("this is not the id of an event of this service", field="last-event-id")
+        until = _sortable((now - HELD_BACK).replace(microsecond=0))  # whole: who listens alike is told alike
+        found = tuple(map(event_of, entries.events(connection, after, until, most=EVENTS_AT_ONCE)))
+        return found, found[-1].id if len(found) == EVENTS_AT_ONCE else max(after, until)
 
 
 def _sortable(time: datetime) -> str:

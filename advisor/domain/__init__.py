@@ -6,6 +6,8 @@ from advisor.domain.access import (
     TOKEN_SCOPES,
     AuditEntry,
     Caller,
+    EventKind,
+    ServiceEvent,
     Token,
     TokenScope,
 )
@@ -18,8 +20,9 @@ from advisor.domain.announcements import (
     Announced,
     Announcement,
 )
-from advisor.domain.answer_json import recommendation_as_json, waiting_told
+from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_told
 from advisor.domain.answer_reading import recommendation_from_json, scene_effects_from_json
+from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
     AnswerSource,
@@ -188,6 +191,7 @@ __all__ = [
     "ContradictionCause",
     "CpuTime",
     "Effect",
+    "EventKind",
     "Evidence",
     "EvidenceLevel",
     "FaredAs",
@@ -259,6 +263,7 @@ __all__ = [
     "Scene",
     "SceneEffects",
     "Search",
+    "ServiceEvent",
     "Slowing",
     "SlowingHere",
     "SlowingSource",
@@ -286,6 +291,8 @@ __all__ = [
     "scene_effects_from_json",
     "settings_there",
     "short_of_cpu",
+    "summary_as_json",
+    "time_as_json",
     "time_part",
     "waiting_told",
 ]

@@ -54,3 +54,23 @@ class AuditEntry:
     operation: str
     objects: tuple[str, ...]
     detail: Mapping[str, Any]
+
+
+EventKind = Literal["alarm", "plan", "model", "inventory"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEvent:
+    """Something that happened: `name` is its kind, a dot and what happened, `told` what there is to say, as in JSON.
+
+    Ids sort by time.
+    """
+
+    id: str
+    name: str
+    told: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """An EventKind."""
+        return self.name.partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from advisor.domain.answers import (
@@ -35,7 +35,7 @@ def head_as_json(recommendation: Recommendation) -> Json:
     """What is of this one answer: when, by whom, on what."""
     return {
         "id": recommendation.id,
-        "created_at": recommendation.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "created_at": time_as_json(recommendation.created_at),
         "model": {"version": recommendation.model_version, "origin": recommendation.model_origin},
         "degraded": recommendation.degraded,
         "snapshot_age_s": recommendation.snapshot_age_s,
@@ -66,7 +66,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "calibration": candidate.calibration,
         "evidence": dict(candidate.evidence),
         "combined_score": _number(candidate.combined_score),
-        "pinning": _pinning(candidate.pinning),
+        "pinning": pinning_as_json(candidate.pinning),
         "isolation": _isolation(candidate.isolation),
         "newcomer": _effect(candidate.newcomer),
         "neighbours": _effects(candidate.neighbours),
@@ -126,7 +126,7 @@ def _rejection(rejection: Rejection) -> Json:
 def _changes(changes: Mapping[str, IsolationSettings]) -> Json:
     """What instances would run under, by id."""
     return {
-        name: {"pinning": _pinning(settings.pinning), "isolation": _isolation(settings)}
+        name: {"pinning": pinning_as_json(settings.pinning), "isolation": _isolation(settings)}
         for name, settings in changes.items()
     }
 
@@ -145,6 +145,11 @@ def _effect(effect: Effect) -> Json:
         "outside_training": effect.outside_training,
         "cpu": None if effect.cpu is None else _cpu(effect.cpu),
     }
+
+
+def time_as_json(time: datetime) -> str:
+    """RFC 3339, in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def waiting_told(effect: Effect, waiting: Band) -> Band:
@@ -166,7 +171,8 @@ def _band(band: Band) -> Json:
     return {"expected": _number(band.expected), "lower": _number(band.lower), "upper": _number(band.upper)}
 
 
-def _pinning(pinning: Pinning | None) -> dict[str, list[int]] | None:
+def pinning_as_json(pinning: Pinning | None) -> dict[str, list[int]] | None:
+    """The pCPUs of each vCPU; None = not pinned."""
     return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
 
 

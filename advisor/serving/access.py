@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from advisor.access.audit import Audit
+from advisor.access.idempotency import Idempotency
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import Sessions
 from advisor.access.tokens import Tokens
-from advisor.domain import AuditEntry, Page
+from advisor.domain import AuditEntry, Page, ServiceEvent
 from advisor.settings import Settings
 from advisor.store.transactions import Transactions
 
@@ -25,6 +27,8 @@ class DatabaseAccess:
         self.keystone = Keystone(settings.keystone_url, settings.keystone_roles) if settings.keystone_url else None
         self.tokens = Tokens(read, write, clock, audit)
         self.sessions = Sessions(read, write, clock, audit, self.tokens, self.keystone)
+        # As with the answers themselves, which a power cut may undo.
+        self.idempotency = Idempotency(partial(write, synced=False), clock, settings.max_request_s)
 
     @property
     def guarded(self) -> bool:
@@ -35,3 +39,7 @@ class DatabaseAccess:
     ) -> Page[AuditEntry]:
         with self._read() as connection:
             return self._audit.page(connection, actor=actor, named=named, cursor=cursor, limit=limit)
+
+    def events(self, after: str | None) -> tuple[tuple[ServiceEvent, ...], str]:
+        with self._read() as connection:
+            return self._audit.events(connection, after)

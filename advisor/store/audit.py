@@ -20,6 +20,13 @@ audit = sa.Table(
     sa.Column("detail", VALUE, nullable=False),
     sa.Index("ix_audit_actor_id", "actor", "id"),
 )
+# Written out, and the same in the index and in the question: SQLite uses a partial index for nothing else.
+_IS_EVENT = sa.text(
+    "operation IN ('alarm.end', 'alarm.raise', 'host.delete', 'host.put', 'instance.delete', 'instance.put',"
+    " 'inventory.announce', 'inventory.follow', 'inventory.put', 'model.activate', 'plan.answer',"
+    " 'workload.delete', 'workload.put')"
+)
+sa.Index("ix_audit_events", audit.c.id, sqlite_where=_IS_EVENT, postgresql_where=_IS_EVENT)
 audit_objects = sa.Table(
     "audit_objects",
     metadata,
@@ -57,6 +64,13 @@ def list_page(
     if named is not None:
         query = query.join(audit_objects, audit_objects.c.audit == audit.c.id).where(audit_objects.c.object == named)
     return page(connection, query, [audit.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
+
+
+def events(connection: sa.Connection, after_id: str, before_id: str, *, most: int) -> tuple[AuditEntry, ...]:
+    """The oldest entries of alarms, plans, models and the inventory with ids between these two, at most so many."""
+    here = (audit.c.id > after_id, audit.c.id < before_id, _IS_EVENT)
+    query = sa.select(audit).where(*here).order_by(audit.c.id).limit(most)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
 
 
 def purge(connection: sa.Connection, before_id: str, *, most: int) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from advisor.background_pass import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
-from advisor.store import demands, plans, probes, recommendations, rollups, stays
+from advisor.store import demands, idempotency, plans, probes, recommendations, rollups, stays
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 
@@ -82,6 +82,7 @@ class Retention(BackgroundPass):
             with self._database.write() as connection:
                 demands.expire(connection, cut_s, now.timestamp())
                 stays.expire(connection, (now - KEEP_STAYS).timestamp())
+                idempotency.expire(connection, now - idempotency.KEPT)
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:
             with self._database.write() as connection:

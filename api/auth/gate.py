@@ -9,6 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from ipaddress import IPv6Network, ip_address
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
-from advisor.errors import AdvisorError, StorageUnavailable
+from advisor.errors import AdvisorError, IdentityUnavailable, StorageUnavailable
 from advisor.protocols import AccessService
 from advisor.service import Keystone, acting, form_key
 from api.auth import cookies
@@ -89,6 +90,7 @@ class AuthMiddleware:
             await respond(request, refused.kind, refused.detail, headers=refused.headers)(scope, receive, send)
             return
         request.state.caller, request.state.actor = caller, caller and caller.actor
+        request.state.is_still_known = partial(self._is_still_known, request)
         with acting(caller.actor if caller else "anybody", getattr(request.state, "request_id", "")):
             await self.app(scope, receive, send)
 
@@ -148,6 +150,18 @@ class AuthMiddleware:
         if given or keystone is None or subject is None:
             return self.access.tokens.caller(_token_in(given))
         return await self._ask_keystone(keystone, subject)
+
+    async def _is_still_known(self, request: Request) -> bool:
+        """Whether who asked would be let in now: a stream outlasts what was settled at its beginning.
+
+        StorageUnavailable where the tokens cannot be read.
+        """
+        try:
+            if not self.access.tokens.fresh:
+                await self._refresh(request.scope["path"])
+            return not self.access.guarded or await self._known(request) is not None
+        except (IdentityUnavailable, _Refused):
+            return False
 
     async def _signed_in(self, secret: str) -> Caller | None:
         held = await self._sessions.run(self.access.sessions.held, secret)

@@ -49,7 +49,7 @@ class Envelope:
         inner = {
             **scope,
             "method": "GET" if is_head else scope["method"],
-            "state": {**scope.get("state", {}), "request_id": request_id},
+            "state": {**scope.get("state", {}), "request_id": request_id, "is_head": is_head},
         }
         started, status, size = time.perf_counter(), 0, 0
         self.telemetry.request_began()

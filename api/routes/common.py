@@ -90,10 +90,11 @@ TelemetryDep = Annotated[TelemetryService, _service("telemetry")]
 CallerDep = Annotated[Caller, Depends(get_caller)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 CountersDep = Annotated[Telemetry, Depends(get_counters)]
-PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255)]
-PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
-QueryId = Annotated[str | None, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]
-QueryName = Annotated[str | None, Query(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
+PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255, description="its id")]
+PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255, description="its name")]
+_ONLY = "only those that name this one"
+QueryId = Annotated[str | None, Query(pattern=ID_PATTERN, min_length=1, max_length=255, description=_ONLY)]
+QueryName = Annotated[str | None, Query(pattern=TEXT_PATTERN, min_length=1, max_length=255, description=_ONLY)]
 QueryPlatform = Annotated[
     str | None, Query(pattern=TEXT_PATTERN, max_length=255, description="empty = what holds on every platform")
 ]

@@ -66,8 +66,8 @@ def slowing(host: PathId, cloud: CloudDep, telemetry: TelemetryDep, since: Since
 def listing(
     inventory: InventoryDep,
     label: LabelFilter = [],  # noqa: B006 - FastAPI copies it
-    kind: Annotated[HostKind | None, Query()] = None,
-    enabled: Annotated[bool | None, Query()] = None,
+    kind: Annotated[HostKind | None, Query(description="only hosts of this hypervisor")] = None,
+    enabled: Annotated[bool | None, Query(description="only hosts that take instances, or only others")] = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> PageOut[HostItem]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from advisor.domain import PlanKind
+from api.http.idempotency import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.pages import PageOut
 from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
 
+OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
 
-def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Response) -> PlanAnswer:
+
+def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -> Response:
     """What should become of the whole cloud?
 
     Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
@@ -18,9 +23,13 @@ def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Respon
     """
     check_batch(body.instances, settings, "instances")
     check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")
-    answer = plans.make(body.to_domain())
-    response.headers["Location"] = f"/v1/plans/{answer.id}"
-    return PlanAnswer.of(answer, plans.age(answer))
+
+    def work() -> Response:
+        plan = plans.make(body.to_domain())
+        text = PlanAnswer.of(plan, plans.age(plan)).model_dump_json(exclude_unset=True)
+        return Response(text, headers={"Location": f"/v1/plans/{plan.id}"}, media_type="application/json")
+
+    return once(body, work)
 
 
 def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
@@ -33,7 +42,7 @@ def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
 
 
 def listing(
-    inventory: InventoryDep, plans: PlanDep, kind: PlanKind | None = None, cursor: Cursor = None, limit: Limit = 100
+    inventory: InventoryDep, plans: PlanDep, kind: OnlyKind = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
     page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()

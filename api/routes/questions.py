@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
-from advisor.domain import Recommendation, recommendation_as_json
+from advisor.domain import recommendation_as_json, summary_as_json
 from api.auth import require
+from api.http.idempotency import OnceDep
 from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
 from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody
+
+Summary = Annotated[
+    bool, Query(description="answer in short: who can take it and how well everybody fares; what is stored is whole")
+]
 
 
 def predict(body: SceneBody, placements: PlacementDep, counters: CountersDep) -> SceneAnswer:
@@ -25,6 +32,8 @@ def place(
     inventory: InventoryDep,
     counters: CountersDep,
     request: Request,
+    once: OnceDep,
+    summary: Summary = False,
 ) -> Response:
     """Where should this instance go, so that nobody on that host suffers?
 
@@ -32,14 +41,24 @@ def place(
     """
     if not body.dry_run:
         require(request, "write")
-    answer = placements.place(body.to_domain(inventory.instance))
-    counters.placed(answer.head, answer.source)
-    headers = {"Location": f"/v1/placements/{answer.head.id}"}
-    return Response(answer.as_json(), headers=headers, media_type="application/json")
+
+    def work() -> Response:
+        answer = placements.place(body.to_domain(inventory.instance))
+        counters.placed(answer.head, answer.source)
+        text = to_json(summary_as_json(answer.recommendation)) if summary else answer.as_json()
+        return _written(text, {"Location": f"/v1/placements/{answer.head.id}"})
+
+    return once(body, work)
 
 
 def place_batch(
-    body: BatchBody, placements: PlacementDep, inventory: InventoryDep, counters: CountersDep, request: Request
+    body: BatchBody,
+    placements: PlacementDep,
+    inventory: InventoryDep,
+    counters: CountersDep,
+    request: Request,
+    once: OnceDep,
+    summary: Summary = False,
 ) -> Response:
     """Where should each of these go? Each answer counts in for those after it, so that a burst spreads.
 
@@ -49,17 +68,21 @@ def place_batch(
     """
     if not body.dry_run:
         require(request, "write")
-    answers = placements.in_turn(body.to_domain(inventory.instance), hold=not body.dry_run)
-    for answer in answers:
-        counters.placed(answer, "miss")
-    return Response(
-        to_json({"answers": [recommendation_as_json(answer) for answer in answers]}), media_type="application/json"
-    )
+
+    def work() -> Response:
+        answers = placements.in_turn(body.to_domain(inventory.instance), hold=not body.dry_run)
+        for answer in answers:
+            counters.placed(answer, "miss")
+        as_json = summary_as_json if summary else recommendation_as_json
+        return _written(to_json({"answers": [as_json(answer) for answer in answers]}))
+
+    return once(body, work)
 
 
-def placement(placement: PathId, placements: PlacementDep) -> Response:
+def placement(placement: PathId, placements: PlacementDep, summary: Summary = False) -> Response:
     """The stored answer to a placement question."""
-    return _written(placements.get(placement))
+    as_json = summary_as_json if summary else recommendation_as_json
+    return _written(to_json(as_json(placements.get(placement))))
 
 
 def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
@@ -67,6 +90,6 @@ def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
     outcomes.record(placement, body.host, body.throughput_ratios)
 
 
-def _written(answer: Recommendation, headers: dict[str, str] | None = None) -> Response:
+def _written(text: bytes, headers: dict[str, str] | None = None) -> Response:
     """An answer of many candidates as JSON; to check it against its schema first took as long as to find it."""
-    return Response(to_json(recommendation_as_json(answer)), headers=headers, media_type="application/json")
+    return Response(text, headers=headers, media_type="application/json")

@@ -248,7 +248,9 @@ class WorkloadBody(Schema):
     model_config = examples({"metrics": {"cpu": 62.0, "driver_domain.cpu": 31.0, "pages_exchanged": 5200.0}})
 
     name: WorkloadName | None = Field(default=None, description=SAME)
-    metrics: Metrics = Field(description="eight system-level ones and any further name")
+    metrics: Metrics = Field(
+        description="eight system-level ones in the units of docs/metrics.md, and any further name"
+    )
     platform: Platform = Field(default="", description="where it was measured; empty = holds on every platform")
     origin: Text = Field(default="given", description="paper, measured, simulated, given or unknown")
 

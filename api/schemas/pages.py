@@ -14,7 +14,7 @@ T = TypeVar("T")
 class PageOut(AnswerBody, Generic[T]):
     """A slice of a listing; `next_cursor` null = the end."""
 
-    items: list[T]
+    items: list[T] = Field(description="what is on this page")
     next_cursor: str | None = Field(default=None, description="give it as `cursor` to get what follows")
 
 

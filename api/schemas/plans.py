@@ -38,8 +38,8 @@ class SecondsOut(AnswerBody):
     """A time in seconds, and between which ends it lies."""
 
     expected: Figure = Field(description="seconds that are expected")
-    lower: Figure = Field(description="at least")
-    upper: Figure = Field(description="at most")
+    lower: Figure = Field(description="seconds that it takes at least")
+    upper: Figure = Field(description="seconds that it takes at most")
 
     @classmethod
     def of(cls, band: Band) -> SecondsOut:
@@ -131,8 +131,8 @@ class SearchOut(AnswerBody):
     """How the plan was found."""
 
     aim: str = Field(description="what was searched for")
-    value: Figure = Field(description="what the plan reaches")
-    bound: Figure = Field(description="what no plan can surpass")
+    value: Figure = Field(description="what the plan reaches, in the unit of the aim")
+    bound: Figure = Field(description="what no plan can surpass, in the same unit")
     gap: Figure = Field(description="how far value and bound are apart, as a share of the bound")
     ended: PlanEnd = Field(description="why the search ended, see docs/planning.md")
 

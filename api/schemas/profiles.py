@@ -29,9 +29,9 @@ class EstimateOut(AnswerBody):
 class LoadOut(AnswerBody):
     """Offered load as a fraction of what the instance can do alone (1.0 = saturated), with the range it lies in."""
 
-    value: Figure = Field(description="the load")
-    lower: Figure = Field(description="lowest it may be")
-    upper: Figure = Field(description="highest it may be")
+    value: Figure = Field(description="the load, 1.0 = saturated")
+    lower: Figure = Field(description="lowest that it may be")
+    upper: Figure = Field(description="highest that it may be")
     method: str = Field(description="saturated, relative, busiest, idle or unknown")
     sure: str = Field(description="high, fair or low")
     text: str = Field(description="the load as a sentence")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from api.app import ROUTES, create_app
 from api.problems import KINDS
 from tests.api.api_client import Client
 from tests.servers.fixtures import sqlite_with_tables
+
+IDS = Path(__file__).with_name("operation_ids.txt")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,29 @@ def test_every_operation_has_a_summary_a_tag_and_an_id_of_its_own(document: dict
     assert all(one["summary"] and one["tags"] for _, _, one in operations)
     ids = [one["operationId"] for _, _, one in operations]
     assert len(set(ids)) == len(ids)
+
+
+def test_ids_of_operations_stay_what_generated_clients_call_them_by(document: dict[str, Any]) -> None:
+    """A new route adds a line to the file. Another id for an old one breaks clients: docs/stability.md."""
+    kept = {tuple(line.split()) for line in IDS.read_text(encoding="utf-8").splitlines()}
+    assert {(method, path, one["operationId"]) for method, path, one in _operations(document)} == kept
+
+
+def test_every_field_and_parameter_below_v1_says_what_it_is(document: dict[str, Any]) -> None:
+    """What other schedulers send and get is described by their own documents."""
+    ours = [(path, one) for _, path, one in _operations(document) if path.startswith("/v1/")]
+    schemas = document["components"]["schemas"]
+    used: set[str] = set()
+    open_ends = [one for _, one in ours]
+    while open_ends:
+        new = set(re.findall(r"#/components/schemas/([^']+)'", str(open_ends))) - used
+        used |= new
+        open_ends = [schemas[name] for name in new]
+    assert len(used) > 80
+    fields = [(name, field, one) for name in used for field, one in schemas[name].get("properties", {}).items()]
+    assert sorted(f"{name}.{field}" for name, field, one in fields if not one.get("description")) == []
+    asked = [(path, one) for path, operation in ours for one in operation["parameters"]]
+    assert [f"{path} {one['name']}" for path, one in asked if not one.get("description")] == []
 
 
 def test_every_problem_is_described_as_a_problem_document(document: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ ELSEWHERE = {
     "storage.unavailable",
     "storage.full",
     "storage.schema",
+    "idempotency.in_use",
     "service.busy",
     "service.stopping",
     "request.slow",

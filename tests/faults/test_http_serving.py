@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,41 @@ def test_no_answer_is_cut_off_when_the_service_stops_under_load(service: Service
     assert code == 0
     assert set(statuses) == {200}
     assert broken == []
+
+
+@pytest.mark.parametrize("service", [(2, 0)], indirect=True)
+def test_events_reach_listeners_of_every_worker_and_end_with_the_service(service: Service) -> None:
+    streams = [urllib.request.urlopen(f"{service.url}/v1/events", timeout=30) for _ in range(8)]  # on both workers
+    assert {one.readline() for one in streams} == {b"retry: 2000\n"}
+    host = {"kind": "kvm", "pcpus": 2, "memory_mb": 1024}
+    assert service.ask("PUT", "/v1/hosts/h1", host).status == 201
+    for one in streams:
+        while not (line := one.readline()).startswith(b"data: "):
+            pass
+        assert b'"objects":["h1"]' in line
+    process(service).send_signal(signal.SIGTERM)
+    assert [one.read() for one in streams] == [b"\n"] * 8, "each is ended, not cut off"
+    assert ended(service) == 0
+
+
+@pytest.mark.parametrize("service", [(2, 0)], indirect=True)
+def test_of_a_crowd_with_one_key_all_get_the_same_answer(service: Service) -> None:
+    found: list[tuple[int, bytes]] = []
+
+    def ask() -> None:
+        for _ in range(200):
+            headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+            body = json.dumps(QUESTION).encode()
+            request = urllib.request.Request(f"{service.url}/v1/placements", body, headers, method="POST")
+            with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=30) as answer:
+                found.append((answer.status, answer.read()))
+                return
+            time.sleep(0.05)
+
+    crowd = [threading.Thread(target=ask) for _ in range(8)]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join()
+    assert (len(found), len(set(found))) == (8, 1)
+    assert metric(service, r'cotenant_placements_total\{degraded="false",outcome="no_host"\}') == 1

@@ -53,6 +53,12 @@ EXPLAINED = (
         "A schema does not know what the service knows: its cloud, and which metrics it reads.",
     ),
     Explained(
+        r"POST /v1/(placements|placements:batch|plans)",
+        REJECTED,
+        "this key was used for another question",
+        "A schema does not know which keys were used.",
+    ),
+    Explained(
         r"PUT /v1/(workloads/.*|inventory)",
         REJECTED,
         "workload .* is not named with",
