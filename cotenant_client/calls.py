@@ -189,7 +189,7 @@ class Calls:
         return _list("/v1/models")
 
     @Answer
-    def get(self, path: str, **params: Any) -> Call[Any]:
+    def get(self, path: str, /, **params: Any) -> Call[Any]:
         """The JSON at any path, such as `/v1/worth`; `path_of` quotes names."""
         return Call("GET", path, params, repeatable=True)
 
@@ -199,6 +199,6 @@ class Calls:
         return Call("POST", path, body=body, repeatable=repeatable)
 
     @Listing
-    def every_item(self, path: str, **params: Any) -> Call[Page[Any]]:
+    def every_item(self, path: str, /, **params: Any) -> Call[Page[Any]]:
         """Every item of any listing, such as `/v1/probes`."""
         return _list(path, **params)

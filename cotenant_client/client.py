@@ -122,9 +122,7 @@ class Client(_Client):
         late.daemon = True
         late.start()
         try:
-            with self._http.stream(
-                one.method, one.path, **one.options(), extensions={"trace": self._notice}
-            ) as one.response:
+            with self._http.stream(**one.options(), extensions={"trace": self._notice}) as one.response:
                 for chunk in one.response.iter_raw():
                     one.take(chunk)
         except httpx.TransportError as error:
@@ -187,7 +185,7 @@ class AsyncClient(_Client):
         try:
             async with (
                 asyncio.timeout(one.left_s),
-                self._http.stream(one.method, one.path, **one.options()) as one.response,
+                self._http.stream(**one.options()) as one.response,
             ):
                 async for chunk in one.response.aiter_raw():
                     one.take(chunk)

@@ -58,9 +58,7 @@ class Wait:
 class Try:
     """A step: send it once. `left_s` is what is left for the whole answer; chunks of its body go to `take`."""
 
-    method: str
-    path: str
-    params: Mapping[str, Any]
+    call: Call[Any]
     content: bytes | None
     timeout_s: float
     left_s: float
@@ -70,9 +68,14 @@ class Try:
 
     def options(self) -> dict[str, Any]:
         """How httpx is asked."""
-        headers = {} if self.content is None else {"Content-Type": "application/json"}
-        params = {name: value for name, value in self.params.items() if value is not None}
-        return {"params": params or None, "content": self.content, "headers": headers, "timeout": self.timeout_s}
+        return {
+            "method": self.call.method,
+            "url": self.call.path,
+            "params": {name: value for name, value in self.call.params.items() if value is not None} or None,
+            "content": self.content,
+            "headers": {} if self.content is None else {"Content-Type": "application/json"},
+            "timeout": self.timeout_s,
+        }
 
     def take(self, chunk: bytes) -> None:
         """Keep a part of the body; BadAnswer where it is too much, httpx.ReadTimeout where it comes too slowly."""
@@ -94,12 +97,12 @@ def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try |
     ends = time.monotonic() + patience.deadline_s + call.patience_s
     try:
         content = None if call.body is None else json.dumps(call.body, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"the body is no JSON: {error}") from error
+    except (TypeError, ValueError) as wrong:
+        raise InvalidInput(f"the body is no JSON: {wrong}") from wrong
     for number in count(1):
         left_s = max(ends - time.monotonic(), 0.001)
         timeout_s = min(patience.timeout_s + call.patience_s, left_s)
-        one = Try(call.method, call.path, call.params, content, timeout_s, left_s)
+        one = Try(call, content, timeout_s, left_s)
         error = yield one
         after_s = 0.0
         if error is None:
@@ -111,7 +114,8 @@ def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try |
             error = of_answer(url, status, document)
             after_s = _seconds(one.response.headers.get("Retry-After", ""))
         # Half of the wait is chance, so that those who were turned away together do not come back together.
-        wait_s = after_s + min(_FIRST_WAIT_S * 2 ** (number - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1)  # noqa: S311
+        backoff_s = min(_FIRST_WAIT_S * 2 ** (number - 1), _LONGEST_WAIT_S)
+        wait_s = after_s + backoff_s * random.uniform(0.5, 1)  # noqa: S311 - no secret
         if number >= patience.tries or not _may_repeat(call, error) or time.monotonic() + wait_s > ends:
             raise error
         yield Wait(wait_s)

@@ -22,11 +22,10 @@ WANTED = (
 )  # fmt: skip
 HEAD = '''"""Bodies and answers of the service; docs/reference/rest.md tells what their fields mean.
 
-Made by `python packaging/client_schemas.py` from the OpenAPI document; change `api/schemas/`, not this file. Answers may
-hold more: later versions add fields.
+Made by `python packaging/client_schemas.py` from the OpenAPI document; change `api/schemas/`, not this file.
+Answers may hold more: later versions add fields.
 """
 
-# ruff: noqa: E501
 from typing import Any, Literal, NotRequired, TypedDict
 '''
 _SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}

@@ -66,9 +66,13 @@ def test_what_does_no_harm_is_asked_again(
 @pytest.mark.parametrize("call", [place, put])
 @pytest.mark.parametrize(
     ("first", "words"),
-    [(BUSY, "more is asked"), (Reply(how="nothing"), "the connection broke"), (Reply(how="half"), "the connection broke")],
+    [
+        (BUSY, "more is asked"),
+        (Reply(how="nothing"), "the connection broke"),
+        (Reply(how="half"), "the connection broke"),
+    ],
     ids=["503", "no answer", "half an answer"],
-)  # fmt: skip
+)
 def test_what_may_have_been_carried_out_is_not_asked_again(
     stand_in: StandIn, kind: str, first: Reply, words: str, call: Callable[[Any], Any]
 ) -> None:
@@ -140,9 +144,7 @@ def test_what_is_no_cotenant_is_one_sentence(
         (409, Conflict), (412, Conflict), (413, InvalidInput), (415, InvalidInput), (421, Refused), (422, InvalidInput),
     ],
 )  # fmt: skip
-def test_each_kind_of_problem_is_a_class(
-    stand_in: StandIn, kind: str, status: int, error: type[CotenantError]
-) -> None:
+def test_each_kind_of_problem_is_a_class(stand_in: StandIn, kind: str, status: int, error: type[CotenantError]) -> None:
     problem = {"detail": "it is wrong", "code": "some.code", "field": "instance.id", "request_id": "r1"}
     stand_in.replies = [Reply(status, json.dumps(problem).encode())]
     with pytest.raises(Refused) as failed:
@@ -181,9 +183,7 @@ def test_an_answer_that_never_ends_is_cut_at_the_deadline(stand_in: StandIn, kin
     assert len(stand_in.seen) == 1
 
 
-def test_too_large_an_answer_is_not_read(
-    stand_in: StandIn, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_an_answer_is_not_read(stand_in: StandIn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant_client.retries._LARGEST_ANSWER", 2**20)
     stand_in.replies = [Reply(body=b" " * (2**20 + 1))]
     with pytest.raises(BadAnswer, match="more than 1 MiB is not read"):
