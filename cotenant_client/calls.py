@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 from cotenant_client.retries import Call
@@ -28,9 +28,6 @@ from cotenant_client.schemas import (
     WorkloadItem,
 )
 
-if TYPE_CHECKING:
-    from cotenant_client.client import AsyncClient, Client
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _PAGE = 1000
@@ -45,7 +42,7 @@ class Page(TypedDict, Generic[T]):
 
 
 class Answer(Generic[P, T]):
-    """A method that asks once: it gives a T, or with AsyncClient what is awaited for one."""
+    """A method that asks once: it gives a T, or of AsyncCalls what is awaited for one."""
 
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self.describe = describe
@@ -54,15 +51,15 @@ class Answer(Generic[P, T]):
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+    def __get__(self, client: SyncCalls, owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
+    def __get__(self, client: AsyncCalls, owner: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
         return self if client is None else _bound(self.describe, client, client._ask)
 
 
 class Listing(Generic[P, T]):
-    """A method that gives every T of a listing, page after page, as an iterator; with AsyncClient for `async for`."""
+    """A method that gives every T of a listing, page after page, as an iterator; of AsyncCalls for `async for`."""
 
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[Page[T]]]) -> None:
         self.describe = describe
@@ -71,10 +68,10 @@ class Listing(Generic[P, T]):
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, client: SyncCalls, owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
+    def __get__(self, client: AsyncCalls, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
         return self if client is None else _bound(self.describe, client, client._every)
 
 
@@ -202,3 +199,11 @@ class Calls:
     def every_item(self, path: str, /, **params: Any) -> Call[Page[Any]]:
         """Every item of any listing, such as `/v1/probes`."""
         return _list(path, **params)
+
+
+class SyncCalls(Calls):
+    """Each method gives its answer."""
+
+
+class AsyncCalls(Calls):
+    """Each method gives what is awaited for its answer."""

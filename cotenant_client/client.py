@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from cotenant_client.calls import Calls, Page
+from cotenant_client.calls import AsyncCalls, Page, SyncCalls
 from cotenant_client.credentials import TokenAuth, base_url
 from cotenant_client.errors import CotenantError, Unavailable, of_transport
 from cotenant_client.retries import Call, Patience, Try, Wait, conversation, following
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _GRACE_S = 0.5  # after the deadline, for time-outs that end a try by themselves
 
 
-class _Client(Calls):
+class _Client:
     """What both have: where the service is, who asks, and how patiently."""
 
     def __init__(
@@ -73,7 +73,7 @@ class _Client(Calls):
         return Unavailable(f"{self.url} cannot be asked: the client was closed", kind="closed", sent=False)
 
 
-class Client(_Client):
+class Client(_Client, SyncCalls):
     """Asks a service; for `with`, or until `close`. Threads may share it."""
 
     def _open(self, options: Mapping[str, Any]) -> None:
@@ -141,7 +141,7 @@ class Client(_Client):
                 one.shutdown(socket.SHUT_RDWR)
 
 
-class AsyncClient(_Client):
+class AsyncClient(_Client, AsyncCalls):
     """Asks a service from asyncio; for `async with`, or until `close`."""
 
     def _open(self, options: Mapping[str, Any]) -> None:
