@@ -16,12 +16,12 @@ from cotenant_client import AsyncClient, Client
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to answer; `how`: half of it and then hang up, nothing but hanging up, or headers without end."""
+    """What to answer; `how`: half of it and then hang up, nothing but hanging up, headers without end, or silence."""
 
     status: int = 200
     body: bytes = b"{}"
     headers: dict[str, str] = field(default_factory=dict)
-    how: Literal["whole", "half", "nothing", "drip"] = "whole"
+    how: Literal["whole", "half", "nothing", "drip", "silence"] = "whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class StandIn:
     replies: list[Reply] = field(default_factory=lambda: [Reply()])
     seen: list[Seen] = field(default_factory=list)
     asked: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
@@ -63,7 +64,9 @@ def standing_in() -> Iterator[StandIn]:
 
         def _reply(self, reply: Reply) -> None:
             self.close_connection = reply.how != "whole"
-            if reply.how == "nothing":
+            if reply.how == "silence":
+                stand_in.over.wait(60)
+            if reply.how in {"nothing", "silence"}:
                 return
             self.send_response(reply.status)
             for number in range(600 if reply.how == "drip" else 0):
@@ -88,6 +91,7 @@ def standing_in() -> Iterator[StandIn]:
     try:
         yield stand_in
     finally:
+        stand_in.over.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -191,7 +191,7 @@ def test_too_large_an_answer_is_not_read(stand_in: StandIn, kind: str, monkeypat
 
 
 def test_what_another_thread_has_under_way_ends_when_the_client_is_closed(stand_in: StandIn) -> None:
-    stand_in.replies = [Reply(how="drip")]
+    stand_in.replies = [Reply(how="silence")]
     client, said = Client(stand_in.url), []
 
     def ask() -> None:
