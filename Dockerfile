@@ -14,14 +14,16 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
     python3 -m venv /opt/cotenant \
  && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY packaging/client packaging/client
 COPY packaging/profiler packaging/profiler
+COPY cotenant_client cotenant_client
 COPY profiler profiler
 COPY lab lab
 COPY models models
 COPY advisor advisor
 COPY research research
 COPY api api
-RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels ./packaging/profiler . \
+RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels ./packaging/client ./packaging/profiler . \
  && /opt/cotenant/bin/pip install --no-index --find-links /wheels /wheels/cotenant-*.whl \
  && /opt/cotenant/bin/pip uninstall --yes pip
 

@@ -45,11 +45,11 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock pyproject.toml packaging/profiler/pyproject.toml
+$(VENV)/.ready: requirements.lock pyproject.toml packaging/client/pyproject.toml packaging/profiler/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packaging/profiler -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packaging/client -e packaging/profiler -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
@@ -167,15 +167,15 @@ test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of m
 	rm -rf var/floors && $(PYTHON) -m venv var/floors
 	var/floors/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	var/floors/bin/uv pip install --quiet --python var/floors/bin/python --resolution lowest-direct \
-	  -e packaging/profiler -e '.[dev]'
+	  -e packaging/client -e packaging/profiler -e '.[dev]'
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
-wheels: setup  ## build the wheels of the server and of the profiler, in build/wheels
-	@rm -rf build/lib packaging/profiler/build  # setuptools would pack what an earlier build left there
+wheels: setup  ## build the wheels of the server, the profiler and the client, in build/wheels
+	@rm -rf build/lib packaging/*/build  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --wheel-dir build/wheels ./packaging/profiler .
+	  --wheel-dir build/wheels ./packaging/client ./packaging/profiler .
 
-release: setup  ## tag the version that both distributions and the changelog agree on; pushes nothing
+release: setup  ## tag the version that all distributions and the changelog agree on; pushes nothing
 	$(BIN)/python packaging/release.py
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
@@ -222,4 +222,4 @@ manifests: $(HELM)  ## what the chart makes of its values, for those without Hel
 	@mv build/cotenant.yaml integrations/kubernetes/cotenant.yaml
 
 clean:  ## remove what setup and runs made
-	rm -rf $(VENV) var build *.egg-info packaging/profiler/build packaging/profiler/*.egg-info
+	rm -rf $(VENV) var build *.egg-info packaging/*/build packaging/*/*.egg-info

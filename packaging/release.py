@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "Unreleased"
+PARTS = ("client", "profiler")  # distributions beside the server, which requires them
 
 
 class ReleaseError(Exception):
@@ -21,14 +22,16 @@ class ReleaseError(Exception):
 
 
 def agreed_version(root: Path) -> str:
-    """The version of both distributions, of the server's requirement of the profiler, and of the changelog."""
+    """The version of all distributions, of the server's requirements of the others, and of the changelog."""
     server = _project(root / "pyproject.toml")
     found = {
         "pyproject.toml": server["version"],
-        "packaging/profiler/pyproject.toml": _project(root / "packaging/profiler/pyproject.toml")["version"],
-        "the requirement of cotenant-profiler": _required_profiler(server["dependencies"]),
         "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
     }
+    for name in PARTS:
+        path = f"packaging/{name}/pyproject.toml"
+        found[path] = _project(root / path)["version"]
+        found[f"the requirement of cotenant-{name}"] = _required(f"cotenant-{name}", server["dependencies"])
     if len(set(found.values())) > 1:
         raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in found.items()))
     return str(server["version"])
@@ -59,8 +62,8 @@ def _project(path: Path) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
 
 
-def _required_profiler(requirements: list[str]) -> str:
-    return next(one.partition("==")[2] for one in requirements if one.startswith("cotenant-profiler=="))
+def _required(name: str, requirements: list[str]) -> str:
+    return next(one.partition("==")[2] for one in requirements if one.startswith(f"{name}=="))
 
 
 def _git(root: Path, *words: str) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from advisor.errors import AdvisorError, InvalidInput, NotFound
-from profiler.agent.delivery import PushToken
-from profiler.agent.http_client import HttpClient, HttpError, parse_url
+
+if TYPE_CHECKING:  # httpx takes 0.1 s to load, which questions on files do without
+    from cotenant_client import Client
 
 SERVER = "COTENANT_SERVER"
-_PAGE = 1000
+_SILENCE_S, _DEADLINE_S = 10.0, 30.0
+_TRIES = 3  # people wait for a command: half a second, and then a sentence
 Server = Annotated[
     str | None,
     typer.Option(
@@ -44,7 +45,7 @@ class Service:
     """A running service."""
 
     url: str
-    client: HttpClient
+    client: Client
 
     @classmethod
     def of(cls, url: str, token_file: Path | None, *, patience_s: float = 0.0) -> Service:
@@ -52,53 +53,52 @@ class Service:
 
         An answer may take `patience_s` longer than most do.
         """
+        from cotenant_client import Client
+
         try:
-            parsed = parse_url(url)
-            token = PushToken(token_file, parsed)
+            client = Client(
+                url,
+                token_file=token_file,
+                timeout_s=_SILENCE_S + patience_s,
+                deadline_s=_DEADLINE_S + patience_s,
+                tries=_TRIES,
+                user_agent=f"cotenant/{version('cotenant')}",
+            )
         except ValueError as error:
             raise InvalidInput(str(error), field="server") from error
-        return cls(url, HttpClient(parsed, token, f"cotenant/{version('cotenant')}", patience_s=patience_s))
+        return cls(url, client)
 
     def get(self, *steps: str) -> Any:
         """The JSON at a path; NotFound and InvalidInput as the service says, ServiceFailed for all else."""
-        return self._ask("GET", "/".join(["", "v1", *(quote(step, safe="") for step in steps)]))
+        from cotenant_client import path_of
+
+        with self._told():
+            return self.client.get(path_of("v1", *steps))
 
     def all_of(self, what: str) -> Iterator[Any]:
         """Each item of a list that the service gives in pages; errors as of `get`."""
-        after: str | None = None
-        while True:
-            cursor = f"&cursor={quote(after, safe='')}" if after else ""
-            page = self._ask("GET", f"/v1/{what}?limit={_PAGE}{cursor}")
-            yield from page["items"]
-            before, after = after, page["next_cursor"]
-            if not after:
-                return
-            if after == before:
-                raise ServiceFailed(f"{self.url} gives the same page of {what} again and again")
+        with self._told():
+            yield from self.client.every_item(f"/v1/{what}")
 
     def post(self, *steps: str, body: Any) -> Any:
         """The JSON answer to a JSON body."""
-        return self._ask("POST", "/".join(["", "v1", *steps]), json.dumps(body).encode())
+        changes_nothing = steps == ("predictions",) or body.get("dry_run") is True
+        with self._told():
+            return self.client.post("/".join(["", "v1", *steps]), body, repeatable=changes_nothing)
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        import cotenant_client as client
+
         try:
-            answer = self.client.ask(method, path, body)
-        except HttpError as error:
-            raise ServiceFailed(f"{self.url} cannot be asked: {error}") from error
-        finally:
-            self.client.close()
-        try:
-            told = json.loads(answer.body)
-            if 200 <= answer.status < 300:
-                return told
-            detail, field = str(told["detail"]), told.get("field")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ServiceFailed(f"{self.url} answers {answer.status} and is no Cotenant") from error
-        if answer.status == 404:
-            raise NotFound(detail)
-        if answer.status in {400, 413, 422}:
-            raise InvalidInput(detail, field=field)
-        raise ServiceFailed(f"{self.url} refuses with {answer.status}: {detail}")
+            yield
+        except client.NotFound as error:
+            raise NotFound(str(error)) from error
+        except client.InvalidInput as error:
+            raise InvalidInput(str(error), field=error.field) from error
+        except client.CotenantError as error:
+            told = f"{self.url} refuses with {error.status}: {error}" if error.problem else str(error)
+            raise ServiceFailed(told) from error
 
 
 def asked_service(

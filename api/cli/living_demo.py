@@ -152,7 +152,7 @@ class Feeder:
         """End; harmless when it never began."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._service.client.interrupt()  # who does not listen any more would be waited for
+            self._service.client.close()  # who does not listen any more would be waited for
             self._thread.join(_END_S)
 
     def _run(self) -> None:
@@ -163,7 +163,7 @@ class Feeder:
                 if not is_late and time.monotonic() - self._told_s >= _TELL_EVERY_S:
                     self._tell()
         except (AdvisorError, OSError, ValueError, KeyError, EOFError) as error:
-            if getattr(error.__cause__, "kind", "") in {"refused", "connection", "protocol"}:
+            if getattr(error.__cause__, "kind", "") in {"refused", "connection", "protocol", "closed"}:
                 return  # the service, which is this very process, is ending
             self.trouble = f"the cloud is not told any more: {error}"
         if not self._stopping.is_set():

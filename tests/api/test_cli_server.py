@@ -144,7 +144,7 @@ def test_a_report_that_cannot_be_asked_for_is_one_sentence(arguments: tuple[str,
     [
         (b'{"items": [], "next_cursor": "a"}', "gives the same page of hosts again and again"),
         (b'{"items": "hosts", "next_cursor": null}', "something that is no inventory"),
-        (b"[]", "something that is no inventory"),
+        (b"[]", "something that is no page of hosts"),
         (b'{"items": [], "next_cursor": null}', "something that is no plan"),
     ],
 )

@@ -13,15 +13,15 @@ from api.cli import COMMANDS, app
 from api.cli.lazy import Listed
 
 HEAVY = (
-    "alembic", "dask", "fastapi", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas", "pyarrow",
-    "pydantic", "river", "scipy", "sklearn", "sqlalchemy",
+    "alembic", "dask", "fastapi", "httpx", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas",
+    "pyarrow", "pydantic", "river", "scipy", "sklearn", "sqlalchemy",
 )  # fmt: skip
 COMMAND = "from api.cli import main; main()"
 PROFILER = "from profiler.cli import main; main()"
 LAB = "from lab.cli import main; main()"
 OF_A_QUESTION = (
-    "alembic", "dask", "fastapi", "lightgbm", "matplotlib", "openstack", "ortools", "pandas", "pyarrow", "river",
-    "sklearn", "sqlalchemy",
+    "alembic", "dask", "fastapi", "httpx", "lightgbm", "matplotlib", "openstack", "ortools", "pandas", "pyarrow",
+    "river", "sklearn", "sqlalchemy",
 )  # fmt: skip
 
 

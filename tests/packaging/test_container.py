@@ -26,8 +26,8 @@ FOLDER = ROOT / "packaging" / "container"
 DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
 SOURCES = (
-    "pyproject.toml", "README.md", "LICENSE", "packaging/profiler",
-    "profiler", "lab", "models", "advisor", "research", "api",
+    "pyproject.toml", "README.md", "LICENSE", "packaging/client", "packaging/profiler",
+    "cotenant_client", "profiler", "lab", "models", "advisor", "research", "api",
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_the_compose_file_keeps_secrets_out_and_the_service_closed() -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The wheels of server and profiler, built as the image builds it, from nothing but what the image gets."""
+    """The wheels of server, profiler and client, built as the image builds it, from nothing but what the image gets."""
     folder = tmp_path_factory.mktemp("source")
     for name in SOURCES:
         if (ROOT / name).is_dir():  # bytecode that another test is about to write may be gone before it is copied
@@ -132,16 +132,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         else:
             shutil.copy(ROOT / name, folder / name)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-    argv += ["--no-build-isolation", "--wheel-dir", str(folder / "wheels"), "./packaging/profiler", "."]
+    argv += ["--no-build-isolation", "--wheel-dir", str(folder / "wheels")]
+    argv += ["./packaging/client", "./packaging/profiler", "."]
     subprocess.run(argv, cwd=folder, check=True, timeout=240)
     made = sorted((folder / "wheels").glob("*.whl"))
-    assert len(made) == 2
+    assert len(made) == 3
     return made
 
 
 def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> None:
     names = {name for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()}
-    packages = ("profiler", "lab", "models", "advisor", "research", "api")
+    packages = ("cotenant_client", "profiler", "lab", "models", "advisor", "research", "api")
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in packages

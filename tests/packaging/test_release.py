@@ -1,4 +1,4 @@
-"""A version is tagged only when both distributions and the changelog name it."""
+"""A version is tagged only when all distributions and the changelog name it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@localhost")
-    (tmp_path / "packaging/profiler").mkdir(parents=True)
     project = '[project]\nversion = "1.2.0"\n'
-    (tmp_path / "pyproject.toml").write_text(project + 'dependencies = ["a>=1", "cotenant-profiler==1.2.0"]\n')
-    (tmp_path / "packaging/profiler/pyproject.toml").write_text(project)
+    required = '"cotenant-client==1.2.0", "cotenant-profiler==1.2.0"'
+    (tmp_path / "pyproject.toml").write_text(f'{project}dependencies = ["a>=1", {required}]\n')
+    for part in ("client", "profiler"):
+        (tmp_path / "packaging" / part).mkdir(parents=True)
+        (tmp_path / "packaging" / part / "pyproject.toml").write_text(project)
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n## Unreleased\n\n## 1.2.0 (2026-12-01)\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
     )
@@ -55,7 +57,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def test_both_distributions_and_the_newest_version_of_the_changelog_agree() -> None:
+def test_all_distributions_and_the_newest_version_of_the_changelog_agree() -> None:
     assert release.agreed_version(ROOT)
 
 
@@ -69,7 +71,9 @@ def test_the_tag_carries_the_section_of_its_version(tree: Path) -> None:
     [
         ("pyproject.toml", 'version = "1.2.0"', 'version = "1.3.0"'),
         ("pyproject.toml", "cotenant-profiler==1.2.0", "cotenant-profiler==1.1.0"),
+        ("pyproject.toml", "cotenant-client==1.2.0", "cotenant-client==1.1.0"),
         ("packaging/profiler/pyproject.toml", "1.2.0", "1.3.0"),
+        ("packaging/client/pyproject.toml", "1.2.0", "1.3.0"),
         ("CHANGELOG.md", "## 1.2.0", "## 1.3.0"),
     ],
 )

@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER, PROFILER = ROOT / "pyproject.toml", ROOT / "packaging" / "profiler" / "pyproject.toml"
-BEYOND_THE_PROFILER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
+SERVER, PACKAGING = ROOT / "pyproject.toml", ROOT / "packaging"
+PARTS = ("client", "profiler")  # distributions that the server requires
+OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
+Wheels = dict[str, Path]  # by distribution
 installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", reason="make test-wheels")
 
 
@@ -30,15 +32,16 @@ def project(path: Path) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
 
 
-def test_both_distributions_have_the_same_version_and_the_server_requires_just_that() -> None:
-    version = project(PROFILER)["version"]
-    assert project(SERVER)["version"] == version
-    assert f"cotenant-profiler=={version}" in project(SERVER)["dependencies"]
+def test_all_distributions_have_the_same_version_and_the_server_requires_just_that() -> None:
+    version = project(SERVER)["version"]
+    for part in PARTS:
+        assert project(PACKAGING / part / "pyproject.toml")["version"] == version
+        assert f"cotenant-{part}=={version}" in project(SERVER)["dependencies"]
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheels of server and profiler, built from a copy of what git keeps: nothing else may be needed."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """The wheels of server, profiler and client, built from a copy of what git keeps: nothing else may be needed."""
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
@@ -47,8 +50,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     )
     subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*pip, made, source / "packaging" / "profiler", source], check=True)
-    return next(made.glob("cotenant-*.whl")), next(made.glob("cotenant_profiler-*.whl"))
+    subprocess.run([*pip, made, *(source / "packaging" / part for part in PARTS), source], check=True)
+    return {name: next(made.glob(f"{name}-*.whl")) for name in ("cotenant", "cotenant_client", "cotenant_profiler")}
 
 
 def environment(folder: Path, constraints: Path, *wheels: Path) -> Path:
@@ -70,13 +73,13 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: tuple[Path, Path]) -> Path:
-    return environment(tmp_path_factory.mktemp("server") / "venv", constraints, *wheels)
+def server(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: Wheels) -> Path:
+    return environment(tmp_path_factory.mktemp("server") / "venv", constraints, *wheels.values())
 
 
 @pytest.fixture(scope="module")
-def profiler(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: tuple[Path, Path]) -> Path:
-    return environment(tmp_path_factory.mktemp("profiler") / "venv", constraints, wheels[1])
+def profiler(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: Wheels) -> Path:
+    return environment(tmp_path_factory.mktemp("profiler") / "venv", constraints, wheels["cotenant_profiler"])
 
 
 def run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -90,17 +93,17 @@ def bare() -> dict[str, str]:
 
 
 @installed
-def test_no_file_belongs_to_both_wheels(wheels: tuple[Path, Path]) -> None:
-    server, profiler = (set(zipfile.ZipFile(wheel).namelist()) for wheel in wheels)
-    assert server & profiler == set()
+def test_no_file_belongs_to_two_wheels(wheels: Wheels) -> None:
+    names = [name for wheel in wheels.values() for name in zipfile.ZipFile(wheel).namelist()]
+    assert len(names) == len(set(names))
 
 
 @installed
-def test_the_wheels_carry_what_the_tree_has_beside_python(wheels: tuple[Path, Path]) -> None:
-    carried = {name for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()}
+def test_the_wheels_carry_what_the_tree_has_beside_python(wheels: Wheels) -> None:
+    carried = {name for wheel in wheels.values() for name in zipfile.ZipFile(wheel).namelist()}
     for pattern in (
         "api/html/**/*", "api/cli/demo_cloud/*", "advisor/store/migrations/**/*", "advisor/templates/*",
-        "lab/show/templates/*", "profiler/look/*",
+        "lab/show/templates/*", "profiler/look/*", "cotenant_client/py.typed",
     ):  # fmt: skip
         there = [path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern) if path.is_file()]
         wanted = {name for name in there if "__pycache__" not in name}
@@ -173,9 +176,21 @@ def served(programs: Path, *command: str, cwd: Path) -> Iterator[Ask]:
 
 @installed
 def test_the_profiler_alone_checks_a_host_without_the_libraries_of_the_server(profiler: Path, tmp_path: Path) -> None:
-    for module in BEYOND_THE_PROFILER:
+    for module in OF_THE_SERVER:
         assert run(profiler / "python", "-c", f"import {module}", cwd=tmp_path).returncode == 1, module
     assert run(profiler / "cotenant-profiler", "--help", cwd=tmp_path).returncode == 0
     done = run(profiler / "cotenant-profiler", "check", "--json", cwd=tmp_path)
     assert done.returncode in {0, 1}, done.stderr  # 1 where this host lacks what it checks
     assert "Traceback" not in done.stderr
+
+
+@installed
+def test_the_client_alone_asks_without_the_libraries_of_the_server(
+    tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: Wheels, tmp_path: Path
+) -> None:
+    client = environment(tmp_path_factory.mktemp("client") / "venv", constraints, wheels["cotenant_client"])
+    for module in (*OF_THE_SERVER, "profiler"):
+        assert run(client / "python", "-c", f"import {module}", cwd=tmp_path).returncode == 1, module
+    program = "from cotenant_client import Client; Client('http://127.0.0.1:1', tries=1).ready()"
+    done = run(client / "python", "-c", program, cwd=tmp_path)
+    assert "Unavailable: http://127.0.0.1:1 cannot be asked: nothing listens there" in done.stderr

@@ -1,0 +1,49 @@
+"""Each test asks with either client, a stand-in or a real service, and nothing of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.offline import load_inventory
+from advisor.service import Advisor
+from advisor.settings import Settings
+from cotenant_client import retries
+from tests.client.stand_in import StandIn, standing_in
+from tests.servers.service import Service
+
+CLOUD = Path(__file__).parents[1] / "api" / "cloud.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COTENANT_TOKEN", "COTENANT_TOKEN_OVER_HTTP", "COTENANT_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """With short waits between tries."""
+    monkeypatch.setattr(retries, "_FIRST_WAIT_S", 0.01)
+    with standing_in() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of the small cloud."""
+    folder = tmp_path_factory.mktemp("service")
+    database = f"sqlite:///{folder / 'c.sqlite3'}"
+    with Advisor(Settings(database=database)) as advisor:
+        advisor.upgrade_database()
+        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
+    started = Service(database, folder).start()
+    yield started
+    started.running.stop()
