@@ -72,6 +72,7 @@ class Route:
     created: bool = False  # answers 201 too, when the thing is new
     fails: tuple[int, ...] = ()
     answers: type[Response] | None = None  # where the answer is not JSON
+    told: Mapping[str, Any] | None = None  # what the description says of such an answer
     body: Mapping[str, Any] | None = None  # what the description says of a body that the endpoint reads by itself
     model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
@@ -151,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
-    Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, lane="none"),
+    Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, told=events.EVENT, lane="none"),
     Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
@@ -312,6 +313,15 @@ def _add(router: APIRouter, route: Route) -> None:
     asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
     endpoint = route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane)
     checks = {require_json: takes_json, only_known_parameters(route.reads): asked}
+    documented = openapi.responses(
+        route.endpoint,
+        route.fails,
+        success=route.status,
+        takes_body=takes_json or route.body is not None,
+        created=route.created,
+    )
+    if route.answers and route.told:
+        documented.setdefault(route.status, {})["content"] = {str(route.answers.media_type): {"schema": route.told}}
     router.add_api_route(
         route.path,
         patient(endpoint) if route.hurried else endpoint,
@@ -325,13 +335,7 @@ def _add(router: APIRouter, route: Route) -> None:
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
         openapi_extra=openapi.security(route.needs) | ({"requestBody": route.body} if route.body else {}),
-        responses=openapi.responses(
-            route.endpoint,
-            route.fails,
-            success=route.status,
-            takes_body=takes_json or route.body is not None,
-            created=route.created,
-        ),
+        responses=documented,
         **options,
     )
     added = cast(APIRoute, router.routes[-1])

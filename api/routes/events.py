@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Collection
-from typing import Annotated
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
 from pydantic_core import to_json
@@ -23,6 +23,27 @@ from api.routes.common import CallerDep
 QUIET_S = 15.0  # without a word after which a comment is sent: proxies end connections that are silent for a minute
 CHECK_S = 15.0  # after which who listens must still be somebody who may
 _RETRY = b"retry: 2000\n\n"  # milliseconds after which a client asks again
+EVENT: Mapping[str, Any] = {
+    "type": "object",
+    "description": "One event; docs/monitoring.md says what is in the data of each.",
+    "properties": {
+        "id": {"type": "string", "description": "for Last-Event-ID; ids sort by time"},
+        "event": {
+            "type": "string",
+            "description": "what happened",
+            "enum": [
+                "alarm.raised",
+                "alarm.ended",
+                "plan.made",
+                "model.activated",
+                "model.rolled_back",
+                "inventory.changed",
+            ],
+        },
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "what there is to say of it"},
+        "retry": {"type": "integer", "description": "milliseconds after which to ask again, where the stream ended"},
+    },
+}
 Kinds = Annotated[list[EventKind], Query(max_length=4, description="only events of this kind; may be repeated")]
 LastEventId = Annotated[
     str | None,
