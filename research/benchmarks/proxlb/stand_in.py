@@ -1,0 +1,134 @@
+"""A stand-in for the API of Proxmox VE 9, as far as ProxLB and Cotenant's own sync read it; it only answers GET.
+
+Memory in use is all of a guest's memory, and CPU in use what it wants in the mean, so that all who ask are told the
+same. Pressure comes of the simulated contention: `some` is the part of the time in which a vCPU waits, `full` the part
+of the wanted CPU time that is waited for, which is what one vCPU would tell. A node's `full` of CPU is 0, as the kernel
+has it (Documentation/accounting/psi.rst). Peaks are 95th percentiles of the windows.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from research.benchmarks.proxlb.cluster import SimulatedCluster
+
+MB = 1 << 20
+DISK = 32 << 30
+MINUTES = 60  # rows of an hour
+FIRST_VMID = 100
+RIGHTS = ("Datastore.Audit", "Sys.Audit", "VM.Audit", "VM.Migrate")
+VERSION = {"version": "9.0.3", "release": "9.0"}
+NO_TRAFFIC = {"disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0}
+NO_PRESSURE = {f"pressure{what}{kind}": 0.0 for what in ("memory", "io") for kind in ("some", "full")}
+
+
+class ProxmoxStandIn:
+    """What a cluster answers, by path below /api2/json, with what its guests do where they are now."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        places = cluster.places
+        simulated = cluster.simulated(places)
+        nodes: dict[str, dict[str, Any]] = {}
+        self._history: dict[str, tuple[dict[str, float], dict[str, float]]] = {}  # means and peaks
+        self._answers: dict[str, Any] = {
+            "/version": VERSION, "/access/permissions": {"/": dict.fromkeys(RIGHTS, 1)}, "/pools": [],
+            "/cluster/ha/rules": [], "/cluster/ha/status/current": [], "/cluster/resources": [],
+        }  # fmt: skip
+        for host in cluster.inventory.hosts:
+            at = f"/nodes/{host.id}"
+            nodes[host.id] = {
+                "type": "node", "id": f"node/{host.id}", "node": host.id, "status": "online", "cpu": 0.0, "mem": 0,
+                "maxcpu": host.pcpus, "maxmem": int(host.memory_mb * MB), "disk": DISK, "maxdisk": 100 * DISK,
+                "uptime": 86_400,
+            }  # fmt: skip
+            self._answers |= {f"{at}/version": VERSION, f"{at}/lxc": [], f"{at}/qemu": []}
+            self._answers[f"{at}/status"] = {"cpuinfo": {"cpus": host.pcpus, "cores": host.pcpus}}
+            crowded = simulated[host.id].outcome.short if host.id in simulated else 0.0
+            self._history[at] = (_row(0.0, crowded, 0.0),) * 2
+        for number, one in enumerate(cluster.inventory.instances, FIRST_VMID):
+            node, mem = nodes[places[one.id]], int(one.memory_mb * MB)
+            at, cpu = f"/nodes/{node['node']}/qemu/{number}", one.demand["cpu"].mean
+            node["cpu"] = min(node["cpu"] + cpu / node["maxcpu"], 1.0)
+            node["mem"] += mem
+            guest = {
+                "vmid": number, "name": one.id, "status": "running", "cpu": cpu / one.vcpus, "cpus": one.vcpus,
+                "mem": mem, "maxmem": mem, "maxdisk": DISK, "uptime": 86_400, **NO_TRAFFIC,
+            }  # fmt: skip
+            more = {"type": "qemu", "id": f"qemu/{number}", "node": node["node"], "maxcpu": one.vcpus, "template": 0}
+            self._answers["/cluster/resources"].append(guest | more)
+            self._answers[f"/nodes/{node['node']}/qemu"].append(guest)
+            self._answers[f"{at}/status/current"] = guest
+            self._answers[f"{at}/config"] = {"cores": one.vcpus, "memory": str(int(one.memory_mb)), "name": one.id}
+            of_host = simulated[node["node"]]
+            outcome, peak = of_host.outcome.instances[one.id], of_host.lost_95[one.id]
+            self._history[at] = (
+                _row(guest["cpu"], outcome.short, 1 - outcome.share),
+                _row(guest["cpu"], max(outcome.short, peak), peak),
+            )
+        self._answers["/nodes"] = list(nodes.values())
+        self._answers["/cluster/resources"] += self._answers["/nodes"]
+
+    def answer(self, target: str) -> Any | None:
+        """`data` for a path with its query; None where there is none."""
+        parts = urlsplit(target)
+        if not parts.path.endswith("/rrddata"):
+            return self._answers.get(parts.path)
+        known = self._history.get(parts.path.removesuffix("/rrddata"))
+        if known is None:
+            return None
+        row, now = known[parse_qs(parts.query).get("cf") == ["MAX"]], int(time.time()) // 60 * 60
+        return [{"time": now - 60 * minute, **row} for minute in reversed(range(MINUTES))]
+
+
+def _row(cpu: float, some: float, full: float) -> dict[str, float]:
+    """A row of a history: parts become per cent of the time, but for CPU in use."""
+    return {"cpu": cpu, "pressurecpusome": 100 * some, "pressurecpufull": 100 * full, **NO_PRESSURE}
+
+
+@contextmanager
+def serving(stand_in: ProxmoxStandIn, token: str, folder: Path) -> Iterator[int]:
+    """Its port on 127.0.0.1, over TLS, as long as the block runs; `token` is USER@REALM!NAME=SECRET. A certificate and
+    its key are made in `folder`, by openssl."""
+
+    class StandInHandler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            allowed = self.headers.get("Authorization") == f"PVEAPIToken={token}"
+            data = stand_in.answer(self.path.removeprefix("/api2/json")) if allowed else None
+            body = json.dumps({"data": data}).encode()
+            self.send_response(200 if data is not None else 501 if allowed else 401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    key, pem = folder / "key.pem", folder / "pve.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=pve"]
+    subprocess.run([*argv, "-keyout", str(key), "-out", str(pem)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandInHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,152 @@
+"""ProxLB beside Cotenant: the stand-in for the Proxmox API, the judge, and ProxLB itself where a Python has it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
+from advisor.inventories.proxmox.source import Proxmox
+from profiler.demand import Demand
+from research.benchmarks.proxlb.__main__ import main, ours, paired_table, proxlb, table
+from research.benchmarks.proxlb.asked import MODES, ProxlbError, by_cotenant, by_proxlb, read_places
+from research.benchmarks.proxlb.cluster import CPUS, HOSTS, INSTANCES, MEMORY_MB, SimulatedCluster, made_up
+from research.benchmarks.proxlb.stand_in import ProxmoxStandIn, serving
+
+TOKEN = "proxlb@pve!benchmark=0123456789abcdef"
+PYTHON = os.environ.get("COTENANT_TEST_PROXLB_PYTHON")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> SimulatedCluster:
+    """One host of four CPUs on which four instances want six, and one on which nobody is."""
+    crowd = tuple(Instance(f"vm-{at}", 4, 4096.0, host="pve1", demand={"cpu": Demand(1.5)}) for at in range(4))
+    hosts = (Host("pve1", "kvm", 4, 65_536.0), Host("pve2", "kvm", 4, 65_536.0))
+    return SimulatedCluster.of(Inventory(hosts, crowd), seed=1)
+
+
+def test_made_up_clusters_are_the_same_each_time_and_promise_no_more_than_there_is() -> None:
+    one = made_up(3)
+    assert one == made_up(3) != made_up(4)
+    assert (len(one.hosts), len(one.instances)) == (HOSTS, INSTANCES)
+    for host in one.hosts:
+        there = [guest for guest in one.instances if guest.host == host.id]
+        assert sum(guest.vcpus for guest in there) <= 2 * CPUS
+        assert sum(guest.memory_mb for guest in there) <= MEMORY_MB
+    assert all(guest.demand["cpu"].mean < guest.vcpus for guest in made_up(3, busy=9.0).instances)
+
+
+def test_a_placement_that_relieves_a_crowded_host_is_judged_better(cluster: SimulatedCluster) -> None:
+    now = cluster.judged(cluster.places)
+    apart = cluster.judged({**cluster.places, "vm-0": "pve2", "vm-1": "pve2"})
+    assert now["simulated below 0.8"] == now["predicted below 0.8"] == 4
+    assert apart["simulated below 0.8"] < 4
+    assert now["simulated short, %"] > 50 > apart["simulated short, %"]
+    assert (now["CPU spread"], apart["CPU spread"]) == (pytest.approx(150), 0)
+    assert (now["memory spread"], apart["memory spread"]) == (pytest.approx(25), 0)
+
+
+def test_cotenant_is_held_to_the_number_of_moves(cluster: SimulatedCluster) -> None:
+    assert by_cotenant(cluster, 0).places == cluster.places
+    one = by_cotenant(cluster, 1)
+    assert one.moves == 1 == sum(one.places[name] != host for name, host in cluster.places.items())
+    freely = cluster.judged(by_cotenant(cluster).places)
+    assert freely["simulated short, %"] < cluster.judged(cluster.places)["simulated short, %"]
+
+
+def test_cotenants_own_sync_reads_the_same_cluster_from_the_stand_in(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    with serving(ProxmoxStandIn(cluster), TOKEN, tmp_path) as port:
+        der = ssl.PEM_cert_to_DER_cert((tmp_path / "pve.pem").read_text(encoding="ascii"))
+        account = ProxmoxAccount(f"https://127.0.0.1:{port}", TOKEN, fingerprint=hashlib.sha256(der).hexdigest())
+        reading = Proxmox(open_api=lambda: ProxmoxApi(account)).read()
+    assert reading.complete
+    there = cluster.inventory
+    assert [(one["id"], one["pcpus"], one["memory_mb"]) for one in reading.hosts] == [
+        (host.id, host.pcpus, host.memory_mb) for host in there.hosts
+    ]
+    assert [(one["labels"]["name"], one["host"], one["vcpus"], one["memory_mb"]) for one in reading.instances] == [
+        (one.id, one.host, one.vcpus, one.memory_mb) for one in there.instances
+    ]
+
+
+def test_the_stand_in_tells_pressure_and_moves_nobody(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with serving(ProxmoxStandIn(cluster), TOKEN, tmp_path) as port:
+
+        def get(path: str, token: str = TOKEN, method: str = "GET") -> Any:
+            request = urllib.request.Request(f"https://127.0.0.1:{port}/api2/json{path}", method=method)
+            request.add_header("Authorization", f"PVEAPIToken={token}")
+            with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+                return json.load(answer)["data"]
+
+        crowded, idle = (get(f"/nodes/{name}/rrddata?timeframe=hour&cf=AVERAGE") for name in ("pve1", "pve2"))
+        mean, peak = (get(f"/nodes/pve1/qemu/100/rrddata?timeframe=hour&cf={cf}")[-1] for cf in ("AVERAGE", "MAX"))
+        assert len(crowded) == 60
+        assert crowded[-1]["pressurecpusome"] > 50
+        assert idle[-1]["pressurecpusome"] == crowded[-1]["pressurecpufull"] == 0
+        assert 0 < mean["pressurecpufull"] < mean["pressurecpusome"] <= 100
+        assert peak["pressurecpufull"] > mean["pressurecpufull"]
+        migrate = "/nodes/pve1/qemu/100/migrate"
+        for path, token, method, code in (
+            ("/nodes", f"{TOKEN}0", "GET", 401), (migrate, TOKEN, "GET", 501), (migrate, TOKEN, "POST", 501),
+        ):  # fmt: skip
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                get(path, token, method)
+            assert refused.value.code == code
+
+
+def test_places_are_read_among_what_proxlb_logs() -> None:
+    answer = json.dumps({"guests": {"vm-0": {"node_current": "pve1", "node_target": "pve2"}}}, indent=4)
+    assert read_places(f"ProxLB - WARNING - {{}}\n{answer}\nstopping.\n") == {"vm-0": "pve2"}
+    for nonsense in ("", "no JSON\n", '{\n"nodes": {}}\n', '{\n"guests": []}\n'):
+        with pytest.raises(ProxlbError, match="no guests"):
+            read_places(nonsense)
+
+
+def test_a_run_that_fails_is_told_with_its_last_words(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no module named proxlb\nexit 3\n", encoding="ascii")
+    python.chmod(0o755)
+    with pytest.raises(ProxlbError, match="ended with 3: no module named proxlb"):
+        by_proxlb(cluster, "cpu", python)
+
+
+def test_the_tables_say_plainly_who_is_better() -> None:
+    def rows(*short: float) -> list[dict[str, float]]:
+        return [{"moves": 2.0, "simulated short, %": one} for one in short]
+
+    outcomes = ((rows(5, 6, 5), rows(1, 1, 2)), (rows(1, 1, 1), rows(4, 5, 4)), (rows(1, 3, 2), rows(3, 1, 2)))
+    found = {"nothing": rows(9, 9, 9)}
+    for mode, (theirs, mine) in zip(MODES, outcomes, strict=True):
+        found |= {proxlb(mode): theirs, ours(mode): mine}
+    assert "| nothing | 2.00 | 9.00 |" in table(found)
+    assert [line.split(": ")[-1] for line in paired_table(found).splitlines()[2:]] == [
+        "**Cotenant better** |", "**ProxLB better** |", "neither |",
+    ]  # fmt: skip
+
+
+def test_an_inventory_that_tells_too_little_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cloud.yaml"
+    instances = "instances: [{id: x, host: a, vcpus: 1}]\n"
+    file.write_text("hosts: [{id: a, kind: kvm, pcpus: 4, memory_mb: 4096}]\n" + instances, encoding="utf-8")
+    assert main(["--proxlb-python", "/nowhere", "--inventory", str(file)]) == 1
+    assert capsys.readouterr().err == "instance x needs a host and a mean demand for CPU time (cpu_percent)\n"
+
+
+@pytest.mark.skipif(PYTHON is None, reason="COTENANT_TEST_PROXLB_PYTHON names no Python that has proxlb")
+@pytest.mark.parametrize("mode", MODES)
+def test_proxlb_itself_answers_about_the_stand_in(cluster: SimulatedCluster, mode: str) -> None:
+    wanted = by_proxlb(cluster, mode, Path(str(PYTHON)))
+    assert set(wanted.places.values()) <= {"pve1", "pve2"}
+    assert wanted.moves > 0  # everybody is on one of two hosts
+    assert wanted.cpu_seconds < wanted.seconds
