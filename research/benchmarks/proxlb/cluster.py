@@ -39,14 +39,15 @@ Places = Mapping[str, str]
 
 
 def made_up(seed: int, busy: float = 1.0) -> Inventory:
-    """12 hosts of 64 CPUs with 150 VMs of which monitoring knows the mean CPU time; three hosts have more than others.
+    """12 hosts of 64 CPUs with 150 VMs of which monitoring knows the mean CPU time; three hosts, by
+    chance any, have more than others.
 
     `busy` multiplies every demand, up to MOST_BUSY of an instance's vCPUs.
     """
     rng = np.random.default_rng(seed)
     hosts = [Host(f"pve{at + 1:02}", "kvm", CPUS, MEMORY_MB, cpu_overcommit=OVERCOMMIT) for at in range(HOSTS)]
     free = np.tile(np.array([OVERCOMMIT * CPUS, MEMORY_MB], float), (HOSTS, 1))
-    wanted = np.where(np.arange(HOSTS) < HOT, HOT_WEIGHT, 1.0)
+    wanted = rng.permutation(np.where(np.arange(HOSTS) < HOT, HOT_WEIGHT, 1.0))
     instances = []
     for number in range(INSTANCES):
         size = np.array(SHAPES[rng.choice(len(SHAPES), p=SHAPE_PARTS)], float)
@@ -108,11 +109,10 @@ class SimulatedCluster:
             self._known[cpus, who] = simulate(spec, self.seed, length=length, demand=self.demand[:, list(who)])
         return self._known[cpus, who]
 
-    def moved(self, places: Places) -> Inventory:
-        """The inventory with everybody at these places."""
-        return replace(
-            self.inventory, instances=tuple(replace(one, host=places[one.id]) for one in self.inventory.instances)
-        )
+    def after(self, places: Places) -> SimulatedCluster:
+        """The same with everybody at these places."""
+        moved = tuple(replace(one, host=places[one.id]) for one in self.inventory.instances)
+        return replace(self, inventory=replace(self.inventory, instances=moved))
 
     def balance(self, places: Places) -> tuple[float, float]:
         """Between the fullest and the emptiest host, in points of its CPUs and of its memory: mean demand, and MB."""
@@ -130,7 +130,7 @@ class SimulatedCluster:
         cpu, memory = self.balance(places)
         outcomes = [one for host in self.simulated(places).values() for one in host.outcome.instances.values()]
         shares = np.array([one.share for one in outcomes])
-        ratios = CloudEvaluation.of(snapshot(self.moved(places)), PriorPredictor()).ratios()
+        ratios = CloudEvaluation.of(snapshot(self.after(places).inventory), PriorPredictor()).ratios()
         expected = np.array([one.expected for one in ratios.values()])
         return {
             "CPU spread": cpu,
