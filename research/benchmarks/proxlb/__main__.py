@@ -2,8 +2,8 @@
 
     python -m research.benchmarks.proxlb --proxlb-python PYTHON [--seeds 10] [--runs 1] [--busy 1.0] [--inventory FILE]
 
-PYTHON is that of an environment with ProxLB (`pip install proxlb`); nothing is installed here. ProxLB runs unchanged, as
-a dry run, against a stand-in of the Proxmox API on 127.0.0.1: by memory, by CPU, and by pressure of CPU (psi).
+PYTHON is that of an environment with ProxLB (`pip install proxlb`); nothing is installed here. ProxLB runs unchanged
+as a dry run against a stand-in of the Proxmox API on 127.0.0.1: by memory, by CPU, and by pressure of CPU (psi).
 Cotenant may make at most as many moves as ProxLB made. Cotenant's prior and an event simulation, which shares nothing
 with it, judge every placement. Each seed makes another cluster, or draws other demand over time for that of a file.
 """
@@ -23,7 +23,7 @@ from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
 from models.physics.cpu_contention import compile_all
 from research.benchmarks.clouds.runs import interval
-from research.benchmarks.proxlb.asked import MODES, ProxlbError, WantedMoves, by_cotenant, by_proxlb
+from research.benchmarks.proxlb.asked import MODES, ProxlbError, Rebalanced, by_cotenant, by_proxlb
 from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
 
 Figures = dict[str, Sequence[Mapping[str, float]]]
@@ -59,23 +59,23 @@ def compared(clusters: Sequence[SimulatedCluster], python: Path, runs: int, at_o
     """Figures of every cluster; all runs of ProxLB come first, so that nothing else works meanwhile."""
     compile_all()
     for cluster in clusters:
-        cluster.simulated(cluster.places)
+        cluster.simulated()  # once, and not in three threads
     with ThreadPoolExecutor(at_once) as pool:
-        asked = {mode: [pool.submit(by_proxlb, cluster, mode, python, runs) for cluster in clusters] for mode in MODES}
+        asked = {mode: [pool.submit(by_proxlb, one, mode, python, runs) for one in clusters] for mode in MODES}
     theirs = {mode: [one.result() for one in futures] for mode, futures in asked.items()}
-    stay = [WantedMoves(cluster.places, 0, 0.0, 0.0) for cluster in clusters]
-    found: Figures = {"nobody": _judged(clusters, stay)}
+    free = [by_cotenant(cluster) for cluster in clusters]
+    found: Figures = {"nobody": _judged([Rebalanced(cluster) for cluster in clusters])}
     for mode, wanted in theirs.items():
-        found[proxlb(mode)] = _judged(clusters, wanted)
-        mine = [by_cotenant(cluster, one.moves) for cluster, one in zip(clusters, wanted, strict=True)]
-        found[ours(mode)] = _judged(clusters, mine)
-    return found | {"Cotenant, any number": _judged(clusters, [by_cotenant(cluster) for cluster in clusters])}
+        limits = zip(clusters, free, [one.moves for one in wanted], strict=True)
+        mine = [plan if plan.moves <= most else by_cotenant(cluster, most) for cluster, plan, most in limits]
+        found |= {proxlb(mode): _judged(wanted), ours(mode): _judged(mine)}
+    return found | {"Cotenant, any number": _judged(free)}
 
 
-def _judged(clusters: Sequence[SimulatedCluster], wanted: Sequence[WantedMoves]) -> list[Mapping[str, float]]:
+def _judged(wanted: Sequence[Rebalanced]) -> list[Mapping[str, float]]:
     return [
-        {"moves": one.moves, **cluster.judged(one.places), "seconds": one.seconds, "CPU seconds": one.cpu_seconds}
-        for cluster, one in zip(clusters, wanted, strict=True)
+        {"moves": one.moves, **one.cluster.judged(), "seconds": one.seconds, "CPU seconds": one.cpu_seconds}
+        for one in wanted
     ]
 
 
@@ -90,21 +90,23 @@ def ours(mode: str) -> str:
 def table(found: Figures) -> str:
     """Means over clusters with 95 % bootstrap intervals."""
     columns = list(found["nobody"][0])
-    lines = ["| who decides | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for name, rows in found.items():
-        lines.append(f"| {name} | " + " | ".join(_cell([row[column] for row in rows]) for column in columns) + " |")
-    return "\n".join(lines) + "\n"
+    rows = [[name, *(_cell([one[column] for one in each]) for column in columns)] for name, each in found.items()]
+    return _lines(["who decides", *columns], rows)
 
 
 def paired_table(found: Figures) -> str:
     """Cotenant less ProxLB on the same clusters, and who is better if the interval says so; lower is better."""
     columns = [one for one in found["nobody"][0] if one.startswith("simulated") or one.endswith("spread")]
-    lines = ["| Cotenant less | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    rows = []
     for mode in MODES:
         pairs = list(zip(found[ours(mode)], found[proxlb(mode)], strict=True))
         cells = [_better([mine[column] - theirs[column] for mine, theirs in pairs]) for column in columns]
-        lines.append(f"| {proxlb(mode)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append([proxlb(mode), *cells])
+    return _lines(["Cotenant less", *columns], rows)
+
+
+def _lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
 
 
 def _better(differences: Sequence[float]) -> str:

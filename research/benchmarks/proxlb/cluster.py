@@ -1,4 +1,4 @@
-"""A cluster whose demand varies, and how contended its instances are wherever they run: by the event simulator.
+"""A cluster whose demand varies, and how contended its instances are wherever they run, by the event simulator.
 
 Demand is drawn once for each instance and window, so every placement of a cluster is judged by the same demand. The
 judge is `research.contention.simulator`, which shares no code with the queueing prior that advises.
@@ -6,7 +6,6 @@ judge is `research.contention.simulator`, which shares no code with the queueing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,14 +22,13 @@ from research.contention.host_spec import HostSpec, InstanceSpec
 from research.contention.simulator import Length, Simulated, draw_windows, simulate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-HOSTS, INSTANCES, CPUS, MEMORY_MB = 12, 150, 64, 524_288
+HOSTS, INSTANCES, CPUS, MEMORY_MB, OVERCOMMIT = 12, 150, 64, 524_288, 2.0
 SHAPES = ((2, 4_096), (4, 8_192), (8, 16_384), (8, 65_536), (16, 65_536), (32, 131_072))  # vCPUs and MB
 SHAPE_PARTS = (0.35, 0.3, 0.2, 0.07, 0.05, 0.03)
-OVERCOMMIT = 2.0
 HOT, HOT_WEIGHT = 3, 3.0  # so many hosts are chosen so many times as often as others
-UTILISATION, SIGMA, MOST_BUSY = -1.6, 1.0, 0.95  # demand per vCPU: lognormal, cut
-SPREAD, COMMON = 0.76, 0.25  # of the mean (median of PlanetLab's VMs, `trace_fit`), and of its square; where unknown
-WINDOWS, WINDOW_S, BURST_MS = 24, 10.0, 20.0  # as the placement policies are judged (`policy_tables`)
+UTILISATION, SIGMA, MOST_BUSY = -1.6, 1.0, 0.95  # mean demand of each vCPU: lognormal, cut
+SPREAD, COMMON = 0.76, 0.25  # where unknown: of the mean (median of PlanetLab's VMs, `trace_fit`), and of its square
+WINDOWS, WINDOW_S, BURST_MS = 24, 5.0, 20.0  # as placement policies are judged (`policy_tables`), half as long
 LEAST_CPUS, MOST_CPUS = 1e-4, 0.97  # of a window's demand; the second as a part of the vCPUs
 LIMITS = (0.9, 0.8)
 
@@ -39,8 +37,7 @@ Places = Mapping[str, str]
 
 
 def made_up(seed: int, busy: float = 1.0) -> Inventory:
-    """12 hosts of 64 CPUs with 150 VMs of which monitoring knows the mean CPU time; three hosts, by
-    chance any, have more than others.
+    """12 hosts of 64 CPUs with 150 VMs, of which the mean CPU time is known; three hosts have more VMs than others.
 
     `busy` multiplies every demand, up to MOST_BUSY of an instance's vCPUs.
     """
@@ -50,23 +47,19 @@ def made_up(seed: int, busy: float = 1.0) -> Inventory:
     wanted = rng.permutation(np.where(np.arange(HOSTS) < HOT, HOT_WEIGHT, 1.0))
     instances = []
     for number in range(INSTANCES):
-        size = np.array(SHAPES[rng.choice(len(SHAPES), p=SHAPE_PARTS)], float)
-        chance = wanted * (free >= size).all(axis=1)
-        if not chance.any():
-            raise ValueError(f"seed {seed}: no host has room for instance {number}")
+        vcpus, memory_mb = SHAPES[rng.choice(len(SHAPES), p=SHAPE_PARTS)]
+        chance = wanted * (free >= (vcpus, memory_mb)).all(axis=1)
         host = int(rng.choice(HOSTS, p=chance / chance.sum()))
-        free[host] -= size
-        mean = float(min(busy * rng.lognormal(UTILISATION, SIGMA), MOST_BUSY) * size[0])
-        instances.append(
-            Instance(f"vm-{number:03}", int(size[0]), float(size[1]), host=hosts[host].id, demand={"cpu": Demand(mean)})
-        )
+        free[host] -= (vcpus, memory_mb)
+        demand = {"cpu": Demand(float(min(busy * rng.lognormal(UTILISATION, SIGMA), MOST_BUSY) * vcpus))}
+        instances.append(Instance(f"vm-{number:03}", vcpus, memory_mb, host=hosts[host].id, demand=demand))
     return Inventory(tuple(hosts), tuple(instances))
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCluster:
     """`inventory` as everybody is told it, and the `demand` of its instances, (W, n) CPUs, of which nobody is told more
-    than means; what was simulated of a host is kept."""
+    than means. What was simulated of a host is kept."""
 
     inventory: Inventory
     seed: int
@@ -94,54 +87,44 @@ class SimulatedCluster:
         """Where everybody is now."""
         return {one.id: str(one.host) for one in self.inventory.instances}
 
-    def simulated(self, places: Places) -> Mapping[str, Simulated]:
-        """What instances get of the CPU time that they want, by host; hosts without instances are left out."""
-        there: dict[str, list[int]] = {}
-        for at, one in enumerate(self.inventory.instances):
-            there.setdefault(places[one.id], []).append(at)
-        cpus = {host.id: host.pcpus for host in self.inventory.hosts}
-        return {host: self._host(cpus[host], tuple(who)) for host, who in there.items()}
-
-    def _host(self, cpus: int, who: tuple[int, ...]) -> Simulated:
-        if (cpus, who) not in self._known:
-            spec = HostSpec("host", cpus, tuple(self.specs[at] for at in who), WINDOW_S)
-            length = Length(warm_up=1, least=4)
-            self._known[cpus, who] = simulate(spec, self.seed, length=length, demand=self.demand[:, list(who)])
-        return self._known[cpus, who]
-
     def after(self, places: Places) -> SimulatedCluster:
         """The same with everybody at these places."""
         moved = tuple(replace(one, host=places[one.id]) for one in self.inventory.instances)
         return replace(self, inventory=replace(self.inventory, instances=moved))
 
-    def balance(self, places: Places) -> tuple[float, float]:
-        """Between the fullest and the emptiest host, in points of its CPUs and of its memory: mean demand, and MB."""
+    def simulated(self) -> Mapping[str, Simulated]:
+        """What instances get of the CPU time that they want, by host; hosts without instances are left out."""
+        there: dict[str, list[int]] = {}
+        for at, host in enumerate(self.places.values()):
+            there.setdefault(host, []).append(at)
+        cpus = {host.id: host.pcpus for host in self.inventory.hosts}
+        return {host: self._host(cpus[host], tuple(who)) for host, who in there.items()}
+
+    def _host(self, cpus: int, who: tuple[int, ...]) -> Simulated:
+        if (cpus, who) not in self._known:
+            spec, length = HostSpec("", cpus, tuple(self.specs[at] for at in who), WINDOW_S), Length(warm_up=1, least=4)
+            self._known[cpus, who] = simulate(spec, self.seed, length=length, demand=self.demand[:, list(who)])
+        return self._known[cpus, who]
+
+    def judged(self) -> dict[str, float]:
+        """Balance and victims: points of CPUs (mean demand) and of memory between the fullest and the emptiest host;
+        how many instances are below each of LIMITS by the prior's T/B, and by the simulated share of the CPU time that
+        they want; and the part of instance-time (%) with less than 95 % of it, simulated."""
         used = {host.id: np.zeros(2) for host in self.inventory.hosts}
         for one in self.inventory.instances:
-            used[places[one.id]] += (one.demand["cpu"].mean, one.memory_mb)
+            used[str(one.host)] += (one.demand["cpu"].mean, one.memory_mb)
         full = np.array([100 * used[host.id] / (host.pcpus, host.memory_mb) for host in self.inventory.hosts])
-        cpu, memory = full.max(axis=0) - full.min(axis=0)
-        return float(cpu), float(memory)
-
-    def judged(self, places: Places) -> dict[str, float]:
-        """Balance and victims of a placement: how many instances are below each of LIMITS by the prior's T/B and by
-        the simulated share of the CPU time that they want, and the part of instance-time (%) with less than 95 % of
-        it, simulated."""
-        cpu, memory = self.balance(places)
-        outcomes = [one for host in self.simulated(places).values() for one in host.outcome.instances.values()]
+        outcomes = [one for host in self.simulated().values() for one in host.outcome.instances.values()]
         shares = np.array([one.share for one in outcomes])
-        ratios = CloudEvaluation.of(snapshot(self.after(places).inventory), PriorPredictor()).ratios()
-        expected = np.array([one.expected for one in ratios.values()])
+        told = CloudEvaluation.of(self.snapshot(), PriorPredictor()).ratios().values()
         return {
-            "CPU spread": cpu,
-            "memory spread": memory,
-            **{f"predicted below {limit}": float((expected < limit).sum()) for limit in LIMITS},
+            **dict(zip(("CPU spread", "memory spread"), np.ptp(full, axis=0).tolist(), strict=True)),
+            **{f"predicted below {limit}": float(sum(one.expected < limit for one in told)) for limit in LIMITS},
             **{f"simulated below {limit}": float((shares < limit).sum()) for limit in LIMITS},
-            "simulated short, %": 100 * math.fsum(one.short_95 for one in outcomes) / len(outcomes),
+            "simulated short, %": 100 * float(np.mean([one.short_95 for one in outcomes])),
         }
 
-
-def snapshot(inventory: Inventory) -> ClusterSnapshot:
-    """The cluster as the advisor sees it, its hosts just seen."""
-    seen = dict.fromkeys((host.id for host in inventory.hosts), NOW)
-    return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
+    def snapshot(self) -> ClusterSnapshot:
+        """The cluster as the advisor sees it, its hosts just seen."""
+        seen = dict.fromkeys((host.id for host in self.inventory.hosts), NOW)
+        return ClusterSnapshot.build(self.inventory, seen=seen, pending=(), taken_at=NOW)

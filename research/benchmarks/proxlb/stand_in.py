@@ -26,9 +26,8 @@ MB = 1 << 20
 DISK = 32 << 30
 MINUTES = 60  # rows of an hour
 FIRST_VMID = 100
-RIGHTS = ("Datastore.Audit", "Sys.Audit", "VM.Audit", "VM.Migrate")
+RIGHTS = dict.fromkeys(("Datastore.Audit", "Sys.Audit", "VM.Audit", "VM.Migrate"), 1)
 VERSION = {"version": "9.0.3", "release": "9.0"}
-NO_TRAFFIC = {"disk": 0, "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0}
 NO_PRESSURE = {f"pressure{what}{kind}": 0.0 for what in ("memory", "io") for kind in ("some", "full")}
 
 
@@ -36,56 +35,43 @@ class ProxmoxStandIn:
     """What a cluster answers, by path below /api2/json, with what its guests do where they are now."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        places = cluster.places
-        simulated = cluster.simulated(places)
-        nodes: dict[str, dict[str, Any]] = {}
+        simulated, nodes = cluster.simulated(), {}
         self._history: dict[str, tuple[dict[str, float], dict[str, float]]] = {}  # means and peaks
-        self._answers: dict[str, Any] = {
-            "/version": VERSION, "/access/permissions": {"/": dict.fromkeys(RIGHTS, 1)}, "/pools": [],
-            "/cluster/ha/rules": [], "/cluster/ha/status/current": [], "/cluster/resources": [],
-        }  # fmt: skip
+        none_there = ("/pools", "/cluster/ha/rules", "/cluster/ha/status/current")
+        self._answers: dict[str, Any] = {path: [] for path in none_there}
+        self._answers |= {"/version": VERSION, "/access/permissions": {"/": RIGHTS}, "/cluster/resources": []}
         for host in cluster.inventory.hosts:
             at = f"/nodes/{host.id}"
             nodes[host.id] = {
-                "type": "node", "id": f"node/{host.id}", "node": host.id, "status": "online", "cpu": 0.0, "mem": 0,
-                "maxcpu": host.pcpus, "maxmem": int(host.memory_mb * MB), "disk": DISK, "maxdisk": 100 * DISK,
-                "uptime": 86_400,
+                "type": "node", "node": host.id, "status": "online", "cpu": 0.0, "maxcpu": host.pcpus, "mem": 0,
+                "maxmem": int(host.memory_mb * MB), "disk": DISK, "maxdisk": 100 * DISK,
             }  # fmt: skip
-            self._answers |= {f"{at}/version": VERSION, f"{at}/lxc": [], f"{at}/qemu": []}
-            self._answers[f"{at}/status"] = {"cpuinfo": {"cpus": host.pcpus, "cores": host.pcpus}}
-            crowded = simulated[host.id].outcome.short if host.id in simulated else 0.0
-            self._history[at] = (_row(0.0, crowded, 0.0),) * 2
+            self._answers |= {f"{at}/version": VERSION, f"{at}/status": {}, f"{at}/lxc": [], f"{at}/qemu": []}
+            self._history[at] = (_row(0.0, simulated[host.id].outcome.short if host.id in simulated else 0.0, 0.0),) * 2
         for number, one in enumerate(cluster.inventory.instances, FIRST_VMID):
-            node, mem = nodes[places[one.id]], int(one.memory_mb * MB)
-            at, cpu = f"/nodes/{node['node']}/qemu/{number}", one.demand["cpu"].mean
-            node["cpu"] = min(node["cpu"] + cpu / node["maxcpu"], 1.0)
-            node["mem"] += mem
+            node, mem = nodes[str(one.host)], int(one.memory_mb * MB)
+            at, cpu = f"/nodes/{one.host}/qemu/{number}", one.demand["cpu"].mean
+            node["cpu"], node["mem"] = min(node["cpu"] + cpu / node["maxcpu"], 1.0), node["mem"] + mem
             guest = {
                 "vmid": number, "name": one.id, "status": "running", "cpu": cpu / one.vcpus, "cpus": one.vcpus,
-                "mem": mem, "maxmem": mem, "maxdisk": DISK, "uptime": 86_400, **NO_TRAFFIC,
+                "mem": mem, "maxmem": mem, "disk": 0, "maxdisk": DISK,
             }  # fmt: skip
-            more = {"type": "qemu", "id": f"qemu/{number}", "node": node["node"], "maxcpu": one.vcpus, "template": 0}
+            self._answers[f"/nodes/{one.host}/qemu"].append(guest)
+            more = {"type": "qemu", "node": one.host, "maxcpu": one.vcpus, "template": 0}
             self._answers["/cluster/resources"].append(guest | more)
-            self._answers[f"/nodes/{node['node']}/qemu"].append(guest)
-            self._answers[f"{at}/status/current"] = guest
             self._answers[f"{at}/config"] = {"cores": one.vcpus, "memory": str(int(one.memory_mb)), "name": one.id}
-            of_host = simulated[node["node"]]
-            outcome, peak = of_host.outcome.instances[one.id], of_host.lost_95[one.id]
-            self._history[at] = (
-                _row(guest["cpu"], outcome.short, 1 - outcome.share),
-                _row(guest["cpu"], max(outcome.short, peak), peak),
-            )
+            got, peak = simulated[str(one.host)].outcome.instances[one.id], simulated[str(one.host)].lost_95[one.id]
+            mean, highest = _row(guest["cpu"], got.short, 1 - got.share), _row(guest["cpu"], max(got.short, peak), peak)
+            self._history[at] = (mean, highest)
         self._answers["/nodes"] = list(nodes.values())
         self._answers["/cluster/resources"] += self._answers["/nodes"]
 
     def answer(self, target: str) -> Any | None:
         """`data` for a path with its query; None where there is none."""
         parts = urlsplit(target)
-        if not parts.path.endswith("/rrddata"):
-            return self._answers.get(parts.path)
-        known = self._history.get(parts.path.removesuffix("/rrddata"))
+        known = self._history.get(parts.path.removesuffix("/rrddata")) if parts.path.endswith("/rrddata") else None
         if known is None:
-            return None
+            return self._answers.get(parts.path)
         row, now = known[parse_qs(parts.query).get("cf") == ["MAX"]], int(time.time()) // 60 * 60
         return [{"time": now - 60 * minute, **row} for minute in reversed(range(MINUTES))]
 
