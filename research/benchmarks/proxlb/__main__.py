@@ -4,8 +4,8 @@
 
 PYTHON is that of an environment with ProxLB (`pip install proxlb`); nothing is installed here. ProxLB runs unchanged
 as a dry run against a stand-in of the Proxmox API on 127.0.0.1: by memory, by CPU, and by pressure of CPU (psi).
-Cotenant may make at most as many moves as ProxLB made. Cotenant's prior and an event simulation, which shares nothing
-with it, judge every placement. Each seed makes another cluster, or draws other demand over time for that of a file.
+Cotenant may make at most as many moves as ProxLB made. Its prior and an event simulation, which shares nothing with it,
+judge every placement. Each seed makes another cluster, or draws other demand over time for that of a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from research.benchmarks.clouds.runs import interval
 from research.benchmarks.proxlb.asked import MODES, ProxlbError, Rebalanced, by_cotenant, by_proxlb
 from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
 
-Figures = dict[str, Sequence[Mapping[str, float]]]
+Figures = Mapping[str, Sequence[Mapping[str, float]]]
 """By who decides, what was found of each cluster."""
 
 
@@ -63,13 +63,12 @@ def compared(clusters: Sequence[SimulatedCluster], python: Path, runs: int, at_o
     with ThreadPoolExecutor(at_once) as pool:
         asked = {mode: [pool.submit(by_proxlb, one, mode, python, runs) for one in clusters] for mode in MODES}
     theirs = {mode: [one.result() for one in futures] for mode, futures in asked.items()}
-    free = [by_cotenant(cluster) for cluster in clusters]
-    found: Figures = {"nobody": _judged([Rebalanced(cluster) for cluster in clusters])}
+    found = {"nobody": _judged([Rebalanced(cluster) for cluster in clusters])}
     for mode, wanted in theirs.items():
-        limits = zip(clusters, free, [one.moves for one in wanted], strict=True)
-        mine = [plan if plan.moves <= most else by_cotenant(cluster, most) for cluster, plan, most in limits]
-        found |= {proxlb(mode): _judged(wanted), ours(mode): _judged(mine)}
-    return found | {"Cotenant, any number": _judged(free)}
+        found[proxlb(mode)] = _judged(wanted)
+        pairs = zip(clusters, wanted, strict=True)
+        found[ours(mode)] = _judged([by_cotenant(cluster, one.moves) for cluster, one in pairs])
+    return found
 
 
 def _judged(wanted: Sequence[Rebalanced]) -> list[Mapping[str, float]]:
@@ -84,7 +83,7 @@ def proxlb(mode: str) -> str:
 
 
 def ours(mode: str) -> str:
-    return f"Cotenant, at most as many as by {mode}"
+    return f"Cotenant, at most as many moves as {proxlb(mode)}"
 
 
 def table(found: Figures) -> str:

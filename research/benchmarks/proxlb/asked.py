@@ -118,7 +118,7 @@ def read_places(printed: str) -> Places:
         raise ProxlbError(f"proxlb printed no guests with their node_target: {printed[-MOST_TOLD:]}") from None
 
 
-def by_cotenant(cluster: SimulatedCluster, max_moves: int | None = None) -> Rebalanced:
+def by_cotenant(cluster: SimulatedCluster, max_moves: int) -> Rebalanced:
     """A rebalance by the queueing prior, as `cotenant plan --kind rebalance` makes it; a detour is two moves."""
     if max_moves == 0:
         return Rebalanced(cluster)

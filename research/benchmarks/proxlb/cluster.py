@@ -51,8 +51,10 @@ def made_up(seed: int, busy: float = 1.0) -> Inventory:
         chance = wanted * (free >= (vcpus, memory_mb)).all(axis=1)
         host = int(rng.choice(HOSTS, p=chance / chance.sum()))
         free[host] -= (vcpus, memory_mb)
-        demand = {"cpu": Demand(float(min(busy * rng.lognormal(UTILISATION, SIGMA), MOST_BUSY) * vcpus))}
-        instances.append(Instance(f"vm-{number:03}", vcpus, memory_mb, host=hosts[host].id, demand=demand))
+        mean = float(min(busy * rng.lognormal(UTILISATION, SIGMA), MOST_BUSY) * vcpus)
+        instances.append(
+            Instance(f"vm-{number:03}", vcpus, memory_mb, host=hosts[host].id, demand={"cpu": Demand(mean)})
+        )
     return Inventory(tuple(hosts), tuple(instances))
 
 

@@ -35,7 +35,8 @@ class ProxmoxStandIn:
     """What a cluster answers, by path below /api2/json, with what its guests do where they are now."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        simulated, nodes = cluster.simulated(), {}
+        simulated = cluster.simulated()
+        nodes: dict[str, dict[str, Any]] = {}
         self._history: dict[str, tuple[dict[str, float], dict[str, float]]] = {}  # means and peaks
         none_there = ("/pools", "/cluster/ha/rules", "/cluster/ha/status/current")
         self._answers: dict[str, Any] = {path: [] for path in none_there}
@@ -52,7 +53,7 @@ class ProxmoxStandIn:
             node, mem = nodes[str(one.host)], int(one.memory_mb * MB)
             at, cpu = f"/nodes/{one.host}/qemu/{number}", one.demand["cpu"].mean
             node["cpu"], node["mem"] = min(node["cpu"] + cpu / node["maxcpu"], 1.0), node["mem"] + mem
-            guest = {
+            guest: dict[str, Any] = {
                 "vmid": number, "name": one.id, "status": "running", "cpu": cpu / one.vcpus, "cpus": one.vcpus,
                 "mem": mem, "maxmem": mem, "disk": 0, "maxdisk": DISK,
             }  # fmt: skip
