@@ -1,0 +1,1 @@
+"""ProxLB, unchanged, beside a rebalance of Cotenant on the same simulated cluster."""
