@@ -46,9 +46,12 @@ def migrate(
         str | None,
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 15m, until SIGTERM.", show_default="once"),
     ] = None,
-    max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Moves of one plan at most.")] = 10,
+    max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Number of moves at most.")] = 10,
     move_gain: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must gain at least for the worst-off.")
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="T/B that a move must gain at least for the worst-off of those that it changes."
+        ),
     ] = STANDARD.move_gain,
     keep_ratio: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep.")

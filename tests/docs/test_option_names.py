@@ -25,12 +25,12 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--count": ("how often is measured", {"probe"}),
     "--dataset": ("directory of a dataset", {"train", "evaluate", "lab run"}),
     "--dry-run": ("say what would be done", {"history", "sync", "lab run"}),
-    "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe", "train"}),
+    "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe", "train", "migrate"}),
     "--force": ("although it is advised against", {"profile", "models activate"}),
     "--host": ("the id of one host", {"token create", "once", "run", "probe"}),
     "--hosts": ("only these hosts", {"where", "plan"}),
     "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
-    "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay"}),
+    "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay", "migrate"}),
     "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
     "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
@@ -48,7 +48,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
     "--size": ("bytes that are sent at a time", {"probe"}),
-    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe"}),
+    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe", "migrate"}),
     "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
 }
 
