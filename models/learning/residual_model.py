@@ -165,13 +165,6 @@ class ResidualModel:
     platforms: frozenset[str] = frozenset()
     platform_weights: StackingWeights | None = None
 
-    def log_correction(
-        self, x: Floats, base: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]
-    ) -> Floats:
-        """The correction to add to the log of the base ratio on a platform of training; (R,)."""
-        known = self.all_known(victims, neighbours)
-        return self.correction(self.parts(x, base), self.effects.predict(victims, neighbours), known)
-
     def parts(self, x: Floats, base: Floats) -> Floats:
         """The predictions of the base learners for rows with this base ratio (R,); (R, 4)."""
         if self.base_learners is None or not len(x):
