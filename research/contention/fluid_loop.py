@@ -1,4 +1,4 @@
-"""The fluid simulator's inner loop, compiled by numba where it is installed; else the same code runs as plain Python.
+"""The fluid simulator's inner loop, compiled by numba.
 
 Every runnable vCPU of a VM runs at the same speed. Speeds change at events only: a burst arrives, a burst is done, a
 window ends. A VM's virtual time is the CPU time that each of its running vCPUs has had, so a burst is done when the
@@ -12,12 +12,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-
-try:
-    from numba import njit
-except ImportError:
-    njit = None
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,7 +21,6 @@ Flags = NDArray[np.bool_]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-COMPILED = njit is not None
 OPEN, CLOSED, HOG, PERIODIC = 0, 1, 2, 3
 CONSTANT, EXPONENTIAL, HYPEREXPONENTIAL, LOGNORMAL = 0, 1, 2, 3
 RUN, WAIT, SHORT, SHORT_95 = 0, 1, 2, 3
@@ -35,8 +30,9 @@ SLACK = 1e-7
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` compiled, or as it is where numba is missing."""
-    return function if njit is None else njit(cache=True, error_model="numpy")(function)
+    """`function` compiled by numba at its first call; later processes find it compiled."""
+    made: Callable[P, R] = njit(cache=True, error_model="numpy")(function)
+    return made
 
 
 @compiled
