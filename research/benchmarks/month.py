@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
+from models.arrays import Floats
 from rich.console import Console
 from rich.table import Table
 
@@ -208,7 +208,7 @@ def _trained(folder: Path, name: str, address: str | None) -> tuple[Path, float]
     return model_training.train([folder / "windows"], folder / name, scheduler=address), time.monotonic() - began
 
 
-def _boosted(model: Path, folder: Path) -> NDArray[np.float64]:
+def _boosted(model: Path, folder: Path) -> Floats:
     """What the boosted trees of a model add to log(share / prior) in windows, the first ten thousand rows of them."""
     share = artifact.load(model).share
     assert share is not None and share.model.base_learners is not None

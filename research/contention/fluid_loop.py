@@ -13,11 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from models.arrays import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -51,7 +48,7 @@ def draw_burst(rng: Any, mean_s: float, law: int, cv2: float) -> float:
 
 
 @compiled
-def level(wanted: Floats, weight: Floats, some: Integers, count: int, cpus: float, guess: float) -> float:
+def level(wanted: Floats, weight: Floats, some: Ints, count: int, cpus: float, guess: float) -> float:
     """The level at which min(wanted, weight * level) of the first `count` VMs in `some` add up to `cpus`.
 
     They want more than that together. Newton's method on a concave, piecewise linear function: after its first step it
@@ -79,7 +76,7 @@ def level(wanted: Floats, weight: Floats, some: Integers, count: int, cpus: floa
 
 @compiled
 def share_by_sets(  # noqa: PLR0912
-    wanted: Floats, weight: Floats, group: Integers, member: Flags, cpus: Floats, rate: Floats
+    wanted: Floats, weight: Floats, group: Ints, member: Bools, cpus: Floats, rate: Floats
 ) -> None:
     """Weighted max-min rates where VMs of group g may use the CPUs of their set only; written to `rate`.
 
@@ -142,19 +139,19 @@ def run_windows(  # noqa: PLR0912, PLR0915
     cpus: float,
     window_s: float,
     demand: Floats,
-    kind: Integers,
-    vcpus: Integers,
+    kind: Ints,
+    vcpus: Ints,
     weight: Floats,
     limit: Floats,
     burst_s: Floats,
-    law: Integers,
+    law: Ints,
     cv2: Floats,
     period_s: Floats,
-    group: Integers,
-    member: Flags,
+    group: Ints,
+    member: Bools,
     member_cpus: Floats,
-    busy: Integers,
-    backlog: Integers,
+    busy: Ints,
+    backlog: Ints,
     tag: Floats,
     virtual: Floats,
     alarm: Floats,
@@ -323,7 +320,7 @@ def _collect(
     i: int,
     now: float,
     mine: Floats,
-    busy: Integers,
+    busy: Ints,
     rate: Floats,
     since: Floats,
     virtual: Floats,

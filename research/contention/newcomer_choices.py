@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from models.arrays import Floats
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.placement.decision import recommend
@@ -40,7 +40,6 @@ from research.contention.newcomer_world import (
 )
 from research.contention.policy_tables import mean_and_ends
 
-Floats = NDArray[np.floating[Any]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = 288  # of the day before, of five minutes
 WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
@@ -160,7 +159,7 @@ def nova(world: NewcomerWorld) -> Sequence[int]:
     return placed
 
 
-def _from_0_to_1(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _from_0_to_1(values: Floats) -> Floats:
     low, high = values.min(), values.max()
     return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))
 

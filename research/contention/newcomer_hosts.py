@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from models.arrays import Floats
 
 from lab.errors import RunError
 from lab.signals import deaf
@@ -232,7 +232,7 @@ def _slow(counters: DomainCounters) -> DomainCounters:
     return replace(counters, tasks=tasks, further=times, further_since=None)
 
 
-def planned_container(container: DailyContainer, demand: NDArray[np.float64]) -> PlannedContainer:
+def planned_container(container: DailyContainer, demand: Floats) -> PlannedContainer:
     """A container that asks for `demand`, real CPUs in each second."""
     values = tuple(float(value) for value in demand)
     spec = InstanceSpec(

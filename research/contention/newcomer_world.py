@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from models.arrays import Floats
 
-Floats = NDArray[np.floating[Any]]
 
 HOSTS = 10
 HOST_CPUS = 16
