@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
+from models.arrays import Floats
 from models.data.demand_classes import PRIOR_HOURS
 from models.data.scene import day_parts
 from research.contention.trace_fit import WINDOW_S, bitbrains

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from models.arrays import Floats
 from models.profiling.demand_estimation import Tally, Window, tally
 from models.profiling.half_hours import HALF_HOUR_S, Shapes, shapes
-from models.arrays import Floats
 from research.contention.trace_fit import WINDOW_S, bitbrains, planetlab
 
 PER = HALF_HOUR_S // WINDOW_S

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
-from models.arrays import Floats
 from rich.console import Console
 from rich.table import Table
 
@@ -35,6 +34,7 @@ from advisor.store.migrate import upgrade
 from advisor.store.retention import Retention
 from advisor.store.rollups import BUCKET_S
 from models import training as model_training
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import SharedWindow, write_windows

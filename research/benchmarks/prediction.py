@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from models.arrays import Bools, Floats, Ints
 
+from models.arrays import Bools, Floats, Ints
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import Examples, build_examples

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from models.arrays import Floats
 
+from models.arrays import Floats
 from research.contention.host_spec import HostSpec, InstanceSpec
 
 Kind = Literal["open", "trace", "batch", "closed", "hog"]

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
 from lab.errors import LabError, PreparationError, RunError, StopRequested
 from lab.progress import in_words
 from lab.signals import deaf, stoppable
+from models.arrays import Floats
 from profiler.backends.base import BackendError, Counters
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numba import njit
+
 from models.arrays import Bools, Floats, Ints
 
 P = ParamSpec("P")

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
 from lab.errors import LabError, StopRequested
 from lab.signals import stoppable
+from models.arrays import Floats
 from research.contention.container_mixes import (
     HOSTS_OF_A_SET,
     MEASURED_S,

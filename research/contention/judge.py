@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from models.arrays import Bools, Floats, Ints
 from scipy.stats import rankdata
 
+from models.arrays import Bools, Floats, Ints
 from research.contention import baselines, records
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceSpec
 from research.contention.records import HostRecord

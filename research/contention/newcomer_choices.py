@@ -14,16 +14,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 from models.profiling.demand_estimation import from_trace

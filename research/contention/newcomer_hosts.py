@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
 from lab.errors import RunError
 from lab.signals import deaf
+from models.arrays import Floats
 from profiler.agent.announcement import Announcer
 from profiler.agent.batch import SampleBatch
 from profiler.agent.log import Log

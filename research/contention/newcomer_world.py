@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from models.arrays import Floats
 
+from models.arrays import Floats
 
 HOSTS = 10
 HOST_CPUS = 16

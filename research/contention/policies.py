@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from models.arrays import Bools, Floats
 
+from models.arrays import Bools, Floats
 from research.contention.policy_world import World
 
 MOST_PAST = 600  # windows that the simple policies look at

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from models.arrays import Floats, Ints
 
+from models.arrays import Floats, Ints
 from research.contention import trace_fit
 
 SIZES, SIZE_PARTS = (1, 2, 4, 8), (0.4, 0.3, 0.2, 0.1)  # vCPUs of PlanetLab's VMs, which its trace does not tell

@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
-from models.arrays import Floats
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.data.scene import slot_values
 from models.physics.prior import PriorPredictor, solve
 from models.profiling.demand_estimation import Window, estimated, everybody, tally

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from models.arrays import Bools, Floats, Ints
 from scipy.special import betaincinv, ndtr, ndtri
 
+from models.arrays import Bools, Floats, Ints
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 
 Law = Literal["constant", "exponential", "hyperexponential", "lognormal"]

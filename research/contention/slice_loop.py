@@ -192,9 +192,7 @@ def _mean(cpu: int, where: Ints, spent: Floats, queued: int) -> float:
 
 
 @compiled
-def _next(
-    cpu: int, where: Ints, owner: Ints, spent: Floats, weight: Floats, runnable: Ints, slice_s: float
-) -> int:
+def _next(cpu: int, where: Ints, owner: Ints, spent: Floats, weight: Floats, runnable: Ints, slice_s: float) -> int:
     """Of a queue's vCPUs that are owed time, the one with the earliest virtual deadline."""
     mean, count = 0.0, 0
     for t in range(where.size):

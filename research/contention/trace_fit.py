@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from models.arrays import Floats
 from scipy import stats
+
+from models.arrays import Floats
 
 PLANETLAB = "planetlab-20110303.csv.gz"
 BITBRAINS = "bitbrains-small-trace.parquet"

@@ -71,7 +71,7 @@ class _Handler(QuietHandler):
         token = {"X-Subject-Token": "replayed"} if self.command == "POST" else {}
         self.reply(status, text.encode(), {"Content-Type": "application/json", **token})
 
-    do_POST = do_GET  # noqa: N815 - the name that http.server calls
+    do_POST = do_GET
 
 
 @contextmanager
