@@ -270,11 +270,8 @@ def _rank_row(
 
 
 def _spearman(said: Floats, was: Floats) -> Figure:
-    rng = np.random.default_rng(SEED)
-    resampled = [
-        rank_correlation(said[picked], was[picked]) for picked in rng.integers(said.size, size=(300, said.size))
-    ]
-    low, high = _percentiles(np.array(resampled))
+    picked = np.random.default_rng(SEED).integers(said.size, size=(300, said.size))
+    low, high = _percentiles(_rank_correlations(said[picked], was[picked]))
     return Figure(rank_correlation(said, was), low, high)
 
 
@@ -291,10 +288,17 @@ def _mean_spearman(said: Floats, was: Floats, clouds: Sequence[Sequence[int]]) -
 
 def rank_correlation(said: Floats, was: Floats) -> float:
     """Spearman's, with mean ranks of ties: 0 where the prediction tells no hosts apart, NaN where they are alike."""
-    first, second = rankdata(said), rankdata(was)
-    if np.ptp(second) == 0:
-        return float("nan")
-    return 0.0 if np.ptp(first) == 0 else float(np.corrcoef(first, second)[0, 1])
+    return float(_rank_correlations(said[np.newaxis], was[np.newaxis])[0])
+
+
+def _rank_correlations(said: Floats, was: Floats) -> Floats:
+    """`rank_correlation` of each row of two (K, N); (K,)."""
+    first, second = (
+        ranks - ranks.mean(axis=1, keepdims=True) for ranks in (rankdata(one, axis=1) for one in (said, was))
+    )
+    size, other = (np.sqrt(np.square(one).sum(axis=1)) for one in (first, second))
+    both = np.divide((first * second).sum(axis=1), size * other, out=np.zeros(len(said)), where=size * other > 0)
+    return np.where(other > 0, both, np.nan)
 
 
 def _percentiles(values: Floats) -> tuple[float, float]:
