@@ -10,16 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.demand_classes import PRIOR_HOURS
 from models.data.scene import day_parts
 from research.contention.trace_fit import WINDOW_S, bitbrains
 
-Floats = NDArray[np.floating[Any]]
 DAYS = (1, 2, 3, 7)
 NEXT = 3  # days that are told
 LEAST = 1e-3  # CPUs: a VM below it sleeps

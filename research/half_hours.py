@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from models.arrays import Floats
 from models.profiling.demand_estimation import Tally, Window, tally
 from models.profiling.half_hours import HALF_HOUR_S, Shapes, shapes
-from research.contention.trace_fit import WINDOW_S, Floats, bitbrains, planetlab
+from research.contention.trace_fit import WINDOW_S, bitbrains, planetlab
 
 PER = HALF_HOUR_S // WINDOW_S
 DAY = 86_400 // WINDOW_S

@@ -32,7 +32,6 @@ _SUFFIX = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3} | {
     if letter + i != "K"
 }
 KEYS = tuple(f"{PREFIX}{name.replace('_', '-')}" for name in ("instance", "vcpus", *SAID))
-ASKED_ABOUT = f"{PREFIX}advised"  # the extended resource that a pod requests to be asked about
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,6 @@ class HostViolations:
     exclusive_shared: bool = False
 
 
-NO_VIOLATIONS = HostViolations()
-
-
 def allowed_violations(*states: HostViolations) -> HostViolations:
     """What a state may violate because one of these violates it too."""
     return HostViolations(

@@ -33,11 +33,3 @@ def get(connection: sa.Connection, run: str, platform: str, repeat: str) -> Colo
     here = sa.and_(colocations.c.run == run, colocations.c.platform == platform, colocations.c.repeat == repeat)
     observed = connection.scalar(sa.select(colocations.c.observed).where(here))
     return None if observed is None else codec.decode(Colocation, observed)
-
-
-def load_all(connection: sa.Connection) -> tuple[Colocation, ...]:
-    keys = (colocations.c.run, colocations.c.platform, colocations.c.repeat)
-    return tuple(
-        codec.decode(Colocation, observed)
-        for observed in connection.scalars(sa.select(colocations.c.observed).order_by(*keys))
-    )

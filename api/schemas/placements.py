@@ -171,6 +171,16 @@ class ConstraintsBody(Schema):
         )
 
 
+# What one question and a batch both say.
+AnsweredHosts = Annotated[Ids | None, Field(description="answer only these hosts; null = all")]
+Constraining = Annotated[ConstraintsBody, Field(description="what a host must satisfy")]
+AskedObjective = Annotated[
+    Objective,
+    Field(description="worst: best worst-off instance; total: combined score; pack: fewest hosts"),
+]
+MostCandidates = Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE]
+
+
 class PlacementBody(Schema):
     """Where should this instance go?"""
 
@@ -192,14 +202,10 @@ class PlacementBody(Schema):
     )
 
     instance: NewInstance = Field(description="the instance to place")
-    hosts: Ids | None = Field(default=None, description="answer only these hosts; null = all")
-    constraints: ConstraintsBody = Field(default=ConstraintsBody(), description="what a host must satisfy")
-    objective: Objective = Field(
-        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
-    )
-    limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
-        default=5, description="most candidates given"
-    )
+    hosts: AnsweredHosts = None
+    constraints: Constraining = ConstraintsBody()
+    objective: AskedObjective = "worst"
+    limit: MostCandidates = Field(default=5, description="most candidates given")
     explain: Flag = Field(default=True, description="give reasons")
     commands: Flag = Field(default=False, description="give the commands that apply each candidate's settings")
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
@@ -243,14 +249,10 @@ class BatchBody(Schema):
     instances: Annotated[list[NewInstance], Field(min_length=1, max_length=MOST_AT_ONCE)] = Field(
         description="the instances to place, in the order in which they are answered"
     )
-    hosts: Ids | None = Field(default=None, description="answer only these hosts; null = all")
-    constraints: ConstraintsBody = Field(default=ConstraintsBody(), description="what every host must satisfy")
-    objective: Objective = Field(
-        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
-    )
-    limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
-        default=1, description="most candidates given for each"
-    )
+    hosts: AnsweredHosts = None
+    constraints: Constraining = ConstraintsBody()
+    objective: AskedObjective = "worst"
+    limit: MostCandidates = Field(default=1, description="most candidates given for each")
     explain: Flag = Field(default=False, description="give reasons")
     dry_run: Flag = Field(default=False, description="hold nothing and store nothing")
 

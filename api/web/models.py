@@ -17,7 +17,6 @@ from api.routes.common import ModelDep, OutcomeDep, PathId
 from api.web import picture
 from api.web.forms import Posted
 
-PRIOR = "prior"
 Change = Literal["activate", "shadow", "rollback"]
 _SHOWN = ("figures", "datasets", "libraries", "version", "origin", "created_at")  # of a card, in places of their own
 

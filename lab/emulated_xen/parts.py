@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
-import lzma
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import PreparationError
+from lab.guests.kernel import uncompressed
 
 DOM0_PACKAGES = (
     "xen-system-amd64", "linux-image-amd64", "python3", "busybox-static",
@@ -31,7 +31,6 @@ _DOM0_DRIVERS = (
 _UNUSED = ("boot", "var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/lib/udev/hwdb.bin")
 _BUILD_S = 1200.0
 _STEP_S = 300.0
-_XZ, _ELF = b"\xfd7zXZ\x00", b"\x7fELF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def _build(work: Path, parts: XenParts) -> None:
     (version,) = [path.name for path in (root / "usr/lib/modules").iterdir()]
     (hypervisor,) = (root / "boot").glob("xen-*.gz")
     parts.hypervisor.write_bytes(gzip.decompress(hypervisor.read_bytes()))
-    kernel = unpacked_kernel((root / f"boot/vmlinuz-{version}").read_bytes())
+    kernel = uncompressed((root / f"boot/vmlinuz-{version}").read_bytes())
     parts.kernel.write_bytes(kernel)
     shutil.copy(root / "bin/busybox", parts.busybox)
     parts.drivers.mkdir()
@@ -140,20 +139,6 @@ def _os_release() -> str:
     if not match or not re.search(r"^ID=debian$", text, re.MULTILINE):
         raise PreparationError("the lab is built from Debian's packages, and this is no Debian")
     return match[1]
-
-
-def unpacked_kernel(image: bytes) -> bytes:
-    """The ELF kernel inside a bzImage compressed with xz, as Debian's are; PreparationError when there is none."""
-    start = image.find(_XZ)
-    while start >= 0:
-        try:
-            kernel = lzma.LZMADecompressor().decompress(image[start:])
-        except lzma.LZMAError:
-            kernel = b""
-        if kernel.startswith(_ELF):
-            return kernel
-        start = image.find(_XZ, start + 1)
-    raise PreparationError("the kernel image holds no xz-compressed kernel")
 
 
 def _with_dependencies(root: Path, version: str, names: tuple[str, ...]) -> list[Path]:

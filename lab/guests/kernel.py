@@ -80,7 +80,7 @@ def uncompressed(image: bytes) -> bytes:
         if unpacked.startswith(_ELF):
             return unpacked
         start = image.find(_XZ, start + 1)
-    raise PreparationError("the guests' kernel is packed in a way that is not known here")
+    raise PreparationError("the kernel is packed in a way that is not known here")
 
 
 def _plain(driver: Path) -> bytes:

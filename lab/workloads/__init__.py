@@ -1,6 +1,6 @@
 """The workloads that campaigns can use, by kind; one module per program."""
 
-from lab.workloads.base import Listens, Progress, ServedWorkload, Site, Workload, WorkloadResult
+from lab.workloads.base import Listens, Progress, Site, Workload, WorkloadResult
 from lab.workloads.build import BuildWorkload
 from lab.workloads.bulk import BulkWorkload
 from lab.workloads.database import DatabaseWorkload
@@ -35,7 +35,6 @@ __all__ = [
     "MemoryWorkload",
     "ProbeWorkload",
     "Progress",
-    "ServedWorkload",
     "Site",
     "StreamWorkload",
     "WebWorkload",

@@ -62,14 +62,10 @@ class MachineClass:
     window_s: float = 300.0
 
 
-# Computed by research/demand_classes.py on 2026-11-23. PlanetLab: 1,052 machines on 2011-03-03, 288 windows each
-# (CoMon; Beloglazov and Buyya, 2012). Bitbrains: 50 machines (OpenDC's sample of fastStorage; Shen et al., CCGrid
-# 2015), 49 of them awake, 269,000 windows in August and September 2013. PlanetLab's one day has no `days`; it takes
-# the other's.
-PLANETLAB = MachineClass(0.123, 1.09, 0.76, 0.91, 2.09, 3.18, 0.05, 0.023, 0.11)
-BITBRAINS = MachineClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
 # On the first day: the business machines of a hoster, which are nearer to a private cloud than a research testbed is.
-DAY_ONE = BITBRAINS
+# Computed by research/demand_classes.py on 2026-11-23 of Bitbrains: 50 machines (OpenDC's sample of fastStorage; Shen
+# et al., CCGrid 2015), 49 of them awake, 269,000 windows in August and September 2013.
+DAY_ONE = MachineClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
 
 
 def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Resource = "cpu") -> Demand:
@@ -113,12 +109,6 @@ def _spread_by_quantile(given: Demand) -> float:
         if value is not None and value > given.mean:
             return (value - given.mean) / normal.inv_cdf(share)
     return 0.0
-
-
-def of_instance(instance: Instance) -> Demand:
-    """CPU demand of an instance in full: what is known of it, completed by the class, or what its size alone tells."""
-    known = instance.demand.get("cpu")
-    return day_one(instance.vcpus) if known is None else completed(known, instance.vcpus)
 
 
 def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:

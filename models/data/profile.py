@@ -39,6 +39,3 @@ class WorkloadProfile:
         """The value under any spelling of its key (`instance.cpu` is `cpu`), or None where it is unknown."""
         scope, metric = split_key(key)
         return self.metrics.get(join_key(scope, metric))
-
-
-UNKNOWN_WORKLOAD = WorkloadProfile(name="", metrics={}, origin="unknown")

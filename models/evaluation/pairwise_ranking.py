@@ -58,11 +58,6 @@ class PairwiseRanking:
         return round(float(right.mean()), 5)
 
 
-def pair_ranking_accuracy(examples: Examples, guess: Floats) -> float | None:
-    """How often `guess` ranks two neighbours of a victim in the same setting as the measurement does."""
-    return PairwiseRanking.of(examples).accuracy(guess)
-
-
 def _means(cell: Ints, ratio: Floats, once: Floats) -> tuple[Floats, Floats]:
     """Mean and its standard error per cell."""
     count = np.maximum(np.bincount(cell, once), 1)

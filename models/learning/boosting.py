@@ -89,11 +89,6 @@ def fit_forest(
     return _train(x, target, weight, forest_options(len(x), seed=seed, monotone=monotone))
 
 
-def fit_booster(x: Floats, target: Floats, *, seed: int) -> lightgbm.Booster:
-    """Fit one booster without monotone constraints."""
-    return _train(x, target, None, booster_options(len(x), seed=seed))
-
-
 def _train(x: Floats, target: Floats, weight: Floats | None, how: tuple[dict[str, Any], int]) -> lightgbm.Booster:
     options, rounds = how
     of_bins = {key: options[key] for key in ("verbosity", "max_bin", "min_data_in_bin")}

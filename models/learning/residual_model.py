@@ -15,7 +15,7 @@ from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples, Neighbour
 from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
 from models.features.repeats import GroupedExamples, target_of
-from models.learning.boosting import booster_options, fit_booster, fit_boosters, fit_forest, predict
+from models.learning.boosting import booster_options, fit_boosters, fit_forest, predict
 from models.learning.effects import Effects
 from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
 from models.learning.quickscorer import QuickScorer
@@ -31,7 +31,6 @@ __all__ = [
     "booster_options",
     "choose_stacking_weights",
     "fit_base_learners",
-    "fit_booster",
     "pair_folds",
     "target_of",
     "workload_folds",
@@ -164,13 +163,6 @@ class ResidualModel:
     known: frozenset[str]
     platforms: frozenset[str] = frozenset()
     platform_weights: StackingWeights | None = None
-
-    def log_correction(
-        self, x: Floats, base: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]
-    ) -> Floats:
-        """The correction to add to the log of the base ratio on a platform of training; (R,)."""
-        known = self.all_known(victims, neighbours)
-        return self.correction(self.parts(x, base), self.effects.predict(victims, neighbours), known)
 
     def parts(self, x: Floats, base: Floats) -> Floats:
         """The predictions of the base learners for rows with this base ratio (R,); (R, 4)."""

@@ -12,16 +12,14 @@ from collections.abc import Callable
 
 from profiler.backends.source import HostSource, LiveSource
 from profiler.checks import clocks, cpus, hardware, kernel_counters, kvm, memory, run_queue, xen
-from profiler.checks.base import Check, CheckFinding, CheckRule, HostView, State, UnseenError
+from profiler.checks.base import Check, CheckRule, HostView, State
 
 __all__ = [
     "RULES",
     "Check",
-    "CheckFinding",
     "CheckRule",
     "HostView",
     "State",
-    "UnseenError",
     "check_host",
     "worst_first",
 ]

@@ -13,9 +13,7 @@ from profiler.parse.cgroup import (
 )
 from profiler.parse.proc import (
     DiskTimes,
-    HostStat,
     InterfaceBytes,
-    Mount,
     Pressure,
     TaskStatus,
     TaskTimes,
@@ -36,9 +34,7 @@ from profiler.parse.text import ParseError
 
 __all__ = [
     "DiskTimes",
-    "HostStat",
     "InterfaceBytes",
-    "Mount",
     "ParseError",
     "Pressure",
     "Quota",

@@ -12,7 +12,6 @@ _INTERRUPT = re.compile(r"(?a) *(?P<number>[A-Za-z0-9]{1,10}):(?P<counts>(?: +\d
 _REQUESTS = r"req prod (\d{1,10}) \(-?\d{1,20}\) cons (\d{1,10}) \(-?\d{1,20}\)"
 _RINGS = re.compile(rf"(?ams)^TX:[^\n]*\n{_REQUESTS}[^\n]*\n(?:[^R\n][^\n]*\n|\n){{0,20}}^RX:[^\n]*\n{_REQUESTS}")
 _STORE = re.compile(r'(?a)([A-Za-z0-9_/@+:.-]{1,3072}) = "(.*)"(?:   \([^"]*\))?\Z', re.DOTALL)
-_TREE = re.compile(r'(?a)( *)([A-Za-z0-9_@+:.-]{1,2048}) = "(.*)"(?:   \([^"]*\))?\Z', re.DOTALL)
 _RATE = re.compile(r"(?a)(\d{1,18}),(\d{1,10})\Z")
 _DEVICE = re.compile(r"(?a)(vif|vbd)-(\d{1,5})-(\d{1,10})\Z")
 _PHYSICAL = re.compile(r"(?a)([0-9a-f]{1,8}):([0-9a-f]{1,8})\Z")
@@ -79,30 +78,13 @@ def parse_netback_rings(text: str, where: str = "") -> tuple[Ring, Ring]:
 
 def parse_xenstore(text: str, where: str = "") -> dict[str, str]:
     """Read `xenstore-ls -f`: values by path. xenstore-ls escapes line breaks, so one line is one node."""
-    return {path: value for _, path, value in _nodes(text, where, _STORE)}
-
-
-def parse_xenstore_tree(text: str, where: str = "") -> dict[str, str]:
-    """Read `xenstore-ls` without -f, where children are indented by one blank: values by path below its root."""
-    found: dict[str, str] = {}
-    above: list[str] = []
-    for number, (depth, name, value) in enumerate(_nodes(text, where, _TREE), start=1):
-        if len(depth) > len(above):
-            raise ParseError("xenstore-ls", where, number, f"{name[:60]!r} is indented below nothing")
-        above[len(depth) :] = [name]
-        found["/".join(above)] = value
-    return found
-
-
-def _nodes(text: str, where: str, pattern: re.Pattern[str]) -> list[tuple[str, str, str]]:
-    found: list[tuple[str, str, str]] = []
+    values: dict[str, str] = {}
     for number, line in lines(text):
-        match = pattern.fullmatch(line)
+        match = _STORE.fullmatch(line)
         if match is None:
             raise ParseError("xenstore-ls", where, number, f"{line[:60]!r} is no node")
-        groups = match.groups()
-        found.append(("", groups[0], groups[1]) if len(groups) == 2 else (groups[0], groups[1], groups[2]))
-    return found
+        values[match[1]] = match[2]
+    return values
 
 
 def parse_vif_rate(text: str, where: str = "") -> float:

@@ -13,11 +13,11 @@ from typing import TypeVar
 from profiler.observed import parse_cpus
 from profiler.parse.text import ParseError, count, decimal, lines
 
-MAX_DOMID = 0x7FF0  # DOMID_FIRST_RESERVED of Xen's public headers; domains have lower numbers
+_MAX_DOMID = 0x7FF0  # DOMID_FIRST_RESERVED of Xen's public headers; domains have lower numbers
 NAMELESS = "(null)"  # what xl prints for a domain whose name xenstore does not have: being built or torn down
 T = TypeVar("T")
 
-LONGEST_ROW = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
+_LONGEST_ROW = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
 _LIST = re.compile(
     r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<mem>\d{1,12}) +(?P<vcpus>\d{1,5})"
     r" +(?P<state>[r-][b-][p-][s-][rscwS?-][d-]) +(?P<time>\d{1,12}\.\d)(?P<rest>\D.*)?\Z"
@@ -61,7 +61,7 @@ class ListedVcpu:
     soft: tuple[int, ...] | None
 
 
-def rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]:
+def _rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]:
     """The rows below the header line, which xl always prints in English; a table without one is none."""
     found = lines(text)
     if not found:
@@ -74,7 +74,7 @@ def rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]
 
 def row(pattern: re.Pattern[str], line: str, what: str, where: str, number: int) -> re.Match[str]:
     """The parts of one row; ParseError when it is none."""
-    match = pattern.fullmatch(line) if len(line) <= LONGEST_ROW else None
+    match = pattern.fullmatch(line) if len(line) <= _LONGEST_ROW else None
     if match is None:
         raise ParseError(what, where, number, f"{line[:60]!r} is no row of {what}")
     return match
@@ -83,7 +83,7 @@ def row(pattern: re.Pattern[str], line: str, what: str, where: str, number: int)
 def domid_of(text: str, what: str, where: str, number: int) -> int:
     """The number of a domain; those that Xen reserves are ParseErrors."""
     value = count(text, what, where, number)
-    if value >= MAX_DOMID:
+    if value >= _MAX_DOMID:
         raise ParseError(what, where, number, f"{value} is no domain")
     return value
 
@@ -104,7 +104,7 @@ def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
     what = "xl list"
     found: dict[int, ListedDomain] = {}
     verbose = "UUID" in text.partition("\n")[0]
-    for number, line in rows(text, what, where, r"Name +ID +Mem +VCPUs\s+State\s+Time\(s\)"):
+    for number, line in _rows(text, what, where, r"Name +ID +Mem +VCPUs\s+State\s+Time\(s\)"):
         match = row(_LIST, line, what, where, number)
         domid = domid_of(match["domid"], what, where, number)
         uuid = _UUID.match(match["rest"] or "")
@@ -129,7 +129,7 @@ def parse_vcpu_list(text: str, where: str = "") -> dict[tuple[int, int], ListedV
     """Read `xl vcpu-list`: vCPUs by domain and number; of several tables the last one counts."""
     what = "xl vcpu-list"
     found: dict[tuple[int, int], ListedVcpu] = {}
-    for number, line in rows(text, what, where, r"Name +ID +VCPU +CPU +State +Time\(s\) +Affinity"):
+    for number, line in _rows(text, what, where, r"Name +ID +VCPU +CPU +State +Time\(s\) +Affinity"):
         match = row(_VCPU, line, what, where, number)
         domid = domid_of(match["domid"], what, where, number)
         vcpu = count(match["vcpu"], what, where, number)
@@ -140,13 +140,13 @@ def parse_vcpu_list(text: str, where: str = "") -> dict[tuple[int, int], ListedV
             None if match["cpu"] == "-" else count(match["cpu"], what, where, number),
             match["state"],
             _ns(match["time"], what, where, number),
-            affinity(match["hard"], what, where, number),
-            affinity(match["soft"], what, where, number),
+            _affinity(match["hard"], what, where, number),
+            _affinity(match["soft"], what, where, number),
         )
     return found
 
 
-def affinity(text: str, what: str, where: str, number: int) -> tuple[int, ...] | None:
+def _affinity(text: str, what: str, where: str, number: int) -> tuple[int, ...] | None:
     """The pCPUs of a list as xl prints it; None = all."""
     if text == "all":
         return None

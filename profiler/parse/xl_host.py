@@ -1,23 +1,16 @@
-"""Text of xl(1) about the host and its settings: info, scheduler shares, pools, interfaces, uptime; no I/O."""
+"""Text of xl(1) about the host and its settings: info and scheduler shares; no I/O."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from profiler.parse.text import ParseError, count, decimal, lines
-from profiler.parse.xl import add, affinity, domid_of, row, rows
+from profiler.parse.xl import add, domid_of, row
 
 _WEIGHT = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5})\Z")
 _WEIGHT_CAP = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5}) +(?P<cap>\d{1,6})\Z")
-_UPTIME = re.compile(r"(?a).* +(\d{1,5}) +(?:(\d{1,6}) days?, )? *(\d{1,2}):(\d\d):(\d\d)\Z")
 _INFO = re.compile(r"(?a)([A-Za-z_][A-Za-z0-9_]{0,40}) *: ?(.*)\Z")
-_POOL = re.compile(r"(?a)(\S.*?) +([0-9][0-9,]*)\Z")
-_NETWORK = re.compile(
-    r"(?a)(\d{1,4}) +(\d{1,5}) +((?:[0-9a-f]{2}:){5}[0-9a-f]{2}) +(-?\d{1,5}) +(-?\d{1,3}) +(-?\d{1,6})"
-    r" +\S+/\S+ +(\S+) *\Z"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +32,6 @@ class XlInfo:
     scheduler: str
     version: str
     threads_per_core: int
-
-
-@dataclass(frozen=True, slots=True)
-class Vif:
-    """A row of `xl network-list`: its number, the domain that drives it (`backend`), its state and xenstore path."""
-
-    number: int
-    backend: int
-    mac: str
-    state: int
-    path: str
 
 
 def parse_sched(text: str, where: str = "") -> dict[int, Share]:
@@ -109,36 +91,3 @@ def parse_xl_info(text: str, where: str = "") -> XlInfo:
     if host.pcpus == 0 or host.cpu_mhz < 1:
         raise ParseError(what, where, 1, f"{host.pcpus} pCPUs at {host.cpu_mhz} MHz cannot be")
     return host
-
-
-def parse_uptime(text: str, where: str = "") -> dict[int, int]:
-    """Read `xl uptime`: seconds by domain."""
-    what = "xl uptime"
-    found: dict[int, int] = {}
-    for number, line in rows(text, what, where, r"Name +ID +Uptime"):
-        match = row(_UPTIME, line, what, where, number)
-        days, hours, minutes, seconds = (count(part or "0", what, where, number) for part in match.groups()[1:])
-        uptime = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        add(found, domid_of(match[1], what, where, number), uptime, what, where, number)
-    return found
-
-
-def parse_cpupools(text: str, where: str = "") -> Mapping[str, tuple[int, ...]]:
-    """Read `xl cpupool-list -c`: pCPUs by pool."""
-    what = "xl cpupool-list"
-    found: dict[str, tuple[int, ...]] = {}
-    for number, line in rows(text, what, where, r"Name +CPU list"):
-        match = row(_POOL, line, what, where, number)
-        found[match[1]] = affinity(match[2], what, where, number) or ()
-    return found
-
-
-def parse_network_list(text: str, where: str = "") -> list[Vif]:
-    """Read `xl network-list DOMAIN`."""
-    what = "xl network-list"
-    found: list[Vif] = []
-    for number, line in rows(text, what, where, r"Idx +BE +Mac Addr"):
-        match = row(_NETWORK, line, what, where, number)
-        backend = domid_of(match[2], what, where, number)
-        found.append(Vif(int(match[1]), backend, match[3], int(match[5]), match[7]))
-    return found

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -35,6 +34,7 @@ from advisor.store.migrate import upgrade
 from advisor.store.retention import Retention
 from advisor.store.rollups import BUCKET_S
 from models import training as model_training
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import SharedWindow, write_windows
@@ -208,7 +208,7 @@ def _trained(folder: Path, name: str, address: str | None) -> tuple[Path, float]
     return model_training.train([folder / "windows"], folder / name, scheduler=address), time.monotonic() - began
 
 
-def _boosted(model: Path, folder: Path) -> NDArray[np.float64]:
+def _boosted(model: Path, folder: Path) -> Floats:
     """What the boosted trees of a model add to log(share / prior) in windows, the first ten thousand rows of them."""
     share = artifact.load(model).share
     assert share is not None and share.model.base_learners is not None

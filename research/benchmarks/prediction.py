@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Floats
+from models.arrays import Bools, Floats, Ints
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import Examples, build_examples
@@ -48,8 +48,8 @@ class AskedRows:
     x: Floats
     base: Floats
     effects: Floats
-    known: NDArray[np.bool_]
-    size: NDArray[np.int64]
+    known: Bools
+    size: Ints
     platform: NDArray[np.str_]
 
 

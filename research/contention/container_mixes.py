@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from research.contention.host_spec import HostSpec, InstanceSpec
 
 Kind = Literal["open", "trace", "batch", "closed", "hog"]
@@ -96,7 +96,7 @@ def plan(seed: int, *, two_cpus: int, one_cpu: int, sets: int, repeats: int, idl
     return [everything[index] for index in rng.permutation(len(everything))]
 
 
-def jobs(container: PlannedContainer, seconds: float) -> NDArray[np.float64]:
+def jobs(container: PlannedContainer, seconds: float) -> Floats:
     """Work of one container: rows of (seconds, CPU seconds), as `replay_jobs.c` reads them.
 
     Open loop: arrival after the start. Closed loop: thinking before the job. The same container gives the same rows.
@@ -256,7 +256,7 @@ class _Series:
         self._correlation = float(rng.uniform(0.3, 0.9))
         self._shared = self._wave(rng)
 
-    def _wave(self, rng: np.random.Generator) -> NDArray[np.float64]:
+    def _wave(self, rng: np.random.Generator) -> Floats:
         values = np.empty(WARM_UP_S + MEASURED_S)
         values[0] = rng.normal()
         for second in range(1, len(values)):
@@ -343,7 +343,7 @@ def _order(rng: np.random.Generator, placement: str, demands: Sequence[float]) -
     return [row[host] for host in range(HOSTS_OF_A_SET) for row in dealt]
 
 
-def _draw_sizes(rng: np.random.Generator, sizes: Sizes, mean_s: float, count: int) -> NDArray[np.float64]:
+def _draw_sizes(rng: np.random.Generator, sizes: Sizes, mean_s: float, count: int) -> Floats:
     if sizes == "fixed":
         return np.full(count, mean_s)
     if sizes == "exponential":
@@ -351,7 +351,7 @@ def _draw_sizes(rng: np.random.Generator, sizes: Sizes, mean_s: float, count: in
     return mean_s * rng.lognormal(-(_LOGNORMAL_SIGMA**2) / 2, _LOGNORMAL_SIGMA, count)
 
 
-def _arrivals(rng: np.random.Generator, rates: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
+def _arrivals(rng: np.random.Generator, rates: Floats, seconds: float) -> Floats:
     """Poisson arrivals at `rates` per second, one rate for each second."""
     whole = min(len(rates), math.ceil(seconds))
     counts = rng.poisson(rates[:whole])
@@ -359,6 +359,6 @@ def _arrivals(rng: np.random.Generator, rates: NDArray[np.float64], seconds: flo
     return np.sort(times)
 
 
-def _nothing(seconds: float) -> NDArray[np.float64]:
+def _nothing(seconds: float) -> Floats:
     """One job beyond the end: a container without work in this run."""
     return np.array([[seconds + 1.0, 1e-6]])

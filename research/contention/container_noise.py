@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from research.contention.host_spec import HostOutcome, InstanceOutcome
-
 Run = Mapping[str, Any]
 CALM = 0.05  # parts of all CPUs that the idle class had
 BUSY = 0.20
@@ -72,22 +70,6 @@ def host_shares(run: Run) -> list[float]:
         ran, waited = (sum(each[name] for each in outcomes) for name in ("run_s", "wait_s"))
         totals.append(ran / (ran + waited) if ran + waited > 0 else 1.0)
     return totals
-
-
-def host_outcome(host: Run, seconds: float) -> HostOutcome:
-    """What a host of a run got, as simulations tell it; who asked for nothing got all of it.
-
-    With one vCPU, short is the part of the time in which that waits. With two it lies between half of the wait and all
-    of it, and what is told is a lower bound, as is the host's on several CPUs: the kernel averages pressure over CPUs.
-    """
-    instances = {}
-    for each in host["containers"]:
-        got, vcpus = each["outcome"], each["spec"]["vcpus"]
-        share = 1.0 if got["share"] is None else got["share"]
-        waits = got["wait_s"] / seconds / vcpus
-        short = min(waits if vcpus == 1 else max(waits, got["pressure"]), 1.0)
-        instances[each["spec"]["id"]] = InstanceOutcome(share, short, short, got["run_s"], got["wait_s"])
-    return HostOutcome(instances, min(host["outcome"]["pressure"], 1.0))
 
 
 def agreement(pairs: Sequence[tuple[Run, Run]]) -> Agreement | None:

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lab.errors import LabError, PreparationError, RunError, StopRequested
 from lab.progress import in_words
 from lab.signals import deaf, stoppable
+from models.arrays import Floats
 from profiler.backends.base import BackendError, Counters
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
@@ -91,7 +91,7 @@ def compile_program(folder: Path) -> Path:
 
 
 def start_work(
-    program: Path, mode: str, workers: int, times: tuple[float, float], work: NDArray[np.float64], join: Sequence[str]
+    program: Path, mode: str, workers: int, times: tuple[float, float], work: Floats, join: Sequence[str]
 ) -> subprocess.Popen[bytes]:
     """Start the load program on rows of work, from and until these seconds of the monotonic clock."""
     descriptor = os.memfd_create("jobs", os.MFD_CLOEXEC)
@@ -371,7 +371,7 @@ def _share(run: float, wait: float) -> float | None:
     return round(run / (run + wait), 5) if run + wait > 0 else None
 
 
-def _part_short(run: NDArray[np.float64], wait: NDArray[np.float64]) -> float:
+def _part_short(run: Floats, wait: Floats) -> float:
     return round(float(np.mean(run < SHORT_BELOW * (run + wait))), 5)
 
 

@@ -1,4 +1,4 @@
-"""The fluid simulator's inner loop, compiled by numba where it is installed; else the same code runs as plain Python.
+"""The fluid simulator's inner loop, compiled by numba.
 
 Every runnable vCPU of a VM runs at the same speed. Speeds change at events only: a burst arrives, a burst is done, a
 window ends. A VM's virtual time is the CPU time that each of its running vCPUs has had, so a burst is done when the
@@ -12,20 +12,13 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import njit
 
-try:
-    from numba import njit
-except ImportError:
-    njit = None
+from models.arrays import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-COMPILED = njit is not None
 OPEN, CLOSED, HOG, PERIODIC = 0, 1, 2, 3
 CONSTANT, EXPONENTIAL, HYPEREXPONENTIAL, LOGNORMAL = 0, 1, 2, 3
 RUN, WAIT, SHORT, SHORT_95 = 0, 1, 2, 3
@@ -35,8 +28,9 @@ SLACK = 1e-7
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` compiled, or as it is where numba is missing."""
-    return function if njit is None else njit(cache=True, error_model="numpy")(function)
+    """`function` compiled by numba at its first call; later processes find it compiled."""
+    made: Callable[P, R] = njit(cache=True, error_model="numpy")(function)
+    return made
 
 
 @compiled
@@ -55,7 +49,7 @@ def draw_burst(rng: Any, mean_s: float, law: int, cv2: float) -> float:
 
 
 @compiled
-def level(wanted: Floats, weight: Floats, some: Integers, count: int, cpus: float, guess: float) -> float:
+def level(wanted: Floats, weight: Floats, some: Ints, count: int, cpus: float, guess: float) -> float:
     """The level at which min(wanted, weight * level) of the first `count` VMs in `some` add up to `cpus`.
 
     They want more than that together. Newton's method on a concave, piecewise linear function: after its first step it
@@ -83,7 +77,7 @@ def level(wanted: Floats, weight: Floats, some: Integers, count: int, cpus: floa
 
 @compiled
 def share_by_sets(  # noqa: PLR0912
-    wanted: Floats, weight: Floats, group: Integers, member: Flags, cpus: Floats, rate: Floats
+    wanted: Floats, weight: Floats, group: Ints, member: Bools, cpus: Floats, rate: Floats
 ) -> None:
     """Weighted max-min rates where VMs of group g may use the CPUs of their set only; written to `rate`.
 
@@ -146,19 +140,19 @@ def run_windows(  # noqa: PLR0912, PLR0915
     cpus: float,
     window_s: float,
     demand: Floats,
-    kind: Integers,
-    vcpus: Integers,
+    kind: Ints,
+    vcpus: Ints,
     weight: Floats,
     limit: Floats,
     burst_s: Floats,
-    law: Integers,
+    law: Ints,
     cv2: Floats,
     period_s: Floats,
-    group: Integers,
-    member: Flags,
+    group: Ints,
+    member: Bools,
     member_cpus: Floats,
-    busy: Integers,
-    backlog: Integers,
+    busy: Ints,
+    backlog: Ints,
     tag: Floats,
     virtual: Floats,
     alarm: Floats,
@@ -327,7 +321,7 @@ def _collect(
     i: int,
     now: float,
     mine: Floats,
-    busy: Integers,
+    busy: Ints,
     rate: Floats,
     since: Floats,
     virtual: Floats,

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lab.errors import LabError, StopRequested
 from lab.signals import stoppable
+from models.arrays import Floats
 from research.contention.container_mixes import (
     HOSTS_OF_A_SET,
     MEASURED_S,
@@ -41,7 +41,6 @@ from research.contention.policy_tables import OURS, least_risk, mean_and_ends
 from research.contention.policy_world import World, planetlab, short_time
 from research.contention.product_policy import ProductPolicy, demands
 
-Floats = NDArray[np.float64]
 SIZE = 48  # VMs in a set
 MOST = 9  # VMs on a host, so that there is a choice: six are there on average
 LOADS = (0.7, 0.85, 1.0)  # of all hosts by the past, in turn

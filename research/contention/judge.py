@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from models.arrays import Bools, Floats, Ints
 from research.contention import baselines, records
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceSpec
 from research.contention.records import HostRecord
 
-Floats = NDArray[np.float64]
 Predict = Callable[[Sequence[HostSpec]], Sequence[HostOutcome]]
 LOAD_BANDS = ((0.0, 0.7), (0.7, 0.9), (0.9, 1.0), (1.0, 1.15), (1.15, 9.9))
 SIZE_BANDS = ((1, 8), (9, 32), (33, 256))
@@ -82,7 +81,7 @@ class Judgement:
 class _Errors:
     """Absolute errors of each instance with its host's number; `host_short` of each host; shares by host for ranks."""
 
-    host: NDArray[np.int64]
+    host: Ints
     share: Floats
     short: Floats
     short_95: Floats
@@ -164,16 +163,16 @@ def _errors(found: Sequence[HostRecord], predicted: Sequence[HostOutcome]) -> _E
     )
 
 
-def _groups(found: Sequence[HostRecord]) -> dict[str, NDArray[np.bool_]]:
+def _groups(found: Sequence[HostRecord]) -> dict[str, Bools]:
     """Instances (of all hosts, in order) by load and size of their host, by loop, and by what the host has."""
     pairs = [(record, one) for record in found for one in record.spec.instances]
 
-    def chosen(holds: Callable[[HostRecord, InstanceSpec], bool]) -> NDArray[np.bool_]:
+    def chosen(holds: Callable[[HostRecord, InstanceSpec], bool]) -> Bools:
         return np.array([holds(record, one) for record, one in pairs], dtype=np.bool_)
 
     load = {id(record): _load(record.spec) for record in found}
     has = {id(record): _has(record.spec) for record in found}
-    groups: dict[str, NDArray[np.bool_]] = {}
+    groups: dict[str, Bools] = {}
     for low, high in LOAD_BANDS:
         name = f"load {low:.2f} to {high:.2f}" if high < 9 else f"load from {low:.2f}"
         groups[name] = chosen(lambda record, _, a=low, b=high: a <= load[id(record)] < b)  # type: ignore[misc]
@@ -228,7 +227,7 @@ def _mean_row(
     return Row(what, group, len(set(some.host[chosen])), int(chosen.sum()), figures)
 
 
-def _by_host(host: NDArray[np.int64], values: Floats, hosts: int) -> Floats:
+def _by_host(host: Ints, values: Floats, hosts: int) -> Floats:
     return np.asarray(np.bincount(host, values, hosts), dtype=np.float64)
 
 
@@ -271,11 +270,8 @@ def _rank_row(
 
 
 def _spearman(said: Floats, was: Floats) -> Figure:
-    rng = np.random.default_rng(SEED)
-    resampled = [
-        rank_correlation(said[picked], was[picked]) for picked in rng.integers(said.size, size=(300, said.size))
-    ]
-    low, high = _percentiles(np.array(resampled))
+    picked = np.random.default_rng(SEED).integers(said.size, size=(300, said.size))
+    low, high = _percentiles(_rank_correlations(said[picked], was[picked]))
     return Figure(rank_correlation(said, was), low, high)
 
 
@@ -292,10 +288,17 @@ def _mean_spearman(said: Floats, was: Floats, clouds: Sequence[Sequence[int]]) -
 
 def rank_correlation(said: Floats, was: Floats) -> float:
     """Spearman's, with mean ranks of ties: 0 where the prediction tells no hosts apart, NaN where they are alike."""
-    first, second = rankdata(said), rankdata(was)
-    if np.ptp(second) == 0:
-        return float("nan")
-    return 0.0 if np.ptp(first) == 0 else float(np.corrcoef(first, second)[0, 1])
+    return float(_rank_correlations(said[np.newaxis], was[np.newaxis])[0])
+
+
+def _rank_correlations(said: Floats, was: Floats) -> Floats:
+    """`rank_correlation` of each row of two (K, N); (K,)."""
+    first, second = (
+        ranks - ranks.mean(axis=1, keepdims=True) for ranks in (rankdata(one, axis=1) for one in (said, was))
+    )
+    size, other = (np.sqrt(np.square(one).sum(axis=1)) for one in (first, second))
+    both = np.divide((first * second).sum(axis=1), size * other, out=np.zeros(len(said)), where=size * other > 0)
+    return np.where(other > 0, both, np.nan)
 
 
 def _percentiles(values: Floats) -> tuple[float, float]:

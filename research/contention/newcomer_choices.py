@@ -14,16 +14,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 from models.profiling.demand_estimation import from_trace
@@ -40,7 +39,6 @@ from research.contention.newcomer_world import (
 )
 from research.contention.policy_tables import mean_and_ends
 
-Floats = NDArray[np.floating[Any]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = 288  # of the day before, of five minutes
 WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
@@ -160,7 +158,7 @@ def nova(world: NewcomerWorld) -> Sequence[int]:
     return placed
 
 
-def _from_0_to_1(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _from_0_to_1(values: Floats) -> Floats:
     low, high = values.min(), values.max()
     return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lab.errors import RunError
 from lab.signals import deaf
+from models.arrays import Floats
 from profiler.agent.announcement import Announcer
 from profiler.agent.batch import SampleBatch
 from profiler.agent.log import Log
@@ -232,7 +232,7 @@ def _slow(counters: DomainCounters) -> DomainCounters:
     return replace(counters, tasks=tasks, further=times, further_since=None)
 
 
-def planned_container(container: DailyContainer, demand: NDArray[np.float64]) -> PlannedContainer:
+def planned_container(container: DailyContainer, demand: Floats) -> PlannedContainer:
     """A container that asks for `demand`, real CPUs in each second."""
     values = tuple(float(value) for value in demand)
     spec = InstanceSpec(

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+from models.arrays import Floats
 
 HOSTS = 10
 HOST_CPUS = 16
@@ -109,8 +107,8 @@ def _shape(rng: np.random.Generator, kind: str) -> Floats:
     if kind == "db":
         return np.asarray(1.0 + 0.5 * hill(14, 4.0))
     if kind == "batch":
-        return 0.06 + 1.0 * (np.abs((hours - 3.0 - late + 12) % 24 - 12) < 2.0)
+        return np.asarray(0.06 + 1.0 * (np.abs((hours - 3.0 - late + 12) % 24 - 12) < 2.0), dtype=np.float64)
     if kind == "ci":
         office = (hours > 8.5) & (hours < 18.5)
-        return 0.05 + 1.0 * office * (rng.random(hours.size // 3).repeat(3) < 0.5)
-    return 0.3 + 3.0 * (rng.random(hours.size) < 0.05)
+        return np.asarray(0.05 + 1.0 * office * (rng.random(hours.size // 3).repeat(3) < 0.5), dtype=np.float64)
+    return np.asarray(0.3 + 3.0 * (rng.random(hours.size) < 0.05), dtype=np.float64)

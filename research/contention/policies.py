@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from research.contention.policy_world import World
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST_PAST = 600  # windows that the simple policies look at
 
 
@@ -63,7 +61,7 @@ class Hosts:
         self.future[host] += self.world.future[:, vm]
         self.there[host].append(vm)
 
-    def fits(self, vm: int) -> NDArray[np.bool_]:
+    def fits(self, vm: int) -> Bools:
         """Hosts that may promise the vCPUs of a VM; (H,)."""
         return np.asarray(self.promised + self.world.vcpus[vm] <= self.most + 1e-9)
 

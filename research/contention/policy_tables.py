@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.physics.cpu_contention import compile_all
 from profiler.demand import Demand
@@ -30,7 +29,6 @@ from research.contention.policy_world import World, bitbrains, planetlab, short_
 from research.contention.product_policy import MANY, ProductPolicy, demands
 from research.contention.simulator import Length, simulate
 
-Floats = NDArray[np.float64]
 CPUS = (16, 64)
 OVERCOMMIT = (1, 2, 4, 6, 8)
 MOST_SHORT = 0.01  # of all instance-time

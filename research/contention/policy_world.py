@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from research.contention import trace_fit
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 SIZES, SIZE_PARTS = (1, 2, 4, 8), (0.4, 0.3, 0.2, 0.1)  # vCPUs of PlanetLab's VMs, which its trace does not tell
 ENOUGH = 0.95  # of what it wants: who gets less in a window is short
 WANTS = 1e-3  # CPUs: who asks for less in a window asks for nothing

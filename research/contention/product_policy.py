@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.data.scene import slot_values
 from models.physics.prior import PriorPredictor, solve
 from models.profiling.demand_estimation import Window, estimated, everybody, tally
@@ -20,7 +20,6 @@ from profiler.demand import Demand
 from research.contention.policies import Hosts
 from research.contention.policy_world import World
 
-Floats = NDArray[np.float64]
 WINDOW_S = 300.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = 1e6

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
+from models.arrays import Bools, Floats, Ints
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 
-Floats = NDArray[np.float64]
 Law = Literal["constant", "exponential", "hyperexponential", "lognormal"]
 LAWS: Mapping[Law, int] = {"constant": 0, "exponential": 1, "hyperexponential": 2, "lognormal": 3}
 MOST_CONSTRAINTS = 1024
@@ -71,8 +70,8 @@ class State:
     """What goes on from one window to the next: runnable vCPUs, bursts that wait, when each burst is
     done, and when a period begins or a thought ends."""
 
-    busy: NDArray[np.int64]
-    backlog: NDArray[np.int64]
+    busy: Ints
+    backlog: Ints
     tag: Floats
     virtual: Floats
     alarm: Floats
@@ -84,16 +83,16 @@ class State:
 class Arrays:
     """A host's instances as arrays of n; `member` (F, G) and `member_cpus` (F,) are the constraints of the CPU sets."""
 
-    kind: NDArray[np.int64]
-    vcpus: NDArray[np.int64]
+    kind: Ints
+    vcpus: Ints
     weight: Floats
     limit: Floats
     burst_s: Floats
-    law: NDArray[np.int64]
+    law: Ints
     cv2: Floats
     period_s: Floats
-    group: NDArray[np.int64]
-    member: NDArray[np.bool_]
+    group: Ints
+    member: Bools
     member_cpus: Floats
 
 
@@ -238,7 +237,7 @@ def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
     )
 
 
-def constraints(groups: Sequence[frozenset[int]]) -> tuple[NDArray[np.bool_], Floats]:
+def constraints(groups: Sequence[frozenset[int]]) -> tuple[Bools, Floats]:
     """What groups of VMs, each with its set of CPUs, can get: those inside a union of sets at most that union's CPUs.
 
     Unions of sets that overlap are enough: of others the constraint is the sum of two. Raises ValueError beyond

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from models.arrays import Bools, Floats, Ints
 from research.contention.fluid_loop import (
     CLOSED,
     HOG,
@@ -24,9 +25,6 @@ from research.contention.fluid_loop import (
     SHORT,
     SHORT_95,
     WAIT,
-    Flags,
-    Floats,
-    Integers,
     compiled,
     draw_burst,
 )
@@ -40,14 +38,14 @@ def run_slices(  # noqa: PLR0912, PLR0915
     slice_s: float,
     window_s: float,
     demand: Floats,
-    kind: Integers,
-    first: Integers,
+    kind: Ints,
+    first: Ints,
     weight: Floats,
     burst_s: Floats,
-    law: Integers,
+    law: Ints,
     cv2: Floats,
     period_s: Floats,
-    allowed: Flags,
+    allowed: Bools,
 ) -> tuple[Floats, Floats]:
     """All windows of `demand` (W, n), from an empty host.
 
@@ -174,7 +172,7 @@ def _thought(rng: Any, now: float, think_s: float, thinking: int) -> float:
 
 
 @compiled
-def _place(allowed: Flags, queued: Integers) -> int:
+def _place(allowed: Bools, queued: Ints) -> int:
     """An idle CPU, else the one with the shortest queue."""
     best = -1
     for cpu in range(allowed.size):
@@ -184,7 +182,7 @@ def _place(allowed: Flags, queued: Integers) -> int:
 
 
 @compiled
-def _mean(cpu: int, where: Integers, spent: Floats, queued: int) -> float:
+def _mean(cpu: int, where: Ints, spent: Floats, queued: int) -> float:
     """Mean virtual time of a queue."""
     total = 0.0
     for t in range(where.size):
@@ -194,9 +192,7 @@ def _mean(cpu: int, where: Integers, spent: Floats, queued: int) -> float:
 
 
 @compiled
-def _next(
-    cpu: int, where: Integers, owner: Integers, spent: Floats, weight: Floats, runnable: Integers, slice_s: float
-) -> int:
+def _next(cpu: int, where: Ints, owner: Ints, spent: Floats, weight: Floats, runnable: Ints, slice_s: float) -> int:
     """Of a queue's vCPUs that are owed time, the one with the earliest virtual deadline."""
     mean, count = 0.0, 0
     for t in range(where.size):
@@ -218,12 +214,12 @@ def _next(
 @compiled
 def _steal(
     cpu: int,
-    allowed: Flags,
-    owner: Integers,
-    where: Integers,
+    allowed: Bools,
+    owner: Ints,
+    where: Ints,
     spent: Floats,
-    queued: Integers,
-    current: Integers,
+    queued: Ints,
+    current: Ints,
     clock: Floats,
 ) -> None:
     """Move to `cpu`, from the longest queue that is longer than its own, what waits there, is owed most and may go."""

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from scipy import stats
 
-Floats = NDArray[np.float64]
+from models.arrays import Floats
+
 PLANETLAB = "planetlab-20110303.csv.gz"
 BITBRAINS = "bitbrains-small-trace.parquet"
 BITBRAINS_META = "bitbrains-small-meta.parquet"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +31,7 @@ from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT
+from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
 
@@ -281,10 +280,10 @@ def answering(
     """Something on loopback that gives every POST this answer; its URL, and the secrets that it was sent."""
     secrets: list[str | None] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             secrets.append(self.headers.get("Authorization"))
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.request_body()
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -297,13 +296,8 @@ def answering(
                     self.wfile.write(body[at : at + 1])
                     time.sleep(byte_every_s)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with on_loopback(Handler) as server:
         yield f"http://127.0.0.1:{server.server_port}", secrets
-        server.shutdown()
 
 
 EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()

@@ -9,9 +9,8 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -26,6 +25,7 @@ from api.app import create_app
 from api.auth.gate import STRANGERS
 from tests.api.api_client import Client
 from tests.servers.keystone import PASSWORD, keystone
+from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.running import NotInstalled
 
 ROLES = "admin=admin, Member=write,reader=read"
@@ -54,52 +54,34 @@ class Double:
     def __init__(self) -> None:
         self.status, self.body = 200, json.dumps(token_of(("member",)))
         self.asked: list[str | None] = []
-        double = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if "/auth/tokens" not in self.path:  # where the API lies, which a client asks first
-                    versions = {
-                        "version": {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": double.url}]}
-                    }
-                    self._answer(200, json.dumps(versions), {})
-                    return
-                assert self.headers["X-Auth-Token"] == "ours"
-                double.asked.append(self.headers["X-Subject-Token"])
-                self._answer(double.status, double.body, {})
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(201, json.dumps(token_of(("service",))), {"X-Subject-Token": "ours"})
-
-            def _answer(self, status: int, body: str, headers: dict[str, str]) -> None:
-                self.send_response(status)
-                for name, value in {**headers, "Content-Type": "application/json"}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body.encode())))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v3"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.url = ""
 
 
 @pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
     _credential(monkeypatch)
-    server = Double()
-    yield server
-    server.close()
+    double = Double()
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            if "/auth/tokens" not in self.path:  # where the API lies, which a client asks first
+                links = [{"rel": "self", "href": double.url}]
+                self._json(200, json.dumps({"version": {"id": "v3.14", "status": "stable", "links": links}}))
+                return
+            assert self.headers["X-Auth-Token"] == "ours"
+            double.asked.append(self.headers["X-Subject-Token"])
+            self._json(double.status, double.body)
+
+        def do_POST(self) -> None:
+            self.request_body()
+            self._json(201, json.dumps(token_of(("service",))), {"X-Subject-Token": "ours"})
+
+        def _json(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
+            self.reply(status, body.encode(), {"Content-Type": "application/json", **(headers or {})})
+
+    with on_loopback(Handler) as server:
+        double.url = f"http://127.0.0.1:{server.server_port}/v3"
+        yield double
 
 
 def _credential(monkeypatch: pytest.MonkeyPatch) -> None:

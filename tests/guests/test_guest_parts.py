@@ -80,7 +80,7 @@ def test_the_kernel_is_found_behind_what_looks_like_it() -> None:
     elf = b"\x7fELF" + bytes(range(256)) * 40
     packed = lzma.compress(elf, check=lzma.CHECK_CRC32)
     decoy = lzma.compress(b"not a kernel")
-    assert kernel.uncompressed(b"MZ setup code" + decoy + packed + b"\0tail") == elf
+    assert kernel.uncompressed(b"MZ setup code\xfd7zXZ\0 not really" + decoy + packed + b"\0tail") == elf
 
 
 @settings(max_examples=50, deadline=None)

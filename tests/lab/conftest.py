@@ -9,8 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from lab.campaign import Campaign, read_campaign
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
+from tests.lab.campaign_texts import Read
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def from_text(text: str) -> Campaign:
+        path = tmp_path / "campaign.yaml"
+        path.write_text(text, encoding="utf-8")
+        return read_campaign(path)
+
+    return from_text
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,34 +10,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.campaign import Campaign, read_campaign
+from lab.campaign import read_campaign
 from lab.errors import CampaignError
 from lab.schedule import calibration_key, calibrations, expand, in_round, profile_keys
+from tests.lab.campaign_texts import BASE, Read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "neighbours.yaml"
-BASE = """
-name: test
-seconds: 2
-rounds: 3
-workloads:
-  web: {kind: web, size_kb: 100, network: {mode: dedicated, rate_mbit: 1000}}
-  cpu: {kind: cpu}
-pinnings:
-  same: {cpus: ["0", "0"], clients: "1"}
-  different: {cpus: ["0", "1"], clients: own}
-"""
-
-Read = Callable[[str], Campaign]
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    def from_text(text: str) -> Campaign:
-        path = tmp_path / "campaign.yaml"
-        path.write_text(text, encoding="utf-8")
-        return read_campaign(path)
-
-    return from_text
 
 
 def test_the_example_measures_all_pairs_on_same_and_different_cpus_within_35_minutes() -> None:

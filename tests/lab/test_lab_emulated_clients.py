@@ -6,42 +6,34 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from lab.emulated_xen.client_progress import ClientProgress
 from lab.emulated_xen.machine import FILES
+from tests.servers.local_http import QuietHandler, on_loopback
 
 SIZE = 3000
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Answering(QuietHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16
 
     def do_GET(self) -> None:
         self.server.answered += 1  # type: ignore[attr-defined]
-        self.send_response(200 if self.path == "/1k" else 404)
-        self.send_header("Content-Length", str(SIZE))
-        self.end_headers()
-        self.wfile.write(b"x" * SIZE)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+        self.reply(200 if self.path == "/1k" else 404, b"x" * SIZE)
 
 
 @pytest.fixture
 def web() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
+    with on_loopback(_Answering) as server:
         server.answered = 0  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

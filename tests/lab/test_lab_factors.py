@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,38 +10,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
+from lab.campaign import GuestSettings, Repeats, Temporal, read_campaign
 from lab.dry_run import estimate_campaign
 from lab.errors import CampaignError
 from lab.schedule import expand, profile_keys
 from profiler.observed import NetworkSettings
+from tests.lab.campaign_texts import BASE, Read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
-BASE = """
-name: test
-seconds: 2
-rounds: 3
-workloads:
-  web: {kind: web, size_kb: 100, network: {mode: dedicated, rate_mbit: 1000}}
-  cpu: {kind: cpu}
-pinnings:
-  same: {cpus: ["0", "0"], clients: "1"}
-  different: {cpus: ["0", "1"], clients: own}
-"""
 
 KEYS = ("members", "combinations", "cross", "pinnings", "size", "of", "count", "load", "network", "every_min", "hours")
-
-Read = Callable[[str], Campaign]
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    def from_text(text: str) -> Campaign:
-        path = tmp_path / "campaign.yaml"
-        path.write_text(text, encoding="utf-8")
-        return read_campaign(path)
-
-    return from_text
 
 
 def test_the_example_of_factors_crosses_what_it_says() -> None:

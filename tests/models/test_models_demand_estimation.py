@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.data.demand_classes import (
-    BITBRAINS,
-    PLANETLAB,
     PRIOR_HOURS,
     LogSums,
     completed,
@@ -23,7 +21,6 @@ from models.data.demand_classes import (
     from_class,
     from_mean,
     log_of,
-    of_instance,
 )
 from models.profiling import demand_estimation
 from models.profiling.demand_estimation import (
@@ -39,7 +36,6 @@ from models.profiling.demand_estimation import (
     wanted_cpus,
 )
 from profiler.demand import Demand
-from profiler.observed import Instance
 
 values = st.lists(st.floats(0, 64), min_size=1, max_size=60)
 
@@ -119,10 +115,9 @@ def test_windows_seen_twice_as_often_do_not_raise_the_doubt(demands: list[float]
     assert estimated(twice).doubt <= estimated(lagless).doubt * (1 + 1e-9)
 
 
-@given(st.floats(0.0, 1.0), st.integers(1, 64), st.sampled_from([BITBRAINS, PLANETLAB]))
-def test_one_number_keeps_its_mean_and_a_doubt(share: float, vcpus: int, of: object) -> None:
-    assert of in (BITBRAINS, PLANETLAB)
-    found = from_mean(share * vcpus, vcpus, BITBRAINS if of is BITBRAINS else PLANETLAB)
+@given(st.floats(0.0, 1.0), st.integers(1, 64))
+def test_one_number_keeps_its_mean_and_a_doubt(share: float, vcpus: int) -> None:
+    found = from_mean(share * vcpus, vcpus)
     assert found.mean == share * vcpus
     assert found.doubt > 0
     assert found.windows == 0
@@ -277,14 +272,6 @@ def test_a_newcomer_is_drawn_towards_those_that_are_like_it_the_more_there_are()
     assert day_one(4).mean < few.mean < many.mean < 3.5
     assert many.doubt / many.mean < few.doubt / few.mean
     assert (many.origin, day_one(4).origin, many.windows) == ("class", "assumed", 0)
-
-
-def test_an_instance_has_a_demand_in_full_whatever_is_known_of_it() -> None:
-    assert of_instance(Instance("new", vcpus=2)) == day_one(2)
-    given_one = of_instance(Instance("told", vcpus=2, demand={"cpu": Demand(0.4)}))
-    assert given_one.mean == 0.4 and given_one.spread > 0 and given_one.doubt > 0
-    measured = from_trace(_bursty(300), vcpus=64)
-    assert of_instance(Instance("seen", vcpus=64, demand={"cpu": measured})).doubt == measured.doubt
 
 
 @given(st.lists(st.tuples(st.floats(0, 64), st.floats(0, 4)), min_size=30, max_size=80))

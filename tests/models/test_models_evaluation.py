@@ -18,7 +18,7 @@ from models.evaluation.baselines import BASELINES
 from models.evaluation.error_metrics import errors
 from models.evaluation.method_runs import run_methods
 from models.evaluation.methods import IntervalPrediction, Method, plain
-from models.evaluation.pairwise_ranking import pair_ranking_accuracy
+from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
 from models.evaluation.run import evaluate, examine
@@ -354,17 +354,17 @@ def test_errors_that_have_no_meaning_are_none() -> None:
 
 def test_pairs_are_ranked_right_wrong_or_half() -> None:
     examples = few([0.9, 0.5, 0.7], ["a"] * 3, ["b", "c", "d"])
-    assert pair_ranking_accuracy(examples, np.array([0.9, 0.5, 0.7])) == 1.0
-    assert pair_ranking_accuracy(examples, np.array([0.5, 0.9, 0.7])) == 0.0
-    assert pair_ranking_accuracy(examples, np.array([0.7, 0.7, 0.7])) == 0.5
-    assert pair_ranking_accuracy(few([0.9, 0.5], ["a", "b"], ["b", "c"]), np.array([1.0, 0.0])) is None
+    assert PairwiseRanking.of(examples).accuracy(np.array([0.9, 0.5, 0.7])) == 1.0
+    assert PairwiseRanking.of(examples).accuracy(np.array([0.5, 0.9, 0.7])) == 0.0
+    assert PairwiseRanking.of(examples).accuracy(np.array([0.7, 0.7, 0.7])) == 0.5
+    assert PairwiseRanking.of(few([0.9, 0.5], ["a", "b"], ["b", "c"])).accuracy(np.array([1.0, 0.0])) is None
 
 
 def test_pairs_that_differ_by_noise_only_are_not_ranked() -> None:
     noisy = few([0.9, 0.5, 0.88, 0.52], ["a"] * 4, ["b", "b", "c", "c"])
-    assert pair_ranking_accuracy(noisy, np.array([0.1, 0.1, 0.9, 0.9])) is None
+    assert PairwiseRanking.of(noisy).accuracy(np.array([0.1, 0.1, 0.9, 0.9])) is None
     close = few([0.90, 0.91], ["a"] * 2, ["b", "c"])
-    assert pair_ranking_accuracy(close, np.array([0.1, 0.9])) is None
+    assert PairwiseRanking.of(close).accuracy(np.array([0.1, 0.9])) is None
 
 
 # baselines on odd data

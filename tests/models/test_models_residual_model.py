@@ -140,15 +140,17 @@ MODEL = ResidualModel(
 def test_a_stranger_makes_a_row_unknown_whether_victim_or_neighbour() -> None:
     victims = ["w0", "x", "w0", "w0"]
     around = [[Neighbour("w1", 1.0)], [Neighbour("w1", 1.0)], [Neighbour("w1", 1.0), Neighbour("x", 0.0)], []]
-    assert MODEL.all_known(victims, around).tolist() == [True, False, False, True]
-    said = MODEL.log_correction(np.zeros((4, 2)), np.ones(4), victims, around)
+    known = MODEL.all_known(victims, around)
+    assert known.tolist() == [True, False, False, True]
+    said = MODEL.correction(np.zeros((4, 4)), MODEL.effects.predict(victims, around), known)
     assert said.tolist() == [1.0, 0.0, 0.5, 0.0]
 
 
 def test_nothing_learned_corrects_nothing() -> None:
-    assert not NOTHING_LEARNED.log_correction(
-        np.ones((2, 5)), np.ones(2), ["a", "b"], [[], [Neighbour("a", 1.0)]]
-    ).any()
+    victims, around = ["a", "b"], [[], [Neighbour("a", 1.0)]]
+    parts = NOTHING_LEARNED.parts(np.ones((2, 5)), np.ones(2))
+    known = NOTHING_LEARNED.all_known(victims, around)
+    assert not NOTHING_LEARNED.correction(parts, NOTHING_LEARNED.effects.predict(victims, around), known).any()
     assert NOTHING_LEARNED.known_weights.prior_only
     assert StackingWeights((0.25, 0.0, 0.5, 0.25), 1.0).named() == dict(
         zip((*BASE_LEARNERS, "effects"), (0.25, 0.0, 0.5, 0.25, 1.0), strict=True)
@@ -165,7 +167,6 @@ def test_a_blend_of_nothing_gives_exactly_the_prior(predictor: LearnedPredictor,
 
 def test_no_rows_get_no_correction(predictor: LearnedPredictor, world_examples: Examples) -> None:
     none = world_examples.take(np.zeros(0, dtype=np.int64))
-    assert predictor.throughput.model.log_correction(none.x, none.base, none.victim, none.neighbours).shape == (0,)
     assert predictor.throughput.ask(none).expected.shape == (0,)
 
 

@@ -11,13 +11,11 @@ import pytest
 from research.contention.container_noise import (
     agreement,
     best_runs,
-    host_outcome,
     main,
     pairs_by_kind,
     read_runs,
     shares,
 )
-from research.contention.host_spec import InstanceOutcome
 
 
 def run(name: str, *got: tuple[float, float], disturbed: bool = False, idle: float = 0.0) -> dict[str, Any]:
@@ -67,18 +65,6 @@ def test_pairs_are_of_the_same_containers_and_the_calmer_run_is_the_first() -> N
     ]
     names = [[(first["run"], second["run"]) for first, second in pairs] for _, pairs in pairs_by_kind(runs)]
     assert names == [[("w0r1", "w0"), ("w2", "w2r2")], [("w2", "w2r2")], [("w0r1", "w0")], [("w1", "w1")]]
-
-
-def test_an_outcome_reads_as_a_simulated_one() -> None:
-    host = run("w0", (1, 1), (0, 0), (1, 4))["hosts"][0] | {"outcome": {"pressure": 0.3}}
-    for each, vcpus in zip(host["containers"], (1, 1, 2), strict=True):
-        each["outcome"]["pressure"] = 0.125
-        each["spec"]["vcpus"] = vcpus
-    outcome = host_outcome(host, 8.0)
-    assert outcome.short == 0.3
-    assert outcome.instances["c0"] == InstanceOutcome(0.5, 0.125, 0.125, 1, 1)
-    assert outcome.instances["c1"].share == 1.0
-    assert outcome.instances["c2"].short == 0.25
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
-import lzma
-import os
 import shutil
 import socket
 import threading
@@ -23,8 +21,7 @@ from hypothesis import strategies as st
 from lab.emulated_xen.archive import RamDiskEntry, initramfs
 from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Error
 from lab.emulated_xen.machine import FILES, XenMachine
-from lab.emulated_xen.parts import machine_sources, unpacked_kernel
-from lab.errors import PreparationError
+from lab.emulated_xen.parts import machine_sources
 from tests.xen.xen_lab import Lab
 from tests.xen.xen_scene import Guest
 from tests.xen.xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
@@ -154,17 +151,6 @@ def test_packages_come_from_this_machines_sources_of_this_release_only(tmp_path:
 
 def test_a_machine_without_sources_of_this_release_gives_none(tmp_path: Path) -> None:
     assert machine_sources(tmp_path, "bookworm") == []
-
-
-def test_the_kernel_is_found_behind_a_false_start() -> None:
-    kernel = b"\x7fELF" + os.urandom(100)
-    image = b"boot\xfd7zXZ\x00 not really" + lzma.compress(b"no kernel") + lzma.compress(kernel) + b"rest"
-    assert unpacked_kernel(image) == kernel
-
-
-def test_an_image_without_a_kernel_is_named() -> None:
-    with pytest.raises(PreparationError, match="no xz-compressed kernel"):
-        unpacked_kernel(b"boot" + lzma.compress(b"no kernel"))
 
 
 RING = "TX: nr_ents 256\nreq prod 9 (0) cons {tx} (0) event 1 (1)\n\nRX: nr_ents 256\nreq prod 9 (0) cons {rx} (0)\n"

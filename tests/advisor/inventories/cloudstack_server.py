@@ -10,12 +10,12 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, quote
+
+from tests.servers.local_http import QuietHandler, on_loopback
 
 KEY, SECRET = "an-api-key", "a-secret~with*odd-letters"
 C1, C2 = "2e4816cf-d8bf-4ef0-993a-05e42078c5a8", "841bb416-2d65-4661-80cf-db708c8a1c4f"
@@ -107,25 +107,10 @@ def _encoded(text: str) -> str:
 def serving(cloud: Cloud) -> Iterator[str]:
     """The server on a free port; gives the endpoint."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["Content-Length"])).decode("ascii")
-            status, body = cloud.answer(dict(parse_qsl(raw, keep_blank_values=True)))
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json;charset=UTF-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            status, body = cloud.answer(dict(parse_qsl(self.request_body().decode("ascii"), keep_blank_values=True)))
+            self.reply(status, body, {"Content-Type": "application/json;charset=UTF-8"})
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with on_loopback(Handler) as server:
         yield f"http://127.0.0.1:{server.server_port}/client/api"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -11,9 +11,10 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.servers.local_http import QuietHandler, on_loopback
 
 Row = dict[str, Any]
 TOKEN = "test-token"
@@ -91,12 +92,9 @@ def _selected(row: Row) -> bool:
     return (row.get("status") or {}).get("phase") not in _OVER
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     api: ApiServer
-
-    def log_message(self, *_: object) -> None:
-        pass
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -154,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(200, named[2]) if named and body else self._status(404, "not found")
 
     def _body(self) -> Row:
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        text = self.request_body()
         body: Row = json.loads(text) if text else {}
         self.api.sent.append((self.command, urlsplit(self.path).path, body))
         return body
@@ -212,12 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(code, {"kind": "Status", "code": code, "message": message})
 
     def _json(self, code: int, body: Row) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
+        self.reply(code, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
 @contextmanager
@@ -225,17 +218,12 @@ def serving() -> Iterator[ApiServer]:
     """A server on loopback."""
     api = ApiServer()
     handler = type("Handler", (_Handler,), {"api": api})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield api
-    finally:
-        api.break_watches()
-        server.shutdown()
-        server.server_close()
+    with on_loopback(handler) as server:
+        api.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield api
+        finally:
+            api.break_watches()
 
 
 def node(name: str, cpu: str = "64", memory: str = "256Gi", **more: Any) -> Row:

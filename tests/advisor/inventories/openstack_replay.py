@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import openstack
+
+from tests.servers.local_http import QuietHandler, on_loopback
 
 RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "openstack" / "cloud.json"
 SERVICES = ("keystone", "nova", "placement", "standins")
@@ -61,40 +61,23 @@ def _key(method: str, url: str) -> str:
     return f"{method} {re.sub(r'changes-since=[^&]*', 'changes-since=', url)}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     replay: Replay
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet: in two, each answer would wait 40 ms for an acknowledgement
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.request_body()
         status, text = self.replay.answer(self.command, self.path)
-        content = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        if self.command == "POST":
-            self.send_header("X-Subject-Token", "replayed")
-        self.end_headers()
-        self.wfile.write(content)
+        token = {"X-Subject-Token": "replayed"} if self.command == "POST" else {}
+        self.reply(status, text.encode(), {"Content-Type": "application/json", **token})
 
-    do_POST = do_GET  # noqa: N815 - the name that http.server calls
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+    do_POST = do_GET
 
 
 @contextmanager
 def replaying() -> Iterator[Replay]:
     """On a free port of loopback."""
     handler: Any = type("Handler", (_Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        replay = handler.replay = Replay(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield replay
-        finally:
-            server.shutdown()
-            thread.join()
+    with on_loopback(handler) as server:
+        handler.replay = Replay(f"http://127.0.0.1:{server.server_port}")
+        yield handler.replay

@@ -6,12 +6,12 @@ Records have the fields and types of the Xen API reference; hosts and VMs are ma
 from __future__ import annotations
 
 import ssl
-import threading
 import xmlrpc.client
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.servers.local_http import QuietHandler, on_loopback
 
 USER, PASSWORD = "cotenant", "only looks"
 GIB = 1 << 30
@@ -101,25 +101,9 @@ class Pool:
 def serving(pool: Pool, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of the coordinator, for as long as the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            answer = pool.answer(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.reply(200, pool.answer(self.request_body()))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with on_loopback(Handler, tls) as server:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

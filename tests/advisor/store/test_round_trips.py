@@ -83,7 +83,8 @@ def test_a_sample_comes_back_as_it_was_added(database: Database, sample: Any) ->
 def test_a_colocation_comes_back_as_it_was_added(database: Database, colocation: Any) -> None:
     with scratch(database) as connection:
         assert colocations.add(connection, colocation, NOW)
-        assert colocations.load_all(connection) == (colocation,)
+        key = colocation.run, colocation.platform, colocation.repeat
+        assert colocations.get(connection, *key) == colocation
 
 
 @few

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -27,6 +26,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from tests.servers.local_http import QuietHandler, on_loopback
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[2] / "integrations" / "opennebula"
@@ -148,42 +148,31 @@ def alone(tmp_path: Path) -> Scripts:
     return Scripts(tmp_path, "http://127.0.0.1:9")
 
 
-class _Says(BaseHTTPRequestHandler):
+class _Says(QuietHandler):
     """Answers everything with the server's `said`, or never."""
 
     def do_POST(self) -> None:
         said: tuple[int, bytes] | None = self.server.said  # type: ignore[attr-defined]
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.request_body()
         if said is None:
             for _ in range(100):  # a byte now and then keeps a socket's own time limit from ending it
                 self.wfile.write(b"H")
                 time.sleep(0.1)
             return
         status, body = said
-        self.send_response(status)
-        self.send_header("Location", "http://127.0.0.1:9/")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.reply(status, body, {"Location": "http://127.0.0.1:9/"})
 
 
 @pytest.fixture
 def saying(tmp_path: Path) -> Iterator[Any]:
     """A service that says what it is told to say."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Says)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with on_loopback(_Says) as server:
 
-    def says(said: tuple[int, bytes] | None) -> Scripts:
-        server.said = said  # type: ignore[attr-defined]
-        return Scripts(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        def says(said: tuple[int, bytes] | None) -> Scripts:
+            server.said = said  # type: ignore[attr-defined]
+            return Scripts(tmp_path, f"http://127.0.0.1:{server.server_port}")
 
-    yield says
-    server.shutdown()
-    server.server_close()
+        yield says
 
 
 # place

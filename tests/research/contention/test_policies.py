@@ -86,7 +86,7 @@ def test_vms_larger_than_a_host_do_not_arrive() -> None:
 
 
 def test_the_level_of_every_policy_keeps_the_limit_where_it_was_chosen() -> None:
-    made = world(6)
+    made = world(6, vms=24, windows=60)
     known = demands(made)
     levels = policy_tables.highest_levels(made, known, 8)
     for policy, setting, pack in policy_tables._packers(made, known, 8):
@@ -112,7 +112,7 @@ def test_tables_have_a_figure_of_every_policy(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(policy_tables, "CPUS", (8,))
     monkeypatch.setattr(policy_tables, "OVERCOMMIT", (4,))
     monkeypatch.setattr(policy_tables, "HALVINGS", 2)
-    runs = policy_tables.of_world(world(3), vms=12, orders=1)
+    runs = policy_tables.of_world(world(3, vms=16, windows=60), vms=12, orders=1)
     text = policy_tables.tables(runs)
     assert {run.policy for run in runs} == {*BASELINES, policy_tables.OURS}
     assert " nan" not in text

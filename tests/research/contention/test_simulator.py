@@ -22,7 +22,6 @@ from research.contention.simulator import (
 )
 from tests.research.contention.exact import filled_progressively, machine_repair, many_servers, two_weighted_queues
 
-needs_numba = pytest.mark.skipif(not fluid_loop.COMPILED, reason="numba is not installed: too slow in plain Python")
 LONG = Length(windows=4, least=10, most=10, warm_up=2, events=2**40)
 MEDIUM = Length(windows=1, least=8, most=8, warm_up=1)
 SHORT = Length(windows=1, least=2, most=2, warm_up=1)
@@ -40,7 +39,6 @@ def shares(result: Simulated) -> list[float]:
     return [one.share for one in result.outcome.instances.values()]
 
 
-@needs_numba
 @pytest.mark.parametrize("law", ["exponential", "constant", "hyperexponential", "lognormal"])
 def test_one_cpu_shared_by_bursts_gives_one_minus_load_whatever_their_law(law: Law) -> None:
     spec = host(1, instance("all", 0.6, vcpus=200))
@@ -48,7 +46,6 @@ def test_one_cpu_shared_by_bursts_gives_one_minus_load_whatever_their_law(law: L
     assert shares(result) == pytest.approx([0.4], abs=0.01)
 
 
-@needs_numba
 @pytest.mark.parametrize(("cpus", "load"), [(2, 0.6), (8, 0.8), (8, 0.9), (64, 0.95)])
 def test_many_bursts_on_many_cpus_are_erlangs_queue(cpus: int, load: float) -> None:
     share, short = many_servers(load, cpus)
@@ -58,7 +55,6 @@ def test_many_bursts_on_many_cpus_are_erlangs_queue(cpus: int, load: float) -> N
     assert result.outcome.short == pytest.approx(short, abs=0.02)
 
 
-@needs_numba
 @pytest.mark.parametrize("cpus", [1, 2, 4])
 def test_unlike_closed_loops_have_the_shares_of_the_product_form(cpus: int) -> None:
     alone = [0.1, 0.3, 0.5, 0.7, 0.9, 0.2, 0.4, 0.6]
@@ -69,14 +65,6 @@ def test_unlike_closed_loops_have_the_shares_of_the_product_form(cpus: int) -> N
     assert result.outcome.short == pytest.approx(short, abs=0.01)
 
 
-def test_alike_closed_loops_have_the_shares_of_machine_repair_in_plain_python_too() -> None:
-    spec = host(2, *(instance(f"i{k}", 0.4, "closed") for k in range(6)), window_s=10.0)
-    expected, _ = machine_repair([0.4] * 6, 2)
-    result = simulate(spec, 3, length=Length(windows=1, least=4, most=4, warm_up=1))
-    assert float(np.mean(shares(result))) == pytest.approx(expected[0], abs=0.03)
-
-
-@needs_numba
 def test_two_open_queues_divide_a_cpu_by_weight() -> None:
     spec = host(1, instance("a", 0.4, vcpus=3, weight=300.0), instance("b", 0.4, vcpus=3, weight=100.0))
     expected = two_weighted_queues((0.4, 0.4), (3.0, 1.0), vcpus=3)
@@ -183,7 +171,6 @@ def test_slices_give_hogs_what_their_weights_and_cpus_allow() -> None:
     assert shares(simulate_slices(pins, 1, length=SHORT)) == pytest.approx([0.5, 0.5, 1.0], abs=0.01)
 
 
-@needs_numba
 def test_short_slices_of_one_cpu_are_processor_sharing() -> None:
     alone = [0.1, 0.3, 0.5, 0.2]
     spec = host(1, *(instance(f"i{k}", part, "closed", burst_ms=50.0) for k, part in enumerate(alone)), window_s=200.0)
@@ -193,7 +180,6 @@ def test_short_slices_of_one_cpu_are_processor_sharing() -> None:
     assert result.outcome.short == pytest.approx(short, abs=0.015)
 
 
-@needs_numba
 @pytest.mark.parametrize(("cpus", "vms"), [(2, 8), (8, 24)])
 def test_slices_of_three_milliseconds_are_near_the_fluid_where_bursts_are_longer(cpus: int, vms: int) -> None:
     spec = host(cpus, *(instance(f"i{k}", 0.85 * cpus / vms, burst_ms=30.0) for k in range(vms)), window_s=800.0 / cpus)
