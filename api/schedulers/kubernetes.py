@@ -172,9 +172,9 @@ def _told(some: Iterable[Json], inventory: InventoryService) -> Iterator[Instanc
 
 
 def _instances(uids: Collection[str], cloud: CloudService) -> frozenset[str]:
-    """The instances that these pods are, by their uids or names of their own; not those that are gone by now."""
+    """The instances that these pods are: their uids, and the names of those that have another."""
     those = frozenset(uids)
-    return frozenset(one.id for one in cloud.inventory().instances if one.id in those or one.labels.get(POD) in those)
+    return those | {one.id for one in cloud.inventory().instances if one.labels.get(POD) in those}
 
 
 def _instance(pod: Json, inventory: InventoryService) -> Instance | None:
