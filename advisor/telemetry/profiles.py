@@ -23,14 +23,15 @@ ONE_BY_ONE_S = 86_400.0
 MAX_WINDOWS = 10_000  # a day of the agent's ten seconds has 8,640; the search for phases takes seconds at this length
 _SINCE = re.compile(r"([0-9]{1,6})([smhd])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LONGEST_S = 3650 * 86_400.0  # nothing is kept for so long, and some times before it are none
 
 
 def parse_since(text: str) -> float:
-    """Seconds that a time such as `90m`, `24h` or `7d` lasts; InvalidInput otherwise."""
+    """Seconds that a time such as `90m`, `24h` or `7d` lasts, at most LONGEST_S; InvalidInput otherwise."""
     match = _SINCE.match(text)
     if not match or int(match[1]) == 0:
         raise InvalidInput(f"since {text[:40]!r} is not a time such as 90m, 24h or 7d", field="since")
-    return float(int(match[1]) * _SECONDS[match[2]])
+    return min(float(int(match[1]) * _SECONDS[match[2]]), LONGEST_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,11 @@ def test_an_instance_that_was_deleted_is_still_profiled(advisor: Advisor) -> Non
     assert len(advisor.telemetry.profile("i1").phases) == 2
 
 
+def test_what_is_longer_ago_than_anything_is_kept_is_no_error() -> None:
+    assert profiles.parse_since("3651d") == profiles.parse_since("999999d") == profiles.LONGEST_S
+    assert profiles.parse_since("7d") == 7 * 86_400
+
+
 @pytest.mark.parametrize("since", ["", "24", "h", "0h", "-1h", "1w", "1.5h", "9999999h", "24h ", "٣h"])
 def test_a_time_that_is_none_is_refused(advisor: Advisor, since: str) -> None:
     with pytest.raises(InvalidInput) as caught:
