@@ -83,8 +83,11 @@ class ControlPlane:
         return found
 
     def try_call(self, method: str, path: str, **more: Any) -> Row:
-        """The answer, or the Status that says why there is none."""
-        found: Row = self._session.request(method, self.url + path, timeout=60, **more).json()
+        """The answer, or the Status that says why there is none; of a kind that is not served yet, its text."""
+        answer = self._session.request(method, self.url + path, timeout=60, **more)
+        if not answer.headers.get("Content-Type", "").startswith("application/json"):
+            return {"reason": answer.text}
+        found: Row = answer.json()
         return found
 
     def kubeconfig(self, token: str, name: str) -> Path:

@@ -67,13 +67,6 @@ def test_pods_that_say_nothing_are_not_asked_about(lab: Lab) -> None:
     assert lab.cluster.metric(_PODS, plugin=True) == 0
 
 
-def test_batching_stays_on_for_pods_that_do_not_ask(lab: Lab) -> None:
-    names = lab.fresh(20)
-    lab.cluster.create(pod(name, cpu="40", **OURS) for name in names)
-    lab.cluster.wait_bound(names)
-    assert lab.cluster.metric(r'scheduler_batch_attempts_total\{[^}]*"hint_used"[^}]*\}', plugin=True) > 0
-
-
 @pytest.mark.parametrize("fault", ["500", "garbage", "hang"])
 def test_wrong_answers_and_none_block_nobody(lab: Lab, fault: str) -> None:
     lab.fresh(4)
