@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from models.arrays import Floats
-from models.data.dataset import load_dataset
+from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.methods import OURS, chosen
 from models.features.examples import Examples, build_examples, metrics_of
 
@@ -66,7 +66,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("settings", type=Path)
     given = parser.parse_args(arguments)
-    train, rows = split(given.pairs, given.settings)
+    if given.pairs.resolve() == given.settings.resolve():
+        parser.error("PAIRS and SETTINGS are one dataset: give one without settings, and one with them")
+    try:
+        train, rows = split(given.pairs, given.settings)
+    except DatasetError as error:
+        parser.error(str(error))
     predictions = {name: method(train, rows).expected for name, method in chosen(METHODS).items()}
     lines = list(table(rows, {name: predictions[name] for name in METHODS}))
     for name in METHODS[1:]:

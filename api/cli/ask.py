@@ -259,5 +259,6 @@ def names_of(option: str, given: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(name.strip() for name in given.split(",") if name.strip())
     if not names:
-        raise InvalidInput(f"{option} names no {'instance' if option == '--movable' else 'host'}; write {option} a,b")
+        what = {"--movable": "instance", "--namespaces": "namespace"}.get(option, "host")
+        raise InvalidInput(f"{option} names no {what}; write {option} a,b")
     return names

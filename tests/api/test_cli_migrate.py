@@ -125,6 +125,7 @@ def test_after_a_move_that_failed_the_rest_is_not_tried(planner: Service, api: A
         (("nomad",), "is none of kubernetes"),
         (("kubernetes", "--patience", "soon"), "--patience 'soon' is no time"),
         (("kubernetes", "--every", "1ms"), "no time"),
+        (("kubernetes", "--namespaces", " , "), "--namespaces names no namespace"),
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.unseen_settings import difference, kind_of, split, table
+from research.unseen_settings import difference, kind_of, main, split, table
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 
@@ -22,6 +22,13 @@ DATASETS = Path(__file__).parents[2] / "datasets"
 )
 def test_what_is_set_is_in_the_name_of_the_run(run: str, kind: str) -> None:
     assert kind_of(run) == kind
+
+
+@pytest.mark.parametrize("settings", ["lab-pairs-xeon-2cpu", "nope"])
+def test_what_is_no_second_dataset_is_refused_in_a_sentence(settings: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(DATASETS / "lab-pairs-xeon-2cpu"), str(DATASETS / settings)])
+    assert "dataset" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_rows_of_both_datasets_are_told_apart_and_a_right_method_has_no_error() -> None:
