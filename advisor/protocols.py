@@ -300,6 +300,13 @@ class PlacementService(Protocol):
         where it is held, and none else."""
         ...
 
+    def hold(self, placed: Sequence[Instance]) -> None:
+        """Count instances where their scheduler has put them, for `reserve_s` seconds.
+
+        Nothing is predicted for them, and only the audit log keeps it. Who is on a host that nobody knows is left out.
+        """
+        ...
+
     def release(self, instance_ids: Sequence[str]) -> None:
         """Hold no host for these instances any longer: their scheduler gave up. Who holds none is left alone."""
         ...

@@ -35,6 +35,7 @@ Operation = Literal[
     "colocation.add",
     "placement.answer",
     "placement.look",
+    "placement.hold",
     "placement.release",
     "moves.answer",
     "plan.answer",

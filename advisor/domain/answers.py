@@ -214,10 +214,14 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class HostRanking:
-    """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none."""
+    """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none.
+
+    `per_host` = what is said of each host depends on no other host that was asked about.
+    """
 
     answer: Recommendation
     scores: Mapping[str, float]
+    per_host: bool = True
 
 
 @dataclass(frozen=True, slots=True)

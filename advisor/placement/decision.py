@@ -111,9 +111,11 @@ def _ranking(
         notes = (*notes, f"Nothing is known about {subject}: {assumption}.")
     answer_candidates: tuple[Candidate, ...] = ()
     scores: dict[str, float] = {}
+    per_host = True
     if feasible:
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
         positions = np.array(feasible, dtype=np.int64)
+        per_host = not looks_ahead(question, positions)
         answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, told)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     answer_candidates = with_counts(snapshot, request, answer_candidates)
@@ -132,7 +134,7 @@ def _ranking(
         notes=notes,
         evidence=evidence_of(snapshot, request, answer_candidates),
     )
-    return HostRanking(answer, scores)
+    return HostRanking(answer, scores, per_host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
-from advisor.domain import HostRanking, Move, PlacementRequest, Recommendation, Scene, SceneEffects
+from advisor.domain import HostRanking, Instance, Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
@@ -24,6 +24,7 @@ from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, pending, recommendations
+from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
 
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
@@ -119,6 +120,19 @@ class DatabasePlacements:
                 if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
                     break
             return ranking
+
+    def hold(self, placed: Sequence[Instance]) -> None:
+        if not placed or not self._settings.reserve_s:
+            return
+        now = self._clock()
+        reserve = timedelta(seconds=self._settings.reserve_s)
+        with self._write() as connection:
+            counters.bump(connection, "pending")
+            pending.purge(connection, now, reserve)
+            known = hosts.staying(connection, [one.host for one in placed if one.host])
+            there = [one for one in placed if one.host in known]
+            pending.hold(connection, [Pending("", one, None, now + reserve) for one in there])
+            self._audit.record(connection, "placement.hold", [one.id for one in there], hosts=len(known))
 
     def release(self, instance_ids: Sequence[str]) -> None:
         with self._write() as connection:
@@ -227,9 +241,7 @@ class DatabasePlacements:
                     return False
                 pending.purge(connection, now, reserve)
                 known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
-                for one in coming:
-                    if one.host in known:
-                        pending.hold(connection, one)
+                pending.hold(connection, [one for one in coming if one.host in known])
             for each in answers:
                 self._keep(connection, each, held=held.get(each.head.id) is not None)
             for look in looks:

@@ -276,7 +276,7 @@ def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) ->
 def _read_moved(
     connection: Connection, view: CloudView | None, counts: Counts, now: datetime, reserve: timedelta
 ) -> _Moved:
-    held = pending.load_all(connection, now, reserve)
+    held = pending.load_all(connection, now, reserve, view.pending if view else ())
     told = None
     if view is not None:
         same = counts.inventory == view.counts.inventory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -50,10 +50,11 @@ class Pending:
         return self.placed.host or ""
 
 
-def hold(connection: sa.Connection, held: Pending) -> None:
-    """Keep an answer; IntegrityError when its host is gone."""
-    row = {"instance": held.placed.id, "host": held.host, **codec.encode(held)}
-    upsert(connection, pending, [row | {"expires_at": held.expires_at}])
+def hold(connection: sa.Connection, held: Sequence[Pending]) -> None:
+    """Keep answers; IntegrityError when a host is gone."""
+    rows = [{"instance": one.placed.id, "host": one.host, **codec.encode(one)} for one in held]
+    times = [one.expires_at for one in held]
+    upsert(connection, pending, [row | {"expires_at": at} for row, at in zip(rows, times, strict=True)])
 
 
 def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> bool:
@@ -67,10 +68,19 @@ def purge(connection: sa.Connection, now: datetime, reserve: timedelta) -> None:
     connection.execute(sa.delete(pending).where(sa.not_(_holds(now, reserve))))
 
 
-def load_all(connection: sa.Connection, now: datetime, reserve: timedelta) -> tuple[Pending, ...]:
-    """What holds its host now, by instance; `reserve` is for how long an answer does."""
-    query = sa.select(pending).where(_holds(now, reserve)).order_by(pending.c.instance)
-    return tuple(_read(row) for row in connection.execute(query).mappings())
+def load_all(
+    connection: sa.Connection, now: datetime, reserve: timedelta, known: Iterable[Pending] = ()
+) -> tuple[Pending, ...]:
+    """What holds its host now, by instance; `reserve` is for how long an answer does. Of those that are `known` from
+    before nothing else is read: an answer about an instance that replaces another one ends later."""
+    former = {(one.placed.id, one.host, one.recommendation, one.expires_at): one for one in known}
+    columns = pending.c.instance, pending.c.host, pending.c.recommendation, pending.c.expires_at
+    query = sa.select(*columns).where(_holds(now, reserve)).order_by(pending.c.instance)
+    found = {row.instance: former.get(tuple(row)) for row in connection.execute(query)}
+    for some in chunks([name for name, one in found.items() if one is None]):
+        rows = connection.execute(sa.select(pending).where(pending.c.instance.in_(some))).mappings()
+        found.update({row["instance"]: _read(row) for row in rows})
+    return tuple(one for one in found.values() if one is not None)
 
 
 def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:

@@ -131,13 +131,14 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
         placements.release([one.id for one in _told((pod.as_json() for pod in body.released), inventory)])
     named = list(dict.fromkeys(body.node_names))
     if body.pod is None or not named:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="")
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="", per_node=False)
     try:
         instance = _instance(body.pod.as_json(), inventory)
     except InvalidInput as error:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message)
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message, per_node=False)
     if instance is None:
-        return AdviceAnswer(failed={}, unresolvable={}, scores=dict.fromkeys(named, 0), error="")
+        zeros = dict.fromkeys(named, 0)
+        return AdviceAnswer(failed={}, unresolvable={}, scores=zeros, error="", per_node=True)
     gone = _instances(body.without, cloud) if body.without else ()
     # All of them are told apart: of a large cluster kube-scheduler scores a part, which may have none of the best.
     thought = opinion.ask(placements, instance, named, most=len(named), holds_next=not gone, without=gone)
@@ -148,18 +149,24 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
         unresolvable={name: why for name, why in thought.refused.items() if name in thought.lasting},
         scores={name: points[name] for name in named if name not in thought.refused},
         error="",
+        per_node=thought.per_host,
     )
 
 
 def _count_in(placed: Iterable[PlacedPod], inventory: InventoryService, placements: PlacementService) -> None:
-    """Hold the nodes that pods were put on, unless the inventory shows them there already; a node that would be refused
-    now, or that nobody knows, is not held."""
-    asked = []
-    for one in placed:
-        told = _told([one.pod.as_json()], inventory)
-        asked += [opinion.question(each, (one.node,)) for each in told if each.host != one.node]
-    if asked:
-        placements.in_turn(asked, hold=True)
+    """Count pods on the nodes that they were put on, unless the inventory shows them there already.
+
+    The first is answered as if it had been asked about that node alone, so that what is predicted for it is stored and
+    judged later. In a burst that would cost more than placing the pods, so that the others only count.
+    """
+    told = [(each, one.node) for one in placed for each in _told([one.pod.as_json()], inventory)]
+    new = [(each, node) for each, node in told if each.host != node]
+    if not new:
+        return
+    first, node = new[0]
+    (answer,) = placements.in_turn([opinion.question(first, (node,))], hold=True)
+    held = new[1:] if answer.candidates else new
+    placements.hold([replace(each, host=node) for each, node in held])
 
 
 def _told(some: Iterable[Json], inventory: InventoryService) -> Iterator[Instance]:

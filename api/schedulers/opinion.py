@@ -25,7 +25,7 @@ class HostScores:
     `behind` those, in the order they were named; `refused` with a sentence each; `unknown`, as they were named.
 
     `lasting` are those of `refused` that nobody's leaving would help; `silent` are those of `unknown` that the
-    inventory has, though nothing fresh is known of them."""
+    inventory has, though nothing fresh is known of them. `per_host` = they depend on no other host that was named."""
 
     scores: Mapping[str, float]
     behind: tuple[str, ...]
@@ -33,6 +33,7 @@ class HostScores:
     unknown: tuple[str, ...]
     lasting: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    per_host: bool = True
 
     def points(self, most: int, held: str | None) -> dict[str, int]:
         """What each host that can take it is worth, 0 to `most`: all of it where nobody is harmed, half of it where the
@@ -59,6 +60,7 @@ class HostScores:
             unknown=tuple(name for name in left if name in unknown),
             lasting=frozenset(one.host for one in answer.rejected if one.code in LASTING),
             silent=frozenset(one.host for one in answer.rejected if one.code == "host.no_data"),
+            per_host=ranking.per_host,
         )
 
 

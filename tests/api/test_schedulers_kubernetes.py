@@ -208,6 +208,41 @@ def test_a_placement_counts_until_it_is_released(equal: Advisor, settings: Setti
     assert framework.asks({"NodeNames": []})["Scores"] == {}
 
 
+def test_of_pods_that_are_told_together_all_count_and_the_first_is_judged(equal: Advisor, settings: Settings) -> None:
+    framework = Framework(Client(create_app(equal, settings)))
+    framework.placed = [{"Pod": pod(f"p{at}", workload="busy"), "NodeName": NODES[at]} for at in range(4)]
+    found = framework.asks({"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)})
+    assert {name for name in NODES if found["Scores"][name] < max(found["Scores"].values())} == set(NODES[:4])
+    assert [one.recommendation.request.instance.id for one in equal.outcomes.page().items] == ["p0"]
+
+
+def test_a_pod_that_was_put_where_it_would_be_refused_counts_there_all_the_same(
+    equal: Advisor, settings: Settings
+) -> None:
+    framework = Framework(Client(create_app(equal, settings)))
+    body = pod("big", workload="busy")
+    body["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Ti"
+    framework.placed = [{"Pod": body, "NodeName": "n00"}]
+    found = framework.asks({"Pod": pod("next", workload="busy"), "NodeNames": ["n00", "n01"]})
+    assert "MB" in found["FailedNodes"]["n00"]
+    assert equal.outcomes.page().items == ()
+
+
+def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, settings: Settings) -> None:
+    """In a cloud that is half full, where a newcomer takes much of what is left, last places have a price."""
+    client = Client(create_app(equal, settings))
+    asked = {"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)}
+    assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is True
+    equal.inventory.put(
+        Inventory(workloads=(WorkloadProfile("idle", {"cpu": 1.0, "block": 0.0}),)), mode="merge", generation=None
+    )
+    for number, host in enumerate(NODES):
+        kind = "busy" if number % 2 else "idle"
+        equal.inventory.put_instance(Instance(f"there-{number}", 1, 9_000.0, host=host, workload=kind))
+    asked["Pod"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = "4Gi"
+    assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is False
+
+
 def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings: Settings) -> None:
     """The watch may tell of a bound pod before the plug-in does."""
     framework = Framework(Client(create_app(equal, settings)))

@@ -209,3 +209,7 @@ class AdviceAnswer(AnswerBody):
         serialization_alias="Scores", description="what every other node is worth to the pod, 0-100"
     )
     error: str = Field(serialization_alias="Error", description="what the pod says wrongly of itself, else empty")
+    per_node: bool = Field(
+        serialization_alias="PerNode",
+        description="what is said of each node depends on no other node: it stands until that node changes",
+    )

@@ -117,3 +117,25 @@ def test_scores_that_are_not_held_leave_a_note_unless_they_are_asked_for_again(e
     looks = [one.objects for one in equal.access.audit().items if one.operation == "placement.look"]
     assert sorted(looks) == [("b", "h0"), ("c",), ("d",)]
     assert equal.outcomes.page().items == ()
+
+
+def test_whom_a_scheduler_has_placed_counts_there_until_time_is_up(equal: Advisor, clock: Clock) -> None:
+    there = [Instance(name, 1, 1024.0, host=host, workload="busy") for name, host in (("a", "h0"), ("b", "h1"))]
+    equal.placements.hold([*there, Instance("c", 1, 1024.0, host="nowhere", workload="busy")])
+    assert sorted(placed(equal, "d", "e")) == ["h2", "h3"]
+    assert [one.objects for one in equal.access.audit().items if one.operation == "placement.hold"] == [("a", "b")]
+    clock.turn(61)
+    assert placed(equal, "f") == ["h0"]
+
+
+def test_who_is_placed_anew_counts_on_its_new_host_only(equal: Advisor) -> None:
+    for host in ("h0", "h1"):
+        equal.placements.hold([Instance("a", 1, 1024.0, host=host, workload="busy")])
+        assert placed(equal, "b", hold=False) == ["h1" if host == "h0" else "h0"]
+    equal.placements.release(["a"])
+    assert equal.placements.scores(replace(question("b"), limit=4), hold=False).scores.keys() == {
+        "h0",
+        "h1",
+        "h2",
+        "h3",
+    }

@@ -104,12 +104,13 @@ def test_a_pending_answer_comes_back_as_it_was_held(database: Database, host: Ho
     held = replace(held, placed=replace(held.placed, host=host.id))
     with scratch(database) as connection:
         hosts.put(connection, [host], NOW)
-        pending.hold(connection, held)
+        pending.hold(connection, [held])
         before = (
             held.expires_at - timedelta(microseconds=1) if held.expires_at > datetime(2, 1, 1, tzinfo=UTC) else None
         )
         if before is not None:
             assert pending.load_all(connection, before, timedelta(0)) == (held,)
+            assert pending.load_all(connection, before, timedelta(0), [held]) == (held,)
         assert pending.load_all(connection, held.expires_at, timedelta(0)) == ()
 
 

@@ -147,7 +147,7 @@ def test_pending_answers_go_with_their_host(database: Database) -> None:
     held = Pending("r1", Instance("i1", host="h1"), None, NOW + MINUTE)
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
-        pending.hold(connection, held)
+        pending.hold(connection, [held])
         hosts.delete(connection, "h1")
         assert pending.load_all(connection, NOW, MINUTE) == ()
 
@@ -156,8 +156,8 @@ def test_a_second_answer_for_an_instance_replaces_the_first(database: Database) 
     later = NOW + MINUTE
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
-        pending.hold(connection, Pending("r1", Instance("i1", host="h1"), None, later))
-        pending.hold(connection, Pending("r2", Instance("i1", host="h2"), None, later))
+        pending.hold(connection, [Pending("r1", Instance("i1", host="h1"), None, later)])
+        pending.hold(connection, [Pending("r2", Instance("i1", host="h2"), None, later)])
         assert [held.host for held in pending.load_all(connection, NOW, MINUTE)] == ["h2"]
 
 
@@ -166,7 +166,7 @@ def test_answers_that_expired_or_were_held_in_the_future_do_not_count_and_can_be
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         for name, end in ends.items():
-            pending.hold(connection, Pending("r", Instance(name, host="h1"), None, end))
+            pending.hold(connection, [Pending("r", Instance(name, host="h1"), None, end)])
         assert [held.placed.id for held in pending.load_all(connection, NOW, MINUTE)] == ["held"]
         pending.purge(connection, NOW, MINUTE)
         assert list(connection.scalars(sa.select(pending.pending.c.instance))) == ["held"]

@@ -1,7 +1,8 @@
-// Package plugin asks a Cotenant service where a pod fares well: once for each pod and for all nodes.
+// Package plugin asks a Cotenant service where a pod fares well: at most once for each pod, and for all nodes.
 //
-// PreFilter asks, Filter and Score look up, Reserve and Unreserve note what became of the pod, which the next question
-// tells. While the service is away pods are scheduled as kube-scheduler does without the plug-in.
+// PreFilter asks, unless pods alike were asked about just before (tables). Filter and Score look up, Reserve and
+// Unreserve note what became of the pod, which the next question tells. While the service is away pods are scheduled as
+// kube-scheduler does without the plug-in.
 package plugin
 
 import (
@@ -26,6 +27,7 @@ const soon = 200 * time.Millisecond
 type Plugin struct {
 	client  *client
 	ledger  ledger
+	tables  tables
 	victims victims
 	turn    sync.Mutex // held while a question tells what the ledger held, so that the next one sees its effect
 	timing  sync.Mutex
@@ -64,11 +66,13 @@ func (*Plugin) Name() string { return Name }
 
 // advice is what the service said of a pod, in the state of its scheduling cycle.
 type advice struct {
-	*answer
+	*view
+	kind     string  // pods alike; empty = there is none
 	pod      *v1.Pod // as the service is told of it
 	gone     map[types.UID]struct{}
 	left     []string // victims of before that are gone for good
 	patience *patience
+	scored   bool
 }
 
 // Clone is for preemption, which takes pods from nodes in copies of the state, in parallel.
@@ -77,7 +81,7 @@ func (a *advice) Clone() fwk.StateData {
 	for uid := range a.gone {
 		gone[uid] = struct{}{}
 	}
-	return &advice{a.answer, a.pod, gone, a.left, a.patience}
+	return &advice{a.view, a.kind, a.pod, gone, a.left, a.patience, a.scored}
 }
 
 func adviceIn(state fwk.CycleState) *advice {
@@ -89,29 +93,38 @@ func adviceIn(state fwk.CycleState) *advice {
 	return nil
 }
 
-// PreFilter asks about all nodes. Pods that do not ask for advice cost nothing.
+// PreFilter asks about all nodes, or of pods alike about those that changed. Pods that do not ask for advice cost
+// nothing.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !asks(pod) || len(nodes) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	names := make([]string, 0, len(nodes))
-	for _, node := range nodes {
-		names = append(names, node.Node().Name)
-	}
 	told := slim(pod)
 	left := p.victims.gone(pod.UID, nodes)
-	found, err := p.tell(ctx, &question{Pod: told, NodeNames: names, Without: left})
-	if err != nil {
-		pods.WithLabelValues("unadvised").Inc()
-		return nil, fwk.NewStatus(fwk.Skip)
+	kind := ""
+	if len(left) == 0 {
+		kind = kindOf(told)
 	}
-	if found.Error != "" { // it becomes an event of the pod, so that its owner sees what is wrong
-		pods.WithLabelValues("wrong").Inc()
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
+	seen, ask := p.tables.look(kind, nodes)
+	if len(ask) > 0 {
+		found, err := p.tell(ctx, &question{Pod: told, NodeNames: ask, Without: left})
+		if err == nil && seen != nil && !found.PerNode { // what was known of the others does not hold beside it
+			seen, ask = nil, names(nodes)
+			found, err = p.tell(ctx, &question{Pod: told, NodeNames: ask, Without: left})
+		}
+		if err != nil {
+			pods.WithLabelValues("unadvised").Inc()
+			return nil, fwk.NewStatus(fwk.Skip)
+		}
+		if found.Error != "" { // it becomes an event of the pod, so that its owner sees what is wrong
+			pods.WithLabelValues("wrong").Inc()
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
+		}
+		seen = p.tables.keep(kind, found, ask, seen, nodes)
 	}
 	pods.WithLabelValues("advised").Inc()
-	state.Write(Name, &advice{answer: found, pod: told, left: left, patience: newPatience(3 * p.client.timeout)})
-	if len(found.Failed) == 0 && len(found.Unresolvable) == 0 {
+	state.Write(Name, &advice{view: seen, kind: kind, pod: told, left: left, patience: newPatience(3 * p.client.timeout)})
+	if len(seen.Failed) == 0 && len(seen.Unresolvable) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip) // Filter has nothing to look up
 	}
 	return nil, nil
@@ -137,18 +150,31 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, no
 	return nil
 }
 
-// PreScore leaves Score out where nothing was answered.
-func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if adviceIn(state) == nil {
+// PreScore leaves Score out where nothing was answered. It asks where only nodes that changed passed all filters.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	found := adviceIn(state)
+	if found == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	found.scored = true
+	if ask := p.tables.among(found.kind, found.view, nodes); len(ask) > 0 {
+		p.askAgain(ctx, found, ask, nodes)
+	}
 	return nil
+}
+
+// askAgain asks about nodes that changed; without an answer they are known as they were.
+func (p *Plugin) askAgain(ctx context.Context, found *advice, ask []string, nodes []fwk.NodeInfo) {
+	newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: ask})
+	if err == nil && newer.Error == "" {
+		found.view = p.tables.keep(found.kind, newer, ask, found.view, nodes)
+	}
 }
 
 // Score of a node, 0-100.
 func (*Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if found := adviceIn(state); found != nil {
-		return found.Scores[node.Node().Name], nil
+		return found.score(node.Node().Name), nil
 	}
 	return 0, nil
 }
@@ -156,14 +182,38 @@ func (*Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fw
 // ScoreExtensions: the service's scores are comparable as they are.
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve notes where the pod goes. The question of the next pod tells it, so that a burst spreads.
-func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
-	if found := adviceIn(state); found != nil {
-		p.ledger.place(found.pod, node)
-		p.victims.forget(found.pod.UID)
-		p.tellSoon(p.soon)
+// Reserve notes where the pod goes. The question of the next pod tells it, so that a burst spreads. A node that changed
+// since it was asked about is asked about first.
+func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
+	found := adviceIn(state)
+	if found == nil {
+		return nil
 	}
+	if why := p.refusedNow(ctx, found, node); why != "" {
+		return fwk.NewStatus(fwk.Error, node+" filled up meanwhile: "+why) // so that it is tried again soon
+	}
+	p.ledger.place(found.pod, node)
+	p.victims.forget(found.pod.UID)
+	p.tellSoon(p.soon)
 	return nil
+}
+
+// refusedNow is why the chosen node is refused, empty = it is not.
+func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) string {
+	if _, changed := found.changed[node]; changed {
+		if found.scored {
+			p.tables.choseChanged(found.kind)
+		}
+		newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: []string{node}})
+		if err != nil {
+			return ""
+		}
+		found.view = &view{answer: newer}
+	}
+	if why, never := found.Unresolvable[node]; never {
+		return why
+	}
+	return found.Failed[node]
 }
 
 // Unreserve takes that back.

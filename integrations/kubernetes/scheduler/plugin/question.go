@@ -29,12 +29,14 @@ type placedPod struct {
 	NodeName string  `json:"NodeName"`
 }
 
-// answer to it. Scores is nil where somebody else answered.
+// answer to it. Scores is nil where somebody else answered. PerNode = each node's part says the same whichever others
+// are asked about, so that it stands until the node changes.
 type answer struct {
 	Failed       map[string]string `json:"FailedNodes"`
 	Unresolvable map[string]string `json:"FailedAndUnresolvableNodes"`
 	Scores       map[string]int64  `json:"Scores"`
 	Error        string            `json:"Error"`
+	PerNode      bool              `json:"PerNode"`
 }
 
 // asks tells whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.
