@@ -31,12 +31,13 @@ def labelled(lab: Lab, name: str, value: str) -> float:
     return lab.cluster.metric(rf'{name}\{{[^}}]*"{value}"[^}}]*\}}', plugin=True)
 
 
-def test_a_burst_oversubscribes_no_node_and_asks_once_for_each_pod(lab: Lab) -> None:
+def test_a_burst_oversubscribes_no_node_and_pods_alike_share_answers(lab: Lab) -> None:
     lab.fresh(40)
     kinds = mix(200, "a", 1)
     placed = lab.burst(kinds, **OURS)
     assert oversubscribed(placed, kinds) == []
     assert labelled(lab, _PODS, "advised") == 200
+    assert labelled(lab, _QUESTIONS, "answered") < 200
     wait(lambda: lab.on() == placed)
 
 
