@@ -231,7 +231,7 @@ def test_a_pod_that_was_put_where_it_would_be_refused_counts_there_all_the_same(
 def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, settings: Settings) -> None:
     """In a cloud that is half full, where a newcomer takes much of what is left, last places have a price."""
     client = Client(create_app(equal, settings))
-    asked = {"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)}
+    asked: dict[str, Any] = {"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)}
     assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is True
     equal.inventory.put(
         Inventory(workloads=(WorkloadProfile("idle", {"cpu": 1.0, "block": 0.0}),)), mode="merge", generation=None

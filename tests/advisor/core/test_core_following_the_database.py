@@ -178,8 +178,8 @@ def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_
         advisor.cloud.ready()
         with advisor._database.write() as connection:
             counters.bump(connection, "pending")
-            pending.hold(connection, Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30)))
-            pending.hold(connection, Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1)))
+            pending.hold(connection, [Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30))])
+            pending.hold(connection, [Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1))])
         for current in (advisor._cache, SnapshotCache(advisor._transactions, wanted)):
             view, _ = current.at(NOW)
             assert view.snapshot.hosts[0].driver_cpus == view.expected.hosts[0].driver_cpus == (0, 1)
