@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -68,12 +68,13 @@ def train(
 def fit_predictor(
     datasets: Sequence[Dataset],
     *,
+    targets: Collection[str] = tuple(OUTCOME_OF_TARGET),
     seed: int = 0,
     progress: Progress | None = None,
     boosters: Mapping[str, lightgbm.Booster] | None = None,
     boost: Boost | None = None,
 ) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency, jitter and share.
+    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`.
 
     `boosters` by target were trained elsewhere, on more rows; `boost` trains that of the share elsewhere.
     """
@@ -89,19 +90,19 @@ def fit_predictor(
         shares, of_one = (f" and {len(windows)} shares", " of one") if windows else ("", "")
         few = f"{len(examples)} measured throughput ratios{shares}, at least {LEAST_ROWS}{of_one} are needed"
         raise DatasetError(f"{names}: {few}")
-    targets = {"throughput": examples}
-    for name in (one for one in OUTCOME_OF_TARGET if one != "share"):
+    rows_of = {"throughput": examples}
+    for name in (one for one in OUTCOME_OF_TARGET if one != "share" and one in targets):
         later = build_examples(datasets, metrics, target=name)
         if len(later) >= LEAST_ROWS:
-            targets[name] = later
+            rows_of[name] = later
     fitted: dict[str, FittedTarget] = {}
-    for number, (name, rows) in enumerate(targets.items()):
+    for number, (name, rows) in enumerate(rows_of.items()):
 
         def step(what: str, done: float, number: int = number) -> None:
-            say(what, (number + done) / len(targets))
+            say(what, (number + done) / len(rows_of))
 
         fitted[name] = fit_target(rows, name, seed=seed, progress=step, booster=trained.get(name))
-    if len(windows) >= LEAST_ROWS:
+    if "share" in targets and len(windows) >= LEAST_ROWS:
         fitted["share"] = fit_share(windows, seed=seed, progress=say, boost=boost)
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from models.arrays import Floats
 from models.evaluation.factorisation_baseline import Entries, fit_factors
 from models.features.examples import Examples
+from models.learning.boosting import PARALLEL_ROWS
 
 Baseline = Callable[[Examples, Examples], Floats]
 
@@ -96,7 +97,7 @@ def lightgbm_plain(train: Examples, test: Examples) -> Floats:
         "deterministic": True,
         "force_col_wise": many,
         "force_row_wise": not many,
-        "num_threads": 1 if rows < 2000 else 0,
+        "num_threads": 1 if rows < PARALLEL_ROWS else 0,
         "max_bin": 63 if rows < 4000 or many else 255,
         "min_data_in_bin": 1,
     }

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
+from models.learning.boosting import PARALLEL_PREDICTIONS, PARALLEL_ROWS
 
 LEVEL = 0.9
 TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 % of cases, so that the lower bound can be used for ranking
@@ -181,7 +182,7 @@ def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:
         "seed": 0,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 1 if rows < 4000 else 0,
+        "num_threads": 1 if rows < PARALLEL_ROWS else 0,
         "verbosity": -1,
     }
     data = lightgbm.Dataset(
@@ -191,7 +192,7 @@ def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:
 
 
 def _scale(difficulty: lightgbm.Booster, x: Floats, hints: Floats) -> Floats:
-    threads = 1 if len(x) < 2000 else 0
+    threads = 1 if len(x) < PARALLEL_PREDICTIONS else 0
     return np.asarray(np.exp(difficulty.predict(np.concatenate([hints, x], axis=1), num_threads=threads)))
 
 

@@ -45,7 +45,8 @@ def without(datasets: Sequence[Dataset], papers: Dataset, paper: str) -> Predict
     kept = tuple(colocation for colocation in papers.colocations if colocation.paper != paper)
     try:
         return fit_predictor(
-            [replace(papers, colocations=kept), *(dataset for dataset in datasets if dataset is not papers)]
+            [replace(papers, colocations=kept), *(dataset for dataset in datasets if dataset is not papers)],
+            targets=("throughput",),
         )
     except DatasetError:
         return PriorPredictor()  # too little is left to learn from

@@ -148,6 +148,12 @@ def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Adviso
     assert small.outcomes.page().items == ()
 
 
+def test_whom_a_scheduler_has_placed_is_told_together(small: Advisor) -> None:
+    small.inventory.put_host(Host("h2", "kvm", 4, 8192))
+    small.placements.hold([Instance("n", host="h1"), Instance("m", host="h2"), Instance("o", host="gone")])
+    assert told(small)[-1] == ("placement.hold", ("n", "m"), {"hosts": 2})
+
+
 def test_every_change_of_the_registry_is_told(small: Advisor, trained: Path) -> None:
     version = small.models.register(trained).version
     small.models.judge(version)
