@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.domain.questions import Objective
 
-PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "lower bound"]
-REPLAY_POLICIES: tuple[PolicyName, ...] = ("cotenant", "first fit", "best fit", "nova-like", "random", "lower bound")
+PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle", "lower bound"]
+REPLAY_POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 TraceForm = Literal["bitbrains", "planetlab", "csv", "parquet"]
-TRACE_FORMS: tuple[TraceForm, ...] = ("bitbrains", "planetlab", "csv", "parquet")
-ReplayJudge = Literal["model", "prior"]
-REPLAY_JUDGES: tuple[ReplayJudge, ...] = ("model", "prior")
+TRACE_FORMS: tuple[TraceForm, ...] = get_args(TraceForm)
+ReplayJudge = Literal["demand", "model", "prior"]
+REPLAY_JUDGES: tuple[ReplayJudge, ...] = get_args(ReplayJudge)
+FAIR_SHARES = "fair shares"  # the `judge_version` of demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class ReplayRequest:
     `hosts` None = half as many again as the busiest moment needs at least. The first `history_s` of the trace is only
     watched, None = a day, and at most a quarter of the trace. Who decides by demand takes of everybody what it asked
     for at most in `plan_for` (0-1) of the last day. `rebalance_s` is how often residents may move, None = never.
-    `shards` deals the instances out to that many clouds of their own. `judge` says who predicts the ratios: the model
-    that also advises, or the queueing prior.
+    `shards` deals the instances out to that many clouds of their own. `judge` says where the ratios are from: the
+    trace's demand, shared fairly, in which no model has a part; the model that also advises; or the queueing prior.
     """
 
     policies: tuple[PolicyName, ...] = REPLAY_POLICIES
@@ -36,7 +37,7 @@ class ReplayRequest:
     history_s: float | None = None
     plan_for: float = 0.95
     rebalance_s: float | None = None
-    judge: ReplayJudge = "model"
+    judge: ReplayJudge = "demand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ class Replay:
     `trace` is its file's name and `form` how it was read; `instances` took part, over `steps` moments of `interval_s`,
     which begin at `times_s` after the trace's first one; `hosts` there were, described by `host_type`. `keep_ratio` is
     the T/B below which an instance counts as violated. `assumptions` are sentences: what the trace does not say and
-    what was taken instead. `judge_version` and `judge_origin` name the model whose predictions the ratios are; nothing
-    in a replay was measured on hosts. `shards` is how many clouds of their own the trace was dealt out to, `seeds` the
+    what was taken instead. `judge_version` and `judge_origin` say where the ratios are from; nothing in a
+    replay was measured on hosts. `shards` is how many clouds of their own the trace was dealt out to, `seeds` the
     seeds that were tried; `conclusion` says in words what came of the first one.
     """
 

@@ -10,11 +10,12 @@ from itertools import product
 
 import numpy as np
 
-from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayRequest, WorkloadProfile
+from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayJudge, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.placement.request_checks import check_objective
 from advisor.prediction.active import ActivePredictor
 from advisor.replay import summary
+from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import fewest_kept, room
 from advisor.replay.parallel import Progress, spread
 from advisor.replay.simulation import SimulationTask, simulate
@@ -23,6 +24,7 @@ from advisor.replay.workloads import TraceDemand, demand_of
 from advisor.rounding import with_slack
 from advisor.validation import check_unique, check_value
 from models.physics.prior import PriorPredictor
+from models.prediction import Predictor
 
 DAY_S = 86_400.0
 SPARE_FACTOR = 1.5  # hosts relative to the busiest moment, where the request names no number
@@ -53,7 +55,12 @@ def replay(
     hosts = request.hosts or _enough(trace, host)
     if hosts < request.shards:
         raise InvalidInput(f"{hosts} hosts cannot be dealt out to {request.shards} shards", field="shards")
-    evaluator = PriorPredictor() if request.judge == "prior" else chosen.predictor
+    judges: dict[ReplayJudge, Predictor] = {
+        "demand": FairShares(),
+        "model": chosen.predictor,
+        "prior": PriorPredictor(),
+    }
+    evaluator = judges[request.judge]
     demands = {seed: demand_of(trace, unsaid, host, workloads, seed) for seed in request.seeds}
     every = max(1, round(request.rebalance_s / trace.interval_s)) if request.rebalance_s else 0
     tasks = [
@@ -93,7 +100,9 @@ def replay(
         model_origin=chosen.predictor.origin,
         policies=policies,
         conclusion=summary.conclusion(
-            policies, request.keep_ratio, same_judge=evaluator.version == chosen.predictor.version
+            policies,
+            request.keep_ratio,
+            judge="model" if evaluator.version == chosen.predictor.version else request.judge,
         ),
         generated_at=now,
         judge_version=evaluator.version,

@@ -25,6 +25,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.replay.packed_cloud import PackedCloud
 from advisor.replay.workloads import MIN_LOAD, TraceDemand
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 
@@ -82,6 +83,28 @@ class RandomChoice:
     def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         hosts = np.flatnonzero(cloud.fits(who))
         return int(self._random.choice(hosts)) if len(hosts) else None
+
+
+class PeakOracle:
+    """Knows all that is still to come, as no scheduler does: it shows what knowing better could gain.
+
+    Of the hosts on which CPUs will always do for everybody it takes the fullest one, else the one that will lack least.
+    """
+
+    def __init__(self, demand: TraceDemand, hosts: int) -> None:
+        trace = demand.trace
+        self._asked = np.nan_to_num(demand.loads(0, trace.steps)) * trace.vcpus
+        self._sums = np.zeros((trace.steps, hosts))
+
+    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None:
+        hosts = np.flatnonzero(cloud.fits(who))
+        if not len(hosts):
+            return None
+        peak = (self._sums[step:, hosts] + self._asked[step:, who, None]).max(axis=0)
+        enough = peak <= with_slack(float(cloud.host.pcpus))
+        chosen = int(hosts[np.where(enough, peak, -1.0).argmax() if enough.any() else peak.argmin()])
+        self._sums[:, chosen] += self._asked[:, who]
+        return chosen
 
 
 class AdvisorPolicy:
@@ -200,6 +223,7 @@ def policy_of(
     chosen: ActivePredictor,
     seed: int,
     *,
+    hosts: int,
     keep_ratio: float,
     objective: Objective,
     plan_for: float,
@@ -216,5 +240,7 @@ def policy_of(
             return NovaLike()
         case "random":
             return RandomChoice(seed)
+        case "peak oracle":
+            return PeakOracle(demand, hosts)
         case "lower bound":
             raise ValueError("the lower bound places nobody")

@@ -97,6 +97,7 @@ class PlacementLog:
             task.demand,
             chosen,
             task.seed,
+            hosts=task.hosts,
             keep_ratio=task.keep_ratio,
             objective=task.objective,
             plan_for=task.plan_for,

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from advisor.domain import RatioSpread, Repeat, Replayed
+from advisor.domain import RatioSpread, Repeat, Replayed, ReplayJudge
 from advisor.replay.evaluation import BIN, ReplayPredictions
 from advisor.replay.simulation import SimulationResult
 from models.arrays import Ints
@@ -91,7 +91,7 @@ def _quantiles(counts: Ints) -> tuple[float, ...]:
     return tuple(np.round(np.searchsorted(summed, wanted) * BIN, 4).tolist())
 
 
-def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, same_judge: bool) -> str:
+def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, judge: ReplayJudge) -> str:
     """Sentences that compare the advisor with the other policies, with figures and their basis."""
     advised = next((policy for policy in policies if policy.policy == ADVISED), None)
     bound = next((policy for policy in policies if policy.policy == BOUND), None)
@@ -111,13 +111,17 @@ def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, same_judge: b
         )
     else:
         sentences.append("This is one seed: what differs by little may differ by chance.")
-    basis = ", by the same model that advised" if same_judge else ", by another model than the one that advised"
-    if advised is None:
-        basis = ""
-    sentences.append(
-        f"All ratios are predicted{basis}, from the trace's demand; nothing was measured on hosts, and another trace "
-        "may come out otherwise."
-    )
+    if judge == "demand":
+        basis = (
+            "Ratios are what a fair share of each host leaves of the trace's demand in each step: no model has a part"
+        )
+        basis += " in them, and what happens within a step, in caches and in memory is not in them"
+    elif advised is None:
+        basis = "All ratios are predicted, from the trace's demand"
+    else:
+        model = "the same model that" if judge == "model" else "another model than the one that"
+        basis = f"All ratios are predicted, by {model} advised, from the trace's demand"
+    sentences.append(f"{basis}; nothing was measured on hosts, and another trace may come out otherwise.")
     return " ".join(sentences)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from advisor.domain.replays import Replay, Replayed
+from advisor.domain.replays import FAIR_SHARES, Replay, Replayed
 from advisor.reports import replay_pictures as pictures
 from advisor.reports.number_format import NBSP, count, percent, share
 from advisor.reports.parts import Column, Kind, Picture, ReportDocument, Section, Table
@@ -16,6 +16,8 @@ OURS = frozenset({"cotenant"})
 MOST_MOMENTS = 100  # rows over time on the page
 QUANTILES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # those of the table, where the replay has them
 
+_BEYOND_COMPARE = {"cotenant", "peak oracle"}  # in the headline: itself, and who knows the future
+
 
 def replay_report(replay: Replay) -> ReportDocument:
     """The report of a replay; the same replay gives the same report."""
@@ -25,8 +27,7 @@ def replay_report(replay: Replay) -> ReportDocument:
         headline=_headline(replay),
         sentences=[
             replay.conclusion.replace(" %", f"{NBSP}%"),
-            "Demand is the trace's, every ratio is a prediction, and placements are simulated. An instance-moment is "
-            "one instance at one moment.",
+            "Demand is the trace's, and placements are simulated. An instance-moment is one instance at one moment.",
         ],
         facts={
             "Trace": f"{count(replay.instances, 'instance')} over {count(replay.steps, 'moment')} of "
@@ -35,9 +36,7 @@ def replay_report(replay: Replay) -> ReportDocument:
             + (f", in {replay.shards} clouds of their own" if replay.shards > 1 else ""),
             "Limit": f"expected T/B of {percent(replay.keep_ratio)}; who is under it counts as below at that moment",
             "Model": f"{replay.model_version}: {origin(replay.model_origin)}.",
-            "Judge": "the same model"
-            if replay.judge_version in ("", replay.model_version)
-            else f"{replay.judge_version}: {origin(replay.judge_origin)}.",
+            "Judge": _judge(replay),
             "Seeds": ", ".join(str(seed) for seed in replay.seeds)
             + ("; what is not said of another one is of the first" if len(replay.seeds) > 1 else ""),
         },
@@ -57,10 +56,23 @@ def replay_report(replay: Replay) -> ReportDocument:
     )
 
 
+def _judge(replay: Replay) -> str:
+    if replay.judge_version == FAIR_SHARES:
+        return (
+            "a fair share of each host's CPUs, network and disk for the demand of each step; no model has a part in it"
+        )
+    if replay.judge_version in ("", replay.model_version):
+        return "the same model"
+    return f"{replay.judge_version}: {origin(replay.judge_origin)}."
+
+
 def _headline(replay: Replay) -> str:
     """The advisor's two figures beside the best of the other policies in each; no verdict."""
     by_name = {policy.policy: policy for policy in replay.policies}
-    ours, others = by_name.get("cotenant"), [policy for policy in _placing(replay) if policy.policy != "cotenant"]
+    ours, others = (
+        by_name.get("cotenant"),
+        [policy for policy in _placing(replay) if policy.policy not in _BEYOND_COMPARE],
+    )
     if ours is None or not others:
         return f"{len(replay.policies)} {'policy' if len(replay.policies) == 1 else 'policies'} on the same demand."
     fewest = min(others, key=lambda policy: (policy.hosts_mean, policy.violation_share, policy.policy))
@@ -70,7 +82,7 @@ def _headline(replay: Replay) -> str:
         for policy in ((least,) if least is fewest else (least, fewest))
     ]
     return (
-        f"Predicted: {share(ours.violation_share)} of instance-moments below the limit on {ours.hosts_mean:.1f} hosts"
+        f"Simulated: {share(ours.violation_share)} of instance-moments below the limit on {ours.hosts_mean:.1f} hosts"
         f"{_turned_away(ours)}; {', '.join(theirs)}."
     )
 
@@ -248,9 +260,11 @@ def _how(replay: Replay) -> Section:
         "How these figures were obtained",
         facts={
             "What they are": "Simulated: instances of the trace arrive in its order, each policy places them on the "
-            "same hosts, and at every moment the T/B of everybody is predicted by the judge.",
+            "same hosts, and at every moment the judge says what T/B everybody has.",
             "T/B": "What an instance does beside its neighbours over what it does alone on the same host.",
             "Below the limit": f"Its expected T/B is under {percent(replay.keep_ratio)} at that moment.",
+            "Peak oracle": "It knows all that is still to come, as no scheduler does: the fullest host on which CPUs "
+            "will do for everybody, else the one that will lack least.",
             "Lower bound": "The fewest hosts that can hold the sizes of all who are there and carry their demand with "
             "everybody at the limit, moment by moment, as if everybody could be moved at any time.",
             "Deciding": "Wall-clock time of all decisions of one policy on the machine that ran the replay.",

@@ -83,8 +83,12 @@ def replay(
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Repeat with this many seeds, starting at --seed.")] = 1,
     shards: Annotated[int, typer.Option(min=1, help="Divide instances and hosts into this many separate clouds.")] = 1,
     judge: Annotated[
-        ReplayJudge, typer.Option(help="What predicts the ratios by which policies are judged.")
-    ] = "model",
+        ReplayJudge,
+        typer.Option(
+            help="Where the ratios are from: a fair share of the trace's demand, in which no model has a part; the "
+            "model that advises; or the prior."
+        ),
+    ] = "demand",
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -104,7 +108,7 @@ def replay(
 ) -> None:
     """Replay a trace of real demand through placement policies.
 
-    Demand is the trace's; every ratio is predicted. No server and no database are needed.
+    Demand is the trace's, placements are simulated. No server and no database are needed.
     """
     if report is not None:
         offline.check_report(report)
@@ -148,7 +152,7 @@ def show(found: Replay) -> None:
     hours = found.steps * found.interval_s / 3600
     say(
         f"{found.instances} instances of {found.trace} ({found.form}) over {hours:.1f} hours, {found.steps} steps, on "
-        f"{found.hosts} hosts ({found.host_type}); limit: T/B of {found.keep_ratio:g}. Ratios are predicted."
+        f"{found.hosts} hosts ({found.host_type}); limit: T/B of {found.keep_ratio:g}."
     )
     print_table(COLUMNS, [_row(policy) for policy in found.policies], right=range(1, len(COLUMNS)))
     if len(found.seeds) > 1:

@@ -2,7 +2,8 @@
 
     python -m research.benchmarks.replay [TRACE ...] [--quick] [--overcommit 4 8] [--model DIR] [--json]
 
-Ratios are predicted, by the queueing prior unless a model is named, from the traces' demand: simulated, not measured.
+The prior advises unless a model is named; policies are judged by a fair share of the demand in the trace, in which no model has
+a part: simulated, not measured.
 """
 
 from __future__ import annotations

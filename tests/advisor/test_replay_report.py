@@ -58,11 +58,11 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
     headline = re.search(r'class="headline">(.*?)<', page)
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
-        "Predicted: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
+        "Simulated: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
         "10.0 % on 2.0 by first fit (1 instance refused)."
     )
     assert "with fewer hosts not everybody can be taken and kept at the limit" in page
-    assert "every ratio is a prediction, and placements are simulated" in page
+    assert "and placements are simulated" in page
     assert "By prediction cotenant needs one host more." in page
 
 
@@ -78,16 +78,17 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
     headline = re.search(r'class="headline">(.*?)<', reports.replay_as_html(found))
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
-        "Predicted: 100.0 % of instance-moments below the limit on 4.0 hosts; "
+        "Simulated: 100.0 % of instance-moments below the limit on 4.0 hosts; "
         "100.0 % on 4.0 by nova-like (1 instance refused)."
     )
 
 
 def test_a_judge_is_named_only_where_it_is_another_model() -> None:
-    same, other = (
+    same, other, none = (
         reports.replay_as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
-        for judge in ("prior", "v7")
+        for judge in ("prior", "v7", "fair shares")
     )
+    assert "no model has a part in it</dd>" in none
     assert "<dt>Judge</dt><dd>the same model</dd>" in same
     assert "<dt>Judge</dt><dd>v7: trained on measurements.</dd>" in other
 

@@ -48,7 +48,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
     table = shown.output[: shown.output.index(" seed")].splitlines()
     lines = {line.split("  ")[0]: line.split() for line in table}
     assert {"cotenant", "first fit", "lower bound"} <= lines.keys()
-    assert "Ratios are predicted" in shown.output
+    assert "no model has a part" in shown.output
     assert "drawn (seed 1) from the profiles given (1), scaled" in shown.output
     assert "These are the figures of the first of 2 seeds" in shown.output
     assert "nothing was measured on hosts" in shown.output
