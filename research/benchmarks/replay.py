@@ -2,8 +2,8 @@
 
     python -m research.benchmarks.replay [TRACE ...] [--quick] [--overcommit 4 8] [--model DIR] [--json]
 
-The prior advises unless a model is named; policies are judged by a fair share of the demand in the trace, in which no model has
-a part: simulated, not measured.
+The prior advises unless a model is named. Policies are judged by a fair share of the demand in the trace, in which no
+model has a part: simulated, not measured.
 """
 
 from __future__ import annotations
