@@ -128,10 +128,7 @@ def _run(asked: Mapping[str, Any], python: Path) -> Any:
         timeout=LONGEST_S,
         check=False,
     )
-    try:
-        if ended.returncode != 0:
-            raise ValueError
-        return json.loads(ended.stdout)
-    except ValueError:
+    if ended.returncode != 0:
         said = (ended.stderr or ended.stdout).strip()[-MOST_TOLD:]
-        raise WatcherError(f"{asked['strategy']} ended with {ended.returncode}: {said}") from None
+        raise WatcherError(f"{asked['strategy']} ended with {ended.returncode}: {said}")
+    return json.loads(ended.stdout)

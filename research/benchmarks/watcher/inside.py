@@ -28,7 +28,7 @@ class ToldReadings(base.DataSourceBase):
         super().__init__()
         self._readings = readings
 
-    def _statistic_aggregation(self, resource=None, resource_type=None, meter_name=None, **_):
+    def _statistic_aggregation(self, resource=None, meter_name=None, **_):
         return self._readings[meter_name][resource.uuid]
 
 
