@@ -12,7 +12,7 @@ from advisor.domain import Host, Instance, Inventory
 from profiler.demand import Demand
 from research.benchmarks.proxlb.asked import by_cotenant
 from research.benchmarks.proxlb.cluster import SimulatedCluster
-from research.benchmarks.watcher.__main__ import AUDITS, CONSOLIDATE, PAIRS, main, paired
+from research.benchmarks.watcher.__main__ import AUDITS, CONSOLIDATE_95, PAIRS, main, paired
 from research.benchmarks.watcher.asked import Audit, WatcherError, by_watcher, identity, model_xml, readings, used_hosts
 
 PYTHON = os.environ.get("COTENANT_TEST_WATCHER_PYTHON")
@@ -65,9 +65,9 @@ def test_differences_are_paired_by_cluster() -> None:
         return [{"simulated short, %": one, "hosts": 2 * one} for one in short]
 
     names = {name for pair in PAIRS for name in pair}
-    found = {**dict.fromkeys(names, rows(5, 7, 9)), CONSOLIDATE: rows(4, 5, 6)}
+    found = {**dict.fromkeys(names, rows(5, 7, 9)), CONSOLIDATE_95: rows(4, 5, 6)}
     last = paired(found).splitlines()[-1]
-    assert last.startswith(f"{CONSOLIDATE} less vm_workload_consolidation: simulated short, % -2.00 [")
+    assert last.startswith(f"{CONSOLIDATE_95} less vm_workload_consolidation: simulated short, % -2.00 [")
     assert "; hosts -4.00 [" in last
 
 

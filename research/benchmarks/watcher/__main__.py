@@ -32,12 +32,13 @@ AUDITS = {
     BALANCE_75: Audit("workload_balance", {"threshold": 75.0}, most=20),
     "vm_workload_consolidation": Audit("vm_workload_consolidation"),
 }
-AS_MANY, REBALANCE, CONSOLIDATE = "Cotenant, at most as many", "Cotenant, rebalance", "Cotenant, consolidate"
+REBALANCE, CONSOLIDATE = "Cotenant, rebalance", "Cotenant, consolidate"
+CONSOLIDATE_95 = f"{CONSOLIDATE}, keep_ratio 0.95"
 PAIRS = (
-    (AS_MANY, "workload_stabilization"),
     (REBALANCE, "workload_stabilization"),
     (REBALANCE, BALANCE_75),
     (CONSOLIDATE, "vm_workload_consolidation"),
+    (CONSOLIDATE_95, "vm_workload_consolidation"),
 )
 SHORT = "simulated short, %"
 
@@ -67,11 +68,10 @@ def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Mapping[str,
     """Figures of every cluster, by who decides."""
     compile_all()
     theirs = {name: [by_watcher(one, audit, python) for one in clusters] for name, audit in AUDITS.items()}
-    moves = [one.moves for one in theirs["workload_stabilization"]]
     ours = {
-        AS_MANY: [by_cotenant(one, most) for one, most in zip(clusters, moves, strict=True)],
         REBALANCE: [by_cotenant(one, None) for one in clusters],
         CONSOLIDATE: [by_cotenant(one, None, "consolidate") for one in clusters],
+        CONSOLIDATE_95: [by_cotenant(one, None, "consolidate", keep_ratio=0.95) for one in clusters],
     }
     nobody = {"nobody": [Rebalanced(one) for one in clusters]}
     return {name: [_judged(one) for one in each] for name, each in {**nobody, **theirs, **ours}.items()}
