@@ -20,7 +20,7 @@ class ListCandidate(command.Lister):
     """List hosts that can take a new server, best first. Nothing is held."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("--flavor", metavar="<flavor>", help="Flavor of the server (name or ID)")
         parser.add_argument("--vcpus", type=int, metavar="<vcpus>", help="Number of vCPUs, without a flavor")
         parser.add_argument("--ram", type=float, metavar="<size-mb>", help="Memory size in MB, without a flavor")

@@ -21,7 +21,7 @@ class CreatePlan(command.ShowOne):
     """Make a plan; nothing is carried out. `cotenant plan step list` lists its steps."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "--kind",
             choices=KINDS,
@@ -67,7 +67,7 @@ class ListPlan(command.Lister):
     """List plans that were made, newest first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("--kind", metavar="<kind>", help="Only plans of this kind")
         return parser
 
@@ -118,7 +118,7 @@ def _shown(plan: PlanAnswer) -> Shown:
     for when in ("before", "after"):
         sums = plan["sums_before"] if when == "before" else plan["sums_after"]
         if sums:
-            found |= {f"{name}_{when}": sums[name] for name in ("hosts_used", "below", "worst", "mean")}  # type: ignore[literal-required]
+            found |= {f"{name}_{when}": sums[name] for name in ("hosts_used", "below", "worst", "mean")}
     found["ended"] = plan["search"]["ended"] if plan["search"] else ""
     found["notes"] = "\n".join(plan["notes"])
     return tuple(found), tuple(found.values())

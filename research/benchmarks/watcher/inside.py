@@ -9,6 +9,8 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -24,23 +26,23 @@ class ToldReadings(base.DataSourceBase):
 
     NAME = "told"
 
-    def __init__(self, readings):
+    def __init__(self, readings: Mapping[str, Mapping[str, float]]) -> None:
         super().__init__()
         self._readings = readings
 
-    def _statistic_aggregation(self, resource=None, meter_name=None, **_):
+    def _statistic_aggregation(self, resource: Any = None, meter_name: str = "", **_: object) -> float:
         return self._readings[meter_name][resource.uuid]
 
 
-def _getter(metric):
-    return lambda self, resource, *_, **__: self._readings[metric][resource.uuid]
+def _getter(metric: str) -> Callable[..., float]:
+    return lambda self, resource, *_, **__: float(self._readings[metric][resource.uuid])
 
 
 for name in base.DataSourceBase.METRIC_MAP:
     setattr(ToldReadings, f"get_{name}", _getter(name))
 
 
-def main():
+def main() -> None:
     """Print `actions` and the CPU seconds that they took."""
     question = json.load(sys.stdin)
     log.register_options(cfg.CONF)

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from cotenant_client import Client
+from cotenant_client.schemas import HostItem, InstanceItem
 from tests.servers.running import free_port
 from tests.servers.service import Service
 
 ROOT = Path(__file__).resolve().parents[3]
 OPENSTACK = Path(os.environ.get("COTENANT_TEST_OPENSTACKCLIENT", ROOT / "var/openstack-lab/venv/bin/openstack"))
-HOSTS = [{"id": f"h{at}", "kind": "kvm", "pcpus": 8, "memory_mb": 65_536} for at in range(3)]
-CROWD = [
+HOSTS: list[HostItem] = [{"id": f"h{at}", "kind": "kvm", "pcpus": 8, "memory_mb": 65_536} for at in range(3)]
+CROWD: list[InstanceItem] = [
     {"id": f"vm-{at}", "vcpus": 4, "memory_mb": 4096, "host": "h0", "demand": {"cpu": {"mean": 3.0}}} for at in range(6)
 ]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -44,7 +45,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
     started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder).start()
     with Client(started.url) as client:
-        client.put_inventory(hosts=HOSTS, instances=CROWD)  # type: ignore[typeddict-item]
+        client.put_inventory(hosts=HOSTS, instances=CROWD)
     yield started
     started.running.stop()
 

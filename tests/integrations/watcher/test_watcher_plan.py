@@ -8,10 +8,11 @@ import pytest
 from cotenant_watcher.planned import NoPlan, plan
 
 from cotenant_client import Client
+from cotenant_client.schemas import HostItem, InstanceItem
 from tests.servers.running import free_port
 from tests.servers.service import Service
 
-HOSTS = [{"id": f"h{at}", "kind": "kvm", "pcpus": 8, "memory_mb": 65_536} for at in range(3)]
+HOSTS: list[HostItem] = [{"id": f"h{at}", "kind": "kvm", "pcpus": 8, "memory_mb": 65_536} for at in range(3)]
 CROWD = {f"vm-{at}": "h0" for at in range(6)}  # six that want three CPUs each, on eight
 
 
@@ -20,11 +21,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
     started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder).start()
     with Client(started.url) as client:
-        instances = [
+        instances: list[InstanceItem] = [
             {"id": name, "vcpus": 4, "memory_mb": 4096, "host": host, "demand": {"cpu": {"mean": 3.0}}}
             for name, host in CROWD.items()
         ]
-        client.put_inventory(hosts=HOSTS, instances=instances)  # type: ignore[typeddict-item]
+        client.put_inventory(hosts=HOSTS, instances=instances)
     yield started
     started.running.stop()
 
