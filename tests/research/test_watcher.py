@@ -13,7 +13,15 @@ from profiler.demand import Demand
 from research.benchmarks.proxlb.asked import by_cotenant
 from research.benchmarks.proxlb.cluster import SimulatedCluster
 from research.benchmarks.watcher.__main__ import AUDITS, CONSOLIDATE_95, PAIRS, main, paired
-from research.benchmarks.watcher.asked import Audit, WatcherError, by_watcher, identity, model_xml, readings, used_hosts
+from research.benchmarks.watcher.asked import (
+    WatcherAudit,
+    WatcherError,
+    by_watcher,
+    identity,
+    model_xml,
+    readings,
+    used_hosts,
+)
 
 PYTHON = os.environ.get("COTENANT_TEST_WATCHER_PYTHON")
 needs_watcher = pytest.mark.skipif(PYTHON is None, reason="COTENANT_TEST_WATCHER_PYTHON names no Python with Watcher")
@@ -55,7 +63,7 @@ def test_a_watcher_that_fails_is_told_in_a_sentence(tmp_path: Path, capsys: pyte
     python.write_text("#!/bin/sh\necho no module named watcher >&2\nexit 3\n", encoding="ascii")
     python.chmod(0o755)
     with pytest.raises(WatcherError, match="dummy ended with 3: no module named watcher"):
-        by_watcher(cluster(1.0), Audit("dummy"), python)
+        by_watcher(cluster(1.0), WatcherAudit("dummy"), python)
     assert main(["--watcher-python", str(python), "--seeds", "1"]) == 1
     assert capsys.readouterr().err == "workload_stabilization ended with 3: no module named watcher\n"
 

@@ -23,14 +23,14 @@ from research.benchmarks.clouds.runs import interval
 from research.benchmarks.proxlb.__main__ import table
 from research.benchmarks.proxlb.asked import Rebalanced, by_cotenant
 from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
-from research.benchmarks.watcher.asked import Audit, WatcherError, by_watcher, used_hosts
+from research.benchmarks.watcher.asked import WatcherAudit, WatcherError, by_watcher, used_hosts
 
 BALANCE_75 = "workload_balance, 75 %"
 AUDITS = {
-    "workload_stabilization": Audit("workload_stabilization"),
-    "workload_balance": Audit("workload_balance", most=20),  # from 25 % of a host's CPUs on
-    BALANCE_75: Audit("workload_balance", {"threshold": 75.0}, most=20),
-    "vm_workload_consolidation": Audit("vm_workload_consolidation"),
+    "workload_stabilization": WatcherAudit("workload_stabilization"),
+    "workload_balance": WatcherAudit("workload_balance", most=20),  # from 25 % of a host's CPUs on
+    BALANCE_75: WatcherAudit("workload_balance", {"threshold": 75.0}, most=20),
+    "vm_workload_consolidation": WatcherAudit("vm_workload_consolidation"),
 }
 REBALANCE, CONSOLIDATE = "Cotenant, rebalance", "Cotenant, consolidate"
 CONSOLIDATE_95 = f"{CONSOLIDATE}, keep_ratio 0.95"

@@ -27,7 +27,7 @@ class WatcherError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class WatcherAudit:
     """A strategy with its parameters, and how many audits may follow each other, each after the moves of the former."""
 
     strategy: str
@@ -35,7 +35,7 @@ class Audit:
     most: int = 1
 
 
-def by_watcher(cluster: SimulatedCluster, audit: Audit, python: Path) -> Rebalanced:
+def by_watcher(cluster: SimulatedCluster, audit: WatcherAudit, python: Path) -> Rebalanced:
     """What the strategy wants, unchanged, until it wants nothing. Raises WatcherError with what it printed last."""
     done = Rebalanced(cluster)
     for number in range(audit.most):
@@ -53,7 +53,7 @@ def by_watcher(cluster: SimulatedCluster, audit: Audit, python: Path) -> Rebalan
     return done
 
 
-def question(cluster: SimulatedCluster, audit: Audit, number: int = 0) -> dict[str, Any]:
+def question(cluster: SimulatedCluster, audit: WatcherAudit, number: int = 0) -> dict[str, Any]:
     """What inside.py reads: the model and the readings of the cluster as it is now."""
     return {
         "strategy": audit.strategy,
