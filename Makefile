@@ -109,6 +109,7 @@ test-image: setup  ## the image, built and run by buildah and podman (Debian, ro
 
 test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
+	COTENANT_TEST_WATCHER_PYTHON=var/openstack-lab/venv/bin/python $(BIN)/python -m pytest tests/research/test_watcher.py tests/integrations/openstackclient
 
 test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))

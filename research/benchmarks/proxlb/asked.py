@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from advisor.domain import PlanRequest
+from advisor.domain import PlanKind, PlanRequest
 from advisor.planning import planner
 from advisor.prediction.active import ActivePredictor
 from models.physics.prior import PriorPredictor
@@ -118,12 +118,14 @@ def read_places(printed: str) -> Places:
         raise ProxlbError(f"proxlb printed no guests with their node_target: {printed[-MOST_TOLD:]}") from None
 
 
-def by_cotenant(cluster: SimulatedCluster, max_moves: int) -> Rebalanced:
-    """A rebalance by the queueing prior, as `cotenant plan --kind rebalance` makes it; a detour is two moves."""
+def by_cotenant(
+    cluster: SimulatedCluster, max_moves: int | None, kind: PlanKind = "rebalance", keep_ratio: float = 0.8
+) -> Rebalanced:
+    """A plan by the queueing prior, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
     if max_moves == 0:
         return Rebalanced(cluster)
     cloud, chosen = cluster.snapshot(), ActivePredictor(PriorPredictor())
-    request = PlanRequest("rebalance", max_moves=max_moves)
+    request = PlanRequest(kind, max_moves=max_moves, keep_ratio=keep_ratio)
     first, first_cpu = time.perf_counter(), time.process_time()
     plan = planner.plan(cloud, chosen, request, now=NOW, fresh_s=math.inf, models=lambda _: chosen)
     seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu

@@ -21,8 +21,16 @@ PORTS = (
     "epmd",
     "aetos",
     "gnocchi",
+    "watcher",
 )
-DATABASES = ("nova_api", "nova", "nova_cell0", "placement", "gnocchi")  # Keystone alone is content with SQLite
+DATABASES = (
+    "nova_api",
+    "nova",
+    "nova_cell0",
+    "placement",
+    "gnocchi",
+    "watcher",
+)  # Keystone alone is content with SQLite
 Sections = Mapping[str, Mapping[str, object]]
 
 
@@ -95,6 +103,22 @@ def write_gnocchi(places: Places) -> None:
     _write_at_home(places, "gnocchi", sections)
 
 
+def write_watcher(places: Places, sections: Sections) -> None:
+    """Watcher that reads Nova every five seconds, for nobody notifies it of changes; `sections` are further options."""
+    common: Sections = {
+        "DEFAULT": {"transport_url": _broker(places), "state_path": places.folder / "watcher"},
+        "database": {"connection": places.mariadb("watcher")},
+        "keystone_authtoken": {"www_authenticate_uri": places.auth_url, **_service(places, "watcher")},
+        "watcher_clients_auth": _service(places, "watcher"),
+        "oslo_concurrency": {"lock_path": places.folder / "locks"},
+        "oslo_messaging_rabbit": {"heartbeat_in_pthread": False},
+        "collector": {"collector_plugins": "compute"},
+        "watcher_cluster_data_model_collectors.compute": {"period": 5},
+        "nova": {"migration_interval": 0.5, "migration_max_retries": 1000},
+    }
+    _write(places.etc("watcher.conf"), {**common, **sections})
+
+
 def _write_at_home(places: Places, name: str, sections: Sections) -> None:
     """Where oslo.config looks without being told: in a hidden folder of $HOME."""
     folder = places.etc("home") / f".{name}"
@@ -142,6 +166,10 @@ def _service(places: Places, user: str) -> dict[str, object]:
     }
 
 
+def _broker(places: Places) -> str:
+    return f"rabbit://lab:{places.password}@127.0.0.1:{places.ports['rabbitmq']}/"
+
+
 def _keystone(places: Places) -> Sections:
     keys = places.etc("keystone")
     return {
@@ -162,13 +190,12 @@ def _placement(places: Places) -> Sections:
 
 
 def _nova(places: Places) -> Sections:
-    broker = f"rabbit://lab:{places.password}@127.0.0.1:{places.ports['rabbitmq']}/"
     return {
         "DEFAULT": {
             "my_ip": "127.0.0.1",
             "host": "controller",
             "state_path": places.folder / "nova",
-            "transport_url": broker,
+            "transport_url": _broker(places),
             "rootwrap_config": VENV / "etc" / "nova" / "rootwrap.conf",
             "heal_instance_info_cache_interval": -1,
             "periodic_fuzzy_delay": 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -113,8 +114,8 @@ def _start_services(lab: OpenStackLab) -> None:
     run.wait_for("Nova's API", lambda: answers(where.url("nova")))
 
 
-def run_application(lab: OpenStackLab, name: str, *, threads: int) -> None:
-    """Start a WSGI application that inside/wsgi.py knows."""
+def run_application(lab: OpenStackLab, name: str, *, threads: int, more: Mapping[str, str] | None = None) -> None:
+    """Start a WSGI application that inside/wsgi.py knows, with `more` in its environment."""
     etc = lab.places.etc(".")
     env = {
         "LAB_SERVICE": name,
@@ -122,6 +123,7 @@ def run_application(lab: OpenStackLab, name: str, *, threads: int) -> None:
         "OS_KEYSTONE_CONFIG_DIR": str(etc / "keystone"),
         "OS_PLACEMENT_CONFIG_DIR": str(etc),
         "OS_NOVA_CONFIG_DIR": str(etc),
+        **(more or {}),
     }
     argv = (
         str(BIN / "gunicorn"), "--no-control-socket", "-k", "gthread", "-w", "1", "--threads", str(threads),

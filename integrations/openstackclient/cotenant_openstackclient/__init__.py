@@ -1,0 +1,1 @@
+"""Commands of `openstack` that ask a Cotenant service."""

@@ -1,0 +1,1 @@
+"""Strategies for OpenStack Watcher whose moves a Cotenant service plans."""

@@ -1,0 +1,1 @@
+"""Strategies of OpenStack Watcher, unchanged, beside plans of Cotenant on the same simulated cluster."""

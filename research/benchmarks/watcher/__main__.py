@@ -1,0 +1,103 @@
+"""Strategies of OpenStack Watcher beside plans of Cotenant on the same cluster: moves, hosts, balance and victims.
+
+    python -m research.benchmarks.watcher --watcher-python PYTHON [--seeds 10] [--busy 1.0] [--json FILE]
+
+PYTHON is that of an environment with Watcher (`pip install python-watcher`); nothing is installed here. Its strategies
+run unchanged in Watcher's own classes, on a compute data model that is read from Watcher's XML and with a datasource
+that tells each mean. `workload_balance`, which wants one move in each audit, is audited again and again. Cotenant's
+prior and an event simulation, which shares nothing with it, judge every placement. Each seed makes another cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from models.physics.cpu_contention import compile_all
+from research.benchmarks.clouds.runs import interval
+from research.benchmarks.proxlb.__main__ import table
+from research.benchmarks.proxlb.asked import Rebalanced, by_cotenant
+from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
+from research.benchmarks.watcher.asked import WatcherAudit, WatcherError, by_watcher, used_hosts
+
+BALANCE_75 = "workload_balance, 75 %"
+AUDITS = {
+    "workload_stabilization": WatcherAudit("workload_stabilization"),
+    "workload_balance": WatcherAudit("workload_balance", most=20),  # from 25 % of a host's CPUs on
+    BALANCE_75: WatcherAudit("workload_balance", {"threshold": 75.0}, most=20),
+    "vm_workload_consolidation": WatcherAudit("vm_workload_consolidation"),
+}
+REBALANCE, CONSOLIDATE = "Cotenant, rebalance", "Cotenant, consolidate"
+CONSOLIDATE_95 = f"{CONSOLIDATE}, keep_ratio 0.95"
+PAIRS = (
+    (REBALANCE, "workload_stabilization"),
+    (REBALANCE, BALANCE_75),
+    (CONSOLIDATE, "vm_workload_consolidation"),
+    (CONSOLIDATE_95, "vm_workload_consolidation"),
+)
+SHORT = "simulated short, %"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print both tables; 1 where Watcher does not answer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--watcher-python", type=Path, required=True, metavar="PYTHON")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--busy", type=float, default=1.0, help="what multiplies the demand of clusters (1.0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found of every cluster")
+    options = parser.parse_args(arguments)
+    seeds = range(1, options.seeds + 1)
+    clusters = [SimulatedCluster.of(made_up(seed, options.busy), seed) for seed in seeds]
+    try:
+        found = compared(clusters, options.watcher_python)
+    except (WatcherError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    sys.stdout.write(table(found) + "\n" + paired(found))
+    return 0
+
+
+def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Mapping[str, Sequence[Mapping[str, float]]]:
+    """Figures of every cluster, by who decides."""
+    compile_all()
+    theirs = {name: [by_watcher(one, audit, python) for one in clusters] for name, audit in AUDITS.items()}
+    ours = {
+        REBALANCE: [by_cotenant(one, None) for one in clusters],
+        CONSOLIDATE: [by_cotenant(one, None, "consolidate") for one in clusters],
+        CONSOLIDATE_95: [by_cotenant(one, None, "consolidate", keep_ratio=0.95) for one in clusters],
+    }
+    nobody = {"nobody": [Rebalanced(one) for one in clusters]}
+    return {name: [_judged(one) for one in each] for name, each in {**nobody, **theirs, **ours}.items()}
+
+
+def paired(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Cotenant less Watcher on the same clusters: points of instance-time that is short, and hosts."""
+    lines = []
+    for mine, other in PAIRS:
+        told = []
+        for column in (SHORT, "hosts"):
+            differences = [a[column] - b[column] for a, b in zip(found[mine], found[other], strict=True)]
+            low, high = interval(differences) or (-np.inf, np.inf)
+            told.append(f"{column} {np.mean(differences):.2f} [{low:.2f}, {high:.2f}]")
+        lines.append(f"{mine} less {other}: {'; '.join(told)}\n")
+    return "".join(lines)
+
+
+def _judged(one: Rebalanced) -> Mapping[str, float]:
+    return {
+        "moves": one.moves,
+        "hosts": used_hosts(one.cluster.places),
+        **one.cluster.judged(),
+        "CPU seconds": one.cpu_seconds,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
