@@ -32,7 +32,7 @@ from research.benchmarks.clouds.policies import oracles, rules_of_thumb, tunable
 from research.benchmarks.clouds.streams import FilledCloud, SituationPolicy, fill
 from research.benchmarks.clouds.worlds import MeasuredWorld, NoWorldError, halves, worlds
 from research.benchmarks.placement import LAB, LEAST_REMOVED, MOST_REGRET
-from research.benchmarks.unseen_pair_predictor import cross_fitted
+from research.benchmarks.unseen_newcomer import newcomer_models
 from research.contention import newcomer_choices as evenings
 from research.contention.newcomer_world import NewcomerWorld, draw
 
@@ -105,7 +105,7 @@ def of_dataset(path: Path, hosts: int, streams: int) -> list[PlacementRow]:
     except NoWorldError as error:
         _say(str(error))
         return []
-    learned = cross_fitted(path, say=_say)
+    learned = newcomer_models(path, say=_say)
     rows = []
     for world in found:
         _say(f"{dataset.name}: {world.name}")
@@ -113,7 +113,13 @@ def of_dataset(path: Path, hosts: int, streams: int) -> list[PlacementRow]:
     return rows
 
 
-def of_world(name: str, world: MeasuredWorld, learned: Predictor, hosts: int, streams: int) -> Iterator[PlacementRow]:
+def of_world(
+    name: str,
+    world: MeasuredWorld,
+    learned: Predictor | Mapping[str, Predictor],
+    hosts: int,
+    streams: int,
+) -> Iterator[PlacementRow]:
     """Regret and violations of every column in a world, at both loads."""
     thumb = rules_of_thumb(world)
     policies: dict[str, SituationPolicy] = {
