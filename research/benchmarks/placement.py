@@ -2,8 +2,8 @@
 
     python -m research.benchmarks.placement [DATASET ...] [--public DIR] [--quick] [--json] [--report out.png]
 
-Every prediction about a set of workloads comes from a model that saw no two of them together in training. Nothing in
-the product is tuned on these tables.
+Every question about a newcomer is answered by a model whose training had no run of its workload. Nothing in the
+product is tuned on these tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.data.tables import DatasetError
 from profiler import pictures
 from research.benchmarks.clouds import chart, runs
 from research.benchmarks.clouds.worlds import NoWorldError, worlds
-from research.benchmarks.unseen_pair_predictor import CrossFitted, cross_fitted
+from research.benchmarks.unseen_newcomer import NewcomerModels, newcomer_models
 
 LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
 MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the targets
@@ -82,7 +82,7 @@ def of_dataset(path: Path, sizes: Sequence[runs.Size]) -> list[Result]:
     except NoWorldError as error:
         _say(str(error))
         return []
-    learned = cross_fitted(path, say=_say)
+    learned = newcomer_models(path, say=_say)
     results: dict[int, list[Result]] = {}
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(of_world, path, number, learned, sizes): number for number in range(len(found))}
@@ -91,7 +91,7 @@ def of_dataset(path: Path, sizes: Sequence[runs.Size]) -> list[Result]:
     return [result for number in sorted(results) for result in results[number]]
 
 
-def of_world(path: Path, number: int, learned: CrossFitted, sizes: Sequence[runs.Size]) -> list[Result]:
+def of_world(path: Path, number: int, learned: NewcomerModels, sizes: Sequence[runs.Size]) -> list[Result]:
     """All results of one world of a dataset."""
     world = next(islice(worlds(load_dataset(path)), number, None))
     return list(runs.run(world, learned, sizes, _say))

@@ -43,12 +43,14 @@ class CotenantPolicy:
     """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
     that are alike are alike, and before it looks ahead no host's score depends on which others are in question.
 
+    Where `predictor` holds several by workload, a question about a newcomer is answered by its own.
+
     What it keeps for others is computed by the advisor's own function from what it said about each workload. That it
     answers the same when it is asked about the whole cloud is tested.
     """
 
     world: MeasuredWorld
-    predictor: Predictor
+    predictor: Predictor | Mapping[str, Predictor]
     objective: Objective
     remembered: PredictionCache = field(default_factory=PredictionCache)
     _said: dict[str, Mapping[Situation, _Said]] = field(default_factory=dict)
@@ -149,8 +151,12 @@ class CotenantPolicy:
             explain=False,
             commands=False,
         )
-        active = ActivePredictor(self.predictor, remembered=self.remembered)
-        return recommend(snapshot, QuestionContext(active, NOW, 1.0), request)
+        return recommend(snapshot, QuestionContext(self._active(workload), NOW, 1.0), request)
+
+    def _active(self, workload: str) -> ActivePredictor:
+        if isinstance(self.predictor, Mapping):  # another one for every newcomer: nothing is remembered between them
+            return ActivePredictor(self.predictor[workload])
+        return ActivePredictor(self.predictor, remembered=self.remembered)
 
 
 def name_of(number: int) -> str:

@@ -70,10 +70,11 @@ def loads(world: MeasuredWorld) -> tuple[ArrivalLoad, ...]:
     return (PART, FULL, CHURN) if world.seats == 2 else (PART, FULL)
 
 
-def advised(world: MeasuredWorld, learned: Predictor) -> dict[str, SituationPolicy]:
+def advised(world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor]) -> dict[str, SituationPolicy]:
     """The advisor with the prior alone and with what was learned, under every objective; asked once for all runs."""
     found: dict[str, SituationPolicy] = {}
-    for name, predictor in (("prior", PriorPredictor()), ("cotenant", learned)):
+    both: dict[str, Predictor | Mapping[str, Predictor]] = {"prior": PriorPredictor(), "cotenant": learned}
+    for name, predictor in both.items():
         remembered = PredictionCache()
         for objective in OBJECTIVES:
             found[f"{name} ({objective})"] = CotenantPolicy(world, predictor, objective, remembered)
@@ -101,7 +102,9 @@ def packing(world: MeasuredWorld, asked: Mapping[str, SituationPolicy]) -> dict[
     }
 
 
-def run(world: MeasuredWorld, learned: Predictor, sizes: Sequence[Size], say: Say) -> Iterator[dict[str, object]]:
+def run(
+    world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor], sizes: Sequence[Size], say: Say
+) -> Iterator[dict[str, object]]:
     """One result per size and load, then one per size about hosts used."""
     asked = advised(world, learned)
     policies = spreading(world, asked)

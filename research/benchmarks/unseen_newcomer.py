@@ -1,0 +1,72 @@
+"""Models for questions about a newcomer that training never saw: for each workload one that lacks all its runs.
+
+All hosts of a question are ranked by one model, whose training holds no outcome of the newcomer. Models that lack the
+pairs of the newcomer one by one would not do: whoever lacks a bad pair thinks better of the newcomer than whoever lacks
+a good one, so that the order of hosts is turned round by the division into folds alone (decision 117).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
+from models.learning.learned_predictor import LearnedPredictor
+from models.training import fit_predictor
+from profiler.observed import Colocation
+
+MOST_MODELS = 16  # of a dataset with more workloads several are left out together
+
+NewcomerModels = dict[str, LearnedPredictor]  # by workload the one that did not see it
+
+
+def newcomer_models(path: Path, *, say: Callable[[str], None] = lambda _: None) -> NewcomerModels:
+    """Train on a dataset once without each of its workloads, or without each group of them."""
+    dataset = throughput_only(load_dataset(path))
+    groups = groups_of({name for colocation in dataset.colocations for name in workloads_of(colocation)})
+    found: NewcomerModels = {}
+    # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for group, model in zip(groups, pool.map(without, [path] * len(groups), groups), strict=True):
+            say(f"{dataset.name}: learned without {', '.join(group)}")
+            found |= dict.fromkeys(group, model)
+    return found
+
+
+def without(path: Path, workloads: Collection[str]) -> LearnedPredictor:
+    """A predictor trained on a dataset without any run of these workloads."""
+    dataset = throughput_only(load_dataset(path))
+    kept = tuple(one for one in dataset.colocations if not workloads_of(one) & set(workloads))
+    return fit_predictor([replace(dataset, colocations=kept)])
+
+
+def groups_of(workloads: Collection[str], most: int = MOST_MODELS) -> list[Sequence[str]]:
+    """Divide workloads into at most so many groups, as even as possible."""
+    ordered = sorted(workloads)
+    order = np.random.default_rng(0).permutation(len(ordered))
+    count = min(most, len(ordered))
+    return [tuple(ordered[at] for at in sorted(order[first::count])) for first in range(count)]
+
+
+def workloads_of(colocation: Colocation) -> set[str]:
+    """The workloads of a run."""
+    return {outcome.instance.workload or "" for outcome in colocation.outcomes}
+
+
+def throughput_only(dataset: Dataset) -> Dataset:
+    """The dataset without latencies, which no benchmark here asks for and which take half of the training."""
+    return replace(
+        dataset,
+        colocations=tuple(
+            replace(
+                colocation,
+                outcomes=tuple(outcome for outcome in colocation.outcomes if outcome.outcome in RATIO_OUTCOMES),
+            )
+            for colocation in dataset.colocations
+        ),
+    )
