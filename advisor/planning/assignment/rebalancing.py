@@ -50,7 +50,7 @@ def rebalance(state: SearchState, goal: Goal, clock: SearchClock) -> RebalanceRe
     """Move instances while a move is worth it, then undo moves that no longer are.
 
     Where all patterns of the cloud can be enumerated, the solver finds the fewest moves that bring most instances
-    within their limits; of these the worthwhile ones are made. A move is worth it when the affected instances gain
+    within their limits; of these the worthwhile ones are made. A move is worth it when it gains
     (`move_value.gain_between`) more than `move_gain` and more than the uncertainty, and no instance falls below a
     limit. A rebalanced cloud is therefore left unchanged by the next rebalance.
     """
