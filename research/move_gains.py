@@ -185,19 +185,31 @@ def _true_harm(cluster: SimulatedCluster, hosts: Sequence[str]) -> float:
 
 
 def _by_two_states(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
-    """The gain of the worst-off in T/B, whose doubt before and after was taken as independent."""
+    """The gain in T/B of the worst-off of those that change by more than 0.01, or of one that is relieved, whichever is
+    surer, with the doubt before and after taken as independent."""
+    below = [{entry for pattern in patterns for entry in pattern.below} for patterns in (before, after)]
+    pairs = list(zip(_ratios(before), _ratios(after), strict=True))
+    changed = [(was, now) for was, now in pairs if abs(now[1] - was[1]) > move_value.NOTICEABLE_CHANGE]
+    if not changed:
+        return Band(0.0, 0.0, 0.0)
+    bands = [_difference(*(min((one[at] for one in changed), key=lambda one: one[1]) for at in (0, 1)))]
+    if sum(len(pattern.below) for pattern in after) < sum(len(pattern.below) for pattern in before):
+        bands += [_difference(was, now) for was, now in changed if was[:2] in below[0] and now[:2] not in below[1]]
+    return max(bands, key=lambda band: (band.lower, band.expected))
 
-    def worst(patterns: Sequence[Pattern]) -> tuple[float, float]:
-        each = [
-            (ratio, (loss[move_value.WORSE] - loss[move_value.EXPECTED]) / (1 - SHORT_COUNTS))  # half a T/B's interval
-            for pattern in patterns
-            for ratio, loss in zip(pattern.ratios, pattern.losses, strict=True)
-        ]
-        return min(each, default=(1.0, 0.0))
 
-    (was, half_before), (now, half_after) = worst(before), worst(after)
-    half = math.hypot(half_before, half_after)
-    return Band(now - was, now - was - half, now - was + half)
+def _ratios(patterns: Sequence[Pattern]) -> list[tuple[int, float, float]]:
+    """Kind, T/B and half its interval of everybody, by kind."""
+    return sorted(
+        (kind, ratio, (loss[move_value.WORSE] - loss[move_value.EXPECTED]) / (1 - SHORT_COUNTS))
+        for pattern in patterns
+        for kind, ratio, loss in zip(pattern.kinds, pattern.ratios, pattern.losses, strict=True)
+    )
+
+
+def _difference(was: tuple[int, float, float], now: tuple[int, float, float]) -> Band:
+    gain, half = now[1] - was[1], math.hypot(was[2], now[2])
+    return Band(gain, gain - half, gain + half)
 
 
 if __name__ == "__main__":
