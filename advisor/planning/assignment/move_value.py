@@ -85,8 +85,8 @@ def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
     limit; the surer of both is taken.
 
     What is not known of a host and its instances is the same before and after, so the uncertainty is not that of two
-    independent states: both are taken at the same edge of their intervals, for one host after another. What is not
-    known of different hosts is taken as independent.
+    independent states. For one host after another, everybody who is there before or after is taken at the same edge of
+    its interval in both states. What is not known of different hosts is taken as independent.
     """
     pairs = list(_pairs(before, after))
     was = np.array([pair[0][1] for pair in pairs]).reshape(-1, 3)
@@ -135,9 +135,9 @@ def _less_harm(was: Floats, now: Floats, hosts: Ints, count: int) -> Band:
     expected = fall(was[:, EXPECTED], now[:, EXPECTED])
     down = up = 0.0
     for host in range(count):
-        there = hosts == host
+        there = (hosts == host).any(axis=1)
         gained = [
-            fall(*(np.where(there[:, at], loss[:, edge], loss[:, EXPECTED]) for at, loss in enumerate((was, now))))
+            fall(*(np.where(there, loss[:, edge], loss[:, EXPECTED]) for loss in (was, now)))
             for edge in (BETTER, WORSE)
         ]
         down = math.hypot(down, max(expected - min(gained), 0.0))
