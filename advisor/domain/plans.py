@@ -61,7 +61,7 @@ class PlanRequest:
     `instances` are those to place (admit), or the mix of which more should fit (capacity). `empty` are the hosts to
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
     a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
-    gain more than `move_gain` (T/B of the worst-off whom it changes) and more than is uncertain. `at_once` moves may
+    gain more than `move_gain` (`PlanStep.gain`) and more than is uncertain. `at_once` moves may
     run together, of them `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from
     the hosts of one value of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its
     label `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `spare_hosts` may fail together
@@ -78,7 +78,7 @@ class PlanRequest:
     objective: Objective = "worst"
     keep_ratio: float = 0.8
     max_moves: int | None = None
-    move_gain: float = 0.05
+    move_gain: float = 0.02
     at_once: int = 8
     at_once_per_host: int = 4
     at_once_per_rack: int | None = None
@@ -104,8 +104,10 @@ class PlanStep:
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
     those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
-    `gain` is what the relieved instance gains (T/B), None where that is not why. `settings` are what the instance runs
-    under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
+    `gain` is the harm that a move of a rebalance takes away: what the worst-off whom it changes keeps more, half of it
+    T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what all others keep
+    more; None where that is not why. `settings` are what the instance runs under afterwards, `changes` what others get
+    by it. `vcpus` is its new size, where the step changes that. Only an
     undo removes: it takes away from `source` who was placed there, and has no host. `duration_s` is how long its memory
     takes over the network beside the other moves of its stage, None where that is not known or nothing is copied.
     """

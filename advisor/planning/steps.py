@@ -169,7 +169,7 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
     if home in context.emptied:
         yield f"{home} is to be emptied"
     if step.change.gain is not None:
-        yield f"the relieved instance gains {step.change.gain.expected:.2f} of its speed alone"
+        yield f"takes {step.change.gain.expected:.2f} of harm from the instances on both hosts"
     if context.kind == "consolidate" and home is not None:
         yield f"leaves {home}, so that fewer hosts are needed"
     if before is not None and after is not None and action == "move":

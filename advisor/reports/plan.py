@@ -74,7 +74,7 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
     columns = (
         Column("step", "Step", "count"), Column("stage", "Stage", "count"), Column("instance", "Instance", "name"),
         Column("action", "What"), Column("source", "From"), Column("host", "To"),
-        Column("after", "T/B after the plan", "band"), Column("gain", "Worst-off gain", "band"),
+        Column("after", "T/B after the plan", "band"), Column("gain", "Gain", "band"),
         Column("loser", "Neighbours"), Column("vcpus", "vCPUs", "count"), Column("takes", "Takes"),
         Column("settings", "Settings", "listed"), Column("why", "Why", "sentences"),
     )  # fmt: skip

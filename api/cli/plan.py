@@ -104,7 +104,10 @@ def plan(
     move_gain: Annotated[
         float,
         typer.Option(
-            min=0.0, max=1.0, help="T/B that a move must gain at least for the worst-off of those that it changes."
+            min=0.0,
+            max=1.0,
+            help="What a move must gain at least: part of its speed and time that the worst-off keeps more, "
+            "and 0.3 of what all others keep more.",
         ),
     ] = STANDARD.move_gain,
     at_once: Annotated[

@@ -134,7 +134,7 @@ class PlanBody(Schema):
     keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
     max_moves: Count | None = Field(default=None, description="most moves; null = any number")
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
+        default=0.02, description="what a move must gain at least (see `gain` of a step), beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
         default=8, description="moves in one stage"

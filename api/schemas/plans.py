@@ -56,7 +56,11 @@ class PlanStepOut(AnswerBody):
     source: str | None = Field(default=None, description="where it is before")
     stage: int = Field(default=0, description="steps of one stage may run together, the next begins when it is done")
     why: str = Field(default="", description="the reason as a sentence")
-    gain: BandOut | None = Field(default=None, description="what it gives to whom it relieves (T/B)")
+    gain: BandOut | None = Field(
+        default=None,
+        description="harm that a move of a rebalance takes away: part of its speed and time that the worst-off whom it "
+        "changes keeps more, and 0.3 of what all others keep more; of a new size, what the worst-off gains (T/B)",
+    )
     score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
     tied_with: list[str] = Field(default=[], description="hosts that are as good for all that is known")
     newcomer: EffectOut | None = Field(

@@ -57,7 +57,7 @@ FIELDS: Mapping[str, FormField] = {
     "hosts": FormField("Hosts that may be used", "names", help="empty = all", listed="hosts"),
     "movable": FormField("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
     "max_moves": FormField("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
-    "move_gain": FormField("A move must gain", "number", "0.05", 0, 1, help="of the ratio of the worst-off"),
+    "move_gain": FormField("A move must gain", "number", "0.02", 0, 1, help="of the worst-off, and 0.3 of the others"),
     "at_once": FormField("Moves at once", "whole", "8", 1, 1000),
     "at_once_per_host": FormField("Moves at once per host", "whole", "4", 1, 8, help="to or from it"),
     "at_once_per_rack": FormField(

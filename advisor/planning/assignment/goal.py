@@ -19,8 +19,9 @@ class Goal:
 
     `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
     given by the caller. `targets` are the hosts that may be used, None = all; `emptied` those to be emptied (evacuate).
-    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the T/B that a move must
-    give the worst-off instance at least. After `time_limit_s` seconds the best assignment so far is answered.
+    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least
+    that a move must gain (`move_value.gain_between`). After `time_limit_s` seconds the best assignment so far is
+    answered.
     """
 
     aim: Aim
@@ -31,7 +32,7 @@ class Goal:
     objective: Objective = "worst"
     keep_ratio: float = 0.8
     max_moves: int | None = None
-    move_gain: float = 0.05
+    move_gain: float = 0.02
     time_limit_s: float = 30.0
     seed: int = 1
 
@@ -40,8 +41,8 @@ class Goal:
 class Assignment:
     """Which instance goes where, and the cloud afterwards.
 
-    `where` lists newcomers and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is the
-    T/B that each move of a rebalance gains (`move_value.gain_between`), with its interval. `settings` lists instances
+    `where` lists newcomers and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is what
+    each move of a rebalance gains (`move_value.gain_between`), with its interval. `settings` lists instances
     whose settings change. `after` is the cloud with everything carried out; `notes` say what limits the result.
     """
 

@@ -1,4 +1,4 @@
-"""The value of moves: the T/B gained by the affected instances compared with the same plan without the move."""
+"""The value of moves: the harm that they take from their hosts, compared with the same plan without the move."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from advisor.domain import Band
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.packing_problem import Kinds
-from advisor.planning.assignment.pattern_evaluator import Pattern
+from advisor.planning.assignment.pattern_evaluator import Losses, Pattern
 from advisor.planning.assignment.search_state import SearchState, minus, plus
-from advisor.scheduling import scoring
+from advisor.scheduling.scoring import harm
+from models.arrays import Floats, Ints
 
 KindMove = tuple[int, int, int]  # kind, source host, target host
-NOTICEABLE_CHANGE = 0.01  # T/B: instances that change by less count as unaffected
+NOTICEABLE_CHANGE = 0.01  # of a loss: whoever changes by less is not the worst-off whom a move is about
+EXPECTED, BETTER, WORSE = range(3)  # of `Losses`
 
-_Outcome = tuple[float, float, bool]  # T/B, half width of its interval, whether it is below a limit
+_Outcome = tuple[int, Losses, bool]  # host, losses, whether it is below a limit
 
 
 def moves_made(state: SearchState) -> list[KindMove]:
@@ -73,26 +77,31 @@ def linked_hosts(state: SearchState, move: KindMove) -> list[int]:
 
 
 def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
-    """The gain of some hosts with the same instances between two states, as T/B with its interval.
+    """The gain of some hosts with the same instances between two states, with its 90 % interval.
 
-    It is the gain of the worst-off among all affected instances. Where fewer instances are below a limit afterwards, it
-    may also be the largest gain of an instance brought back within its limit; the more certain of both is taken.
-    Unaffected instances do not count. Each accepted change reduces the number below a limit or raises the worst-off
-    affected instance, so no two states can alternate.
+    It is by how much the harm falls that a ranking counts (`scoring.harm`): what the worst-off loses of its speed alone
+    and of its time, and a part of what all others lose. The worst-off is one of those that are affected. Where fewer
+    instances are below a limit afterwards, it may also be the largest gain of an instance brought back within its
+    limit; the surer of both is taken.
+
+    What is not known of a host and its instances is the same before and after, so the uncertainty is not that of two
+    independent states. For one host after another, everybody who is there before or after is taken at the same edge of
+    its interval in both states. What is not known of different hosts is taken as independent.
     """
-    changes = [pair for pair in _pairs(before, after) if abs(pair[1][0] - pair[0][0]) > NOTICEABLE_CHANGE]
-    if not changes:
-        return Band(0.0, 0.0, 0.0)
-    bands = [_step(min(was for was, _ in changes), min(now for _, now in changes))]
+    pairs = list(_pairs(before, after))
+    was = np.array([pair[0][1] for pair in pairs]).reshape(-1, 3)
+    now = np.array([pair[1][1] for pair in pairs]).reshape(-1, 3)
+    hosts = np.array([(pair[0][0], pair[1][0]) for pair in pairs], dtype=np.int64).reshape(-1, 2)
+    bands = [_less_harm(was, now, hosts, len(before))]
     if sum(len(item.below) for item in after) < sum(len(item.below) for item in before):
-        bands += [_step(was, now) for was, now in changes if was[2] and not now[2]]
+        relieved = [at for at, pair in enumerate(pairs) if pair[0][2] and not pair[1][2]]
+        bands += [_less_harm(was[[at]], now[[at]], hosts[[at]], len(before)) for at in relieved]
     return max(bands, key=lambda item: (item.lower, item.expected))
 
 
 def is_worth_it(gain_band: Band, goal: Goal) -> bool:
     """Whether a gain exceeds the goal's `move_gain` and its own uncertainty."""
-    half_width = gain_band.expected - gain_band.lower
-    return gain_band.expected > goal.move_gain and not scoring.tied(gain_band.expected, half_width, 0.0)
+    return gain_band.expected > goal.move_gain and round(gain_band.lower, 9) > 0
 
 
 def undo_unworthy(state: SearchState, goal: Goal) -> bool:
@@ -114,17 +123,34 @@ def undo_unworthy(state: SearchState, goal: Goal) -> bool:
             state.place(*side)
 
 
-def _step(was: _Outcome, now: _Outcome) -> Band:
-    half = math.hypot(was[1], now[1])  # as two candidates are compared in a ranking
-    return Band(now[0] - was[0], now[0] - was[0] - half, now[0] - was[0] + half)
+def _less_harm(was: Floats, now: Floats, hosts: Ints, count: int) -> Band:
+    """By how much the harm falls; `was` and `now` (n, 3) are the losses of n instances, `hosts` (n, 2) where they are
+    before and after, as numbers below `count`."""
+    affected = np.abs(was[:, EXPECTED] - now[:, EXPECTED]) > NOTICEABLE_CHANGE
+
+    def fall(before: Floats, after: Floats) -> float:
+        most = before[affected].max(initial=0.0) - after[affected].max(initial=0.0)
+        return float(harm(most, before.sum() - after.sum()))
+
+    expected = fall(was[:, EXPECTED], now[:, EXPECTED])
+    down = up = 0.0
+    for host in range(count):
+        there = (hosts == host).any(axis=1)
+        gained = [
+            fall(*(np.where(there, loss[:, edge], loss[:, EXPECTED]) for loss in (was, now)))
+            for edge in (BETTER, WORSE)
+        ]
+        down = math.hypot(down, max(expected - min(gained), 0.0))
+        up = math.hypot(up, max(max(gained) - expected, 0.0))
+    return Band(expected, expected - down, expected + up)
 
 
 def _pairs(before: Sequence[Pattern], after: Sequence[Pattern]) -> Iterator[tuple[_Outcome, _Outcome]]:
     """Each instance before and after; instances of a kind that a host has both times count as staying."""
     left_by_kind: dict[int, list[_Outcome]] = {}
     came_by_kind: dict[int, list[_Outcome]] = {}
-    for was, now in zip(before, after, strict=True):
-        outcomes_before, outcomes_after = _outcomes_by_kind(was), _outcomes_by_kind(now)
+    for host, (was, now) in enumerate(zip(before, after, strict=True)):
+        outcomes_before, outcomes_after = _outcomes_by_kind(host, was), _outcomes_by_kind(host, now)
         for kind in outcomes_before.keys() | outcomes_after.keys():
             before_here, after_here = outcomes_before.get(kind, []), outcomes_after.get(kind, [])
             common = min(len(before_here), len(after_here))
@@ -135,10 +161,10 @@ def _pairs(before: Sequence[Pattern], after: Sequence[Pattern]) -> Iterator[tupl
         yield from zip(departed, came_by_kind[kind], strict=True)
 
 
-def _outcomes_by_kind(pattern: Pattern) -> dict[int, list[_Outcome]]:
+def _outcomes_by_kind(host: int, pattern: Pattern) -> dict[int, list[_Outcome]]:
     """The instances of a host by kind."""
     below = set(pattern.below)
     outcomes: dict[int, list[_Outcome]] = {}
-    for kind, ratio, half_width in zip(pattern.kinds, pattern.ratios, pattern.half_widths, strict=True):
-        outcomes.setdefault(kind, []).append((ratio, half_width, (kind, ratio) in below))
+    for kind, ratio, losses in zip(pattern.kinds, pattern.ratios, pattern.losses, strict=True):
+        outcomes.setdefault(kind, []).append((host, losses, (kind, ratio) in below))
     return outcomes

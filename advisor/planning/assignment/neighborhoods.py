@@ -65,7 +65,7 @@ def relieve(state: SearchState, source: int, max_moves: int | None) -> None:
 
         def helps(kind: int) -> tuple[int, float, float, int]:
             pattern = state.evaluator.at(source, minus(state.movers[source], kind))
-            return len(pattern.below), -round(pattern.worst[0], 9), round(pattern.total_loss, 9), kind
+            return len(pattern.below), -round(pattern.worst, 9), round(pattern.total_loss, 9), kind
 
         for kind in sorted(dict.fromkeys(movers), key=helps):
             target = _gentlest(state, kind, source)

@@ -17,6 +17,7 @@ from models.data.scene import SceneBatch, build_batch
 from models.prediction import Predictor
 
 PatternKey = tuple[int, Kinds]  # host class, and everybody there
+Losses = tuple[float, float, float]  # as expected, and at the better and the worse edge of the interval
 
 AT_ONCE = 4096  # scenes in one prediction: larger batches take memory and save no time
 RATIO_TOLERANCE = 1e-9  # ratios that differ by less are equal
@@ -24,25 +25,26 @@ RATIO_TOLERANCE = 1e-9  # ratios that differ by less are equal
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A host of a class with everybody on it: expected T/B and interval half width of each of the sorted `kinds`.
+    """A host of a class with everybody on it: expected T/B of each of the sorted `kinds`.
 
     `below` lists those under their limit, with their T/B. Losses are fractions of the speed alone, negative for gains,
     and risk-averse by the ranking's CAUTION half widths: `max_loss` is the greatest loss, `total_loss` the sum, and
-    `harm` the greatest plus a part of the others.
+    `harm` the greatest plus a part of the others. `losses` are those of each without caution: as expected, and if
+    everybody were at the better and at the worse edge of its interval.
     """
 
     kinds: Kinds
     ratios: tuple[float, ...] = ()
-    half_widths: tuple[float, ...] = ()
     below: tuple[tuple[int, float], ...] = ()
     max_loss: float = 0.0
     total_loss: float = 0.0
     harm: float = 0.0
+    losses: tuple[Losses, ...] = ()
 
     @property
-    def worst(self) -> tuple[float, float]:
-        """Expected T/B of the worst-off and its interval half width; (1, 0) on an empty host."""
-        return min(zip(self.ratios, self.half_widths, strict=True), default=(1.0, 0.0))
+    def worst(self) -> float:
+        """Expected T/B of the worst-off; 1 on an empty host."""
+        return min(self.ratios, default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +124,20 @@ class PatternEvaluator:
         lost = loss.sum(axis=1)
         most = np.where(present.any(axis=1), np.where(present, loss, -np.inf).max(axis=1), 0.0)
         harmed = harm(most, lost)
+        upper = np.where(present, prediction.throughput.upper, 1.0)
+        edges = [np.minimum(edge, 1.0) for edge in (expected, upper, expected - half)]
+        each = np.stack([losses(edge, np.zeros(edge.shape), more_short=short) for edge in edges], axis=2)
         for row, key in enumerate(wanted):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()
             self._known[key] = Pattern(
                 kinds=key[1],
                 ratios=tuple(expected[row, :count].tolist()),
-                half_widths=tuple(half[row, :count].tolist()),
                 below=tuple((key[1][slot], float(expected[row, slot])) for slot in under),
                 max_loss=float(most[row]),
                 total_loss=float(lost[row]),
                 harm=float(harmed[row]),
+                losses=tuple(map(tuple, each[row, :count].tolist())),
             )
 
     def _laid_out(self, wanted: Sequence[PatternKey]) -> tuple[SceneBatch, Ints, Ints]:

@@ -12,10 +12,21 @@ from advisor.domain import Band
 from advisor.planning.assignment import neighborhoods, pattern_sets, solver
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import SearchClock
-from advisor.planning.assignment.move_value import KindMove, gain, gain_between, is_worth_it, moves_made, undo_unworthy
+from advisor.planning.assignment.move_value import (
+    EXPECTED,
+    KindMove,
+    gain,
+    gain_between,
+    is_worth_it,
+    moves_made,
+    undo_unworthy,
+)
 from advisor.planning.assignment.neighborhoods import HostPair
 from advisor.planning.assignment.objectives import levels
+from advisor.planning.assignment.packing_problem import Kinds
+from advisor.planning.assignment.pattern_evaluator import Pattern
 from advisor.planning.assignment.search_state import SearchState
+from advisor.scheduling.scoring import harm
 
 HOSTS_PER_PREDICTION = 32  # source hosts in one prediction
 MAX_TURNS = 6  # rounds of making and undoing moves
@@ -39,7 +50,7 @@ def rebalance(state: SearchState, goal: Goal, clock: SearchClock) -> RebalanceRe
     """Move instances while a move is worth it, then undo moves that no longer are.
 
     Where all patterns of the cloud can be enumerated, the solver finds the fewest moves that bring most instances
-    within their limits; of these the worthwhile ones are made. A move is worth it when the affected instances gain
+    within their limits; of these the worthwhile ones are made. A move is worth it when it gains
     (`move_value.gain_between`) more than `move_gain` and more than the uncertainty, and no instance falls below a
     limit. A rebalanced cloud is therefore left unchanged by the next rebalance.
     """
@@ -96,7 +107,9 @@ def _relieve(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
 
 def _moves(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
     """Make worthwhile moves and swaps, best first; True when none is left."""
-    while not clock.over:
+    passed: set[tuple[Kinds, ...]] = set()  # gains compare two hosts each, so nothing else excludes a circle
+    while not clock.over and tuple(state.movers) not in passed:
+        passed.add(tuple(state.movers))
         best = _best_changes(state, goal, clock, neighborhoods.moves_off)
         best = best or _best_changes(state, goal, clock, neighborhoods.swaps)
         if not best:
@@ -109,16 +122,15 @@ def _moves(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
                 for side in sides:
                     state.place(*side)
                     touched.add(side[0])
-    return False
+    return not clock.over
 
 
 def _batches(state: SearchState, goal: Goal) -> Iterator[list[int]]:
-    """Hosts whose worst-off instance could gain enough, the worst first: no move gives back more than is lost now."""
-    worst = np.array([state.pattern(host).worst[0] for host in range(state.problem.hosts)])
-    worst = np.where([bool(movers) for movers in state.movers], worst, np.inf)
-    order = [host for host in np.argsort(worst, kind="stable").tolist() if worst[host] < 1 - goal.move_gain]
+    """Hosts where enough could be gained, the most harmed first: no move gives back more than is lost now."""
+    harms = np.array([_harm(state.pattern(host)) if movers else 0.0 for host, movers in enumerate(state.movers)])
+    order = [host for host in np.argsort(-harms, kind="stable").tolist() if harms[host] > goal.move_gain]
     known = set(order)
-    order += [host for host in range(len(worst)) if state.pattern(host).below and host not in known]
+    order += [host for host in range(len(harms)) if state.pattern(host).below and host not in known]
     for first in range(0, len(order), HOSTS_PER_PREDICTION):
         yield order[first : first + HOSTS_PER_PREDICTION]
 
@@ -145,3 +157,8 @@ def _best_changes(
         if clock.over:
             break
     return list(best.values())
+
+
+def _harm(pattern: Pattern) -> float:
+    losses = [each[EXPECTED] for each in pattern.losses]
+    return harm(max(losses, default=0.0), sum(losses))

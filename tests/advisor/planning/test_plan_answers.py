@@ -77,7 +77,7 @@ def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_
     for step in found.steps:
         assert step.gain is not None
         assert step.gain.expected > worst[1] - worst[0]
-        assert step.why.startswith(f"the relieved instance gains {step.gain.expected:.2f} of its speed alone and ")
+        assert step.why.startswith(f"takes {step.gain.expected:.2f} of harm from the instances on both hosts and ")
     assert found.steps
 
 
