@@ -76,7 +76,10 @@ def variants(plan: Plan) -> Section:
         Column("instance_days", "VM-days", "number"),
         Column("notes", "Notes", "listed"),
     )
-    rows = [(variant.name, *_sums(variant.sums), variant.fit, variant.runs_out_month, variant.instance_days, variant.notes) for variant in plan.variants]
+    rows = [
+        (variant.name, *_sums(variant.sums), variant.fit, variant.runs_out_month, variant.instance_days, variant.notes)
+        for variant in plan.variants
+    ]
     drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if rows else []
     table = Table("variants", "Clouds side by side", columns, rows)
     return Section("variants", "Side by side", pictures=drawn, tables=[table])
