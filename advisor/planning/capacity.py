@@ -94,6 +94,8 @@ def capacity(
         context.say("looking ahead month by month", 0.7)
         runs_out, runway = look_ahead(context, snapshot, request.growth)
         early, late = _uncertain(context, snapshot, request.growth)
+        if request.growth.uncertain_percent and context.left_s <= 0:
+            notes.append("Time limit reached before all months were examined with more growth and with less.")
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
             notes.append(f"Time limit reached before month {len(runway)} was examined.")

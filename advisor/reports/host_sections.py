@@ -22,6 +22,7 @@ RESOURCES = {
 }
 MAX_HOSTS = 40  # rows of the heat map
 MOST_INSTANCES = 400
+FEW_ROWS = 25  # on the page, where nothing happens to more of them
 MOST_PAIRS = 50  # of a victim and a neighbour
 FELT = 0.01  # T/B: neighbours who take less from each other are not shown one by one
 
@@ -88,6 +89,7 @@ def interference(losses: Sequence[AttributedLoss]) -> Section:
         ((loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in losses),
         key=lambda row: (-row[5], row[:3]),
     )
+    most = min(max(sum(abs(row[5]) >= FELT for row in rows), FEW_ROWS), MOST_PAIRS)
     return Section(
         "harm",
         "Who hurts whom",
@@ -101,7 +103,7 @@ def interference(losses: Sequence[AttributedLoss]) -> Section:
         ),
         key=scale(HARMED, lambda value: f"{100 * value:.0f}") if by_host else (),
         matrices=[_heat_map(host, pairs) for host, pairs in by_host.items()],
-        tables=[Table("harm", "All pairs, the worst first", columns, rows, most=MOST_PAIRS, look="folded")],
+        tables=[Table("harm", "All pairs, the worst first", columns, rows, most=most, look="folded")],
     ) if losses else Section("harm", "Who hurts whom")  # fmt: skip
 
 
@@ -176,9 +178,13 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         "are as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part "
         "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
-    table = Table(
-        "instances", "Those that something happens to first, then the worst-off", columns, rows, most=MOST_INSTANCES
+    told = sum(
+        bool(row[2]) and plan.request.kind != "capacity"
+        or (row[4] is not None and row[4].expected < 1 - plan_view.SLOWED)
+        for row in rows
     )
+    most = min(max(told, FEW_ROWS), MOST_INSTANCES)
+    table = Table("instances", "Those that something happens to first, then the worst-off", columns, rows, most=most)
     return Section("instances", "Every instance", note, tables=[table])
 
 
