@@ -179,7 +179,7 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
     told = sum(
-        bool(row[2]) and plan.request.kind != "capacity"
+        (bool(row[2]) and plan.request.kind != "capacity")
         or (row[4] is not None and row[4].expected < 1 - plan_view.SLOWED)
         for row in rows
     )
