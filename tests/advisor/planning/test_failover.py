@@ -103,3 +103,4 @@ def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytes
     assert found is not None and found.spare is not None
     assert found.spare.fit is None
     assert found.spare.in_the_way == "the time limit was reached before all failures were tried"
+    assert found.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")
