@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -29,6 +30,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
+from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
@@ -120,6 +122,8 @@ def plan(
     """
     from advisor.planning import planner
 
+    # Kept on disk, this takes a second; the first time ever half a minute, in which plain Python predicts.
+    threading.Thread(target=cpu_contention.compile_all, name="compile", daemon=True).start()
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)

@@ -452,6 +452,8 @@ class SumsOut(TypedDict):
     worst: float | None
     mean: float | None
     total: float | None
+    watts: NotRequired[float | None]
+    price: NotRequired[float | None]
 
 
 class RunwayOut(TypedDict):
@@ -496,6 +498,8 @@ class VariantOut(TypedDict):
     name: str
     sums: SumsOut
     fit: NotRequired[int | None]
+    runs_out_month: NotRequired[float | None]
+    instance_days: NotRequired[float | None]
     notes: NotRequired[list[str]]
 
 

@@ -48,7 +48,14 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
         search=None if search is None else _search(search),
         capacity=None if capacity is None else _capacity(capacity, datetime.fromisoformat(told["created_at"])),
         variants=tuple(
-            Variant(one["name"], _known_sums(one["sums"]), one["fit"], tuple(one["notes"]))
+            Variant(
+                one["name"],
+                _known_sums(one["sums"]),
+                one["fit"],
+                tuple(one["notes"]),
+                one.get("runs_out_month"),
+                one.get("instance_days"),
+            )
             for one in told.get("variants", ())
         ),
         undo=_steps(told.get("undo", ())),
@@ -115,7 +122,8 @@ def _sums(told: Json | None) -> PlanSums | None:
 
 def _known_sums(told: Json) -> PlanSums:
     worst, mean, total = (number_from_json(told[name]) for name in ("worst", "mean", "total"))
-    return PlanSums(told["hosts"], told["hosts_used"], told["instances"], told["below"], worst, mean, total)
+    costs = (told.get("watts"), told.get("price"))
+    return PlanSums(told["hosts"], told["hosts_used"], told["instances"], told["below"], worst, mean, total, *costs)
 
 
 def _search(told: Json) -> Search:

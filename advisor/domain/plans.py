@@ -132,7 +132,11 @@ class PlanStep:
 @dataclass(frozen=True, slots=True)
 class PlanSums:
     """A cloud in figures: `below` instances are under their limit (or `keep_ratio`), `worst` is the lowest expected
-    T/B, `mean` the mean and `total` the sum of all; 1.0 and 0 for a cloud without instances."""
+    T/B, `mean` the mean and `total` the sum of all; 1.0 and 0 for a cloud without instances.
+
+    `watts` is what all hosts in use draw and `price` what all hosts cost a month, by labels of hosts; None where a host
+    says nothing of it.
+    """
 
     hosts: int
     hosts_used: int
@@ -141,6 +145,8 @@ class PlanSums:
     worst: float
     mean: float
     total: float
+    watts: float | None = None
+    price: float | None = None
 
 
 PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way"]
@@ -167,9 +173,12 @@ class Search:
         return f"{self.gap:.4g}" if self.bound == 0 else f"{100 * self.gap:.1f} %"
 
 
+DAYS_A_MONTH = 365.25 / 12
+
+
 def day_after(begin: datetime, months: float) -> str:
     """The day so many months later, of 365.25 / 12 days each."""
-    return (begin + timedelta(days=months * 365.25 / 12)).date().isoformat()
+    return (begin + timedelta(days=months * DAYS_A_MONTH)).date().isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +235,18 @@ class Capacity:
         """How many months were examined, the one in which the cloud is full among them; None = no growth was given."""
         return len(self.runway) - 1 if self.runway else None
 
+    def instance_days(self, growth: Growth | None) -> float | None:
+        """Days that newcomers run within the months looked ahead if nobody goes and none comes to a full cloud.
+
+        None where there is no growth or the time ended before the months were examined.
+        """
+        examined = self.months_examined
+        if growth is None or examined is None or (self.runs_out_month is None and examined < growth.months):
+            return None
+        served = [point.added for point in self.runway[1:] if point.fits]
+        served += [served[-1] if served else 0] * (growth.months - len(served))
+        return sum(served) * DAYS_A_MONTH
+
     @property
     def reserve(self) -> str:
         """What was found of the failover reserve, as a sentence; "" where none was asked for."""
@@ -238,6 +259,8 @@ class Capacity:
             failing = f"all hosts of one {spare.label} fail"
         else:
             failing = f"all hosts of any {spare.hosts} values of {spare.label} fail"
+        if spare.fit is None and spare.too_many:
+            return f"Whether those who are there now have a host when {failing} is not known: {spare.in_the_way}."
         if spare.fit is None:
             return f"When {failing}, not even who is there now is known to find a host: {spare.in_the_way}."
         more = "" if spare.fit + 1 >= spare.too_many else f" Numbers up to {spare.too_many - 1:,} were not settled."
@@ -272,12 +295,18 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of several clouds side by side: its name, how it stands, how much more fits where that was asked."""
+    """One of several clouds side by side: its name, how it stands, how much more fits where that was asked.
+
+    Where growth was given: the month in which it is full, None = in none that was examined, and how many days of
+    newcomers it serves in the months looked ahead.
+    """
 
     name: str
     sums: PlanSums
     fit: int | None = None
     notes: tuple[str, ...] = ()
+    runs_out_month: float | None = None
+    instance_days: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

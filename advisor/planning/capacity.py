@@ -16,6 +16,7 @@ from advisor.planning.assignment.solution import apply_assignment
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.failover import FailoverSearch
+from advisor.planning.place_beside import place_beside
 from advisor.planning.plan_context import PlanContext
 from advisor.planning.size_capacity import MAX_INSTANCES, first_fit, free_room, repeat_mix, size_bound
 from advisor.prediction.active import PredictorProxy
@@ -27,8 +28,8 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.demand import Demand, Resource
 
-TIME_DIVISOR = 3  # each solver call may use a third of the remaining time
 MAX_LOAD = 10.0  # highest load of an instance that is predicted
+SPARE_SHARE = 0.6  # of the time that is left for failures; the rest is for growth
 PACKING_SHARE = 0.7  # of the time to fill a cloud; the rest is for why no further instance fits
 
 
@@ -63,17 +64,6 @@ class MixCapacity:
     in_time: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """The result of some newcomers: whether all fit, how many were placed, and why not all."""
-
-    all_fit: bool
-    placed: int
-    after: ClusterSnapshot
-    refusal: str
-    in_time: bool = True
-
-
 def capacity(
     context: PlanContext, snapshot: ClusterSnapshot
 ) -> tuple[Capacity, Search, ClusterSnapshot, tuple[str, ...]]:
@@ -104,6 +94,8 @@ def capacity(
         context.say("looking ahead month by month", 0.7)
         runs_out, runway = look_ahead(context, snapshot, request.growth)
         early, late = _uncertain(context, snapshot, request.growth)
+        if request.growth.uncertain_percent and context.left_s <= 0:
+            notes.append("Time limit reached before all months were examined with more growth and with less.")
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
             notes.append(f"Time limit reached before month {len(runway)} was examined.")
@@ -117,16 +109,11 @@ def capacity(
 
 
 def _spare(context: PlanContext, snapshot: ClusterSnapshot, filled: MixCapacity) -> SpareCapacity:
-    """What fits with the failover reserve, in half of the time that is left."""
-    clock = SearchClock.of(context.left_s / 2)
+    """What fits with the failover reserve, in a part of the time that is left."""
+    clock = SearchClock.of(context.left_s * (SPARE_SHARE if context.request.growth else 1.0))
 
-    def at_most(number: int) -> tuple[int, ClusterSnapshot]:
-        if number == filled.fit:
-            return number, filled.after
-        packing, after = _packed(context, snapshot, clock.left_s / TIME_DIVISOR, most=number)
-        return packing.fit, after
-
-    return FailoverSearch(context, clock, at_most).most(filled.fit)
+    names = [instance.id for instance in _in_turn(context, snapshot, 0, filled.fit)]
+    return FailoverSearch(context, clock, lambda number: filled.after.without(names[number:])).most(filled.fit)
 
 
 def _uncertain(context: PlanContext, snapshot: ClusterSnapshot, growth: Growth) -> tuple[float | None, float | None]:
@@ -153,15 +140,16 @@ def fill(context: PlanContext, snapshot: ClusterSnapshot, within_s: float) -> Mi
     reserved_s = context.left_s - within_s  # what remains for later work
     usable_hosts = None if context.request.hosts is None else frozenset(context.request.hosts)
     bound = size_bound(free_room(snapshot, usable_hosts), mix)
-    packing, after = _packed(context, snapshot, within_s * PACKING_SHARE)
+    packing, after = _packed(context, snapshot, within_s * PACKING_SHARE, bound)
     fit, bound = packing.fit, max(min(bound, packing.bound), packing.fit)
     while fit < MAX_INSTANCES:
         left = context.left_s - reserved_s
         if left <= 0:
             return MixCapacity(fit, bound, after, _LATE, fit == bound)
-        tried = _placed(context, after, _in_turn(context, snapshot, fit, fit + 1), left / TIME_DIVISOR)
-        if not tried.all_fit:
-            return MixCapacity(fit, bound, after, tried.refusal, packing.in_time and tried.in_time)
+        tried = place_beside(context, after, _in_turn(context, snapshot, fit, fit + 1), SearchClock.of(left))
+        if tried.refused:
+            why = refusal_sentence(*tried.refused.values()) if tried.in_time else _LATE
+            return MixCapacity(fit, bound, after, why, fit == bound or (packing.in_time and tried.in_time))
         fit, bound, after = fit + 1, max(bound, fit + 1), tried.after
     return MixCapacity(fit, fit, after, f"nothing: numbers from {MAX_INSTANCES + 1:,} on are not counted", True)
 
@@ -170,7 +158,7 @@ _LATE = "the time limit was reached before the reason was known"
 
 
 def _packed(
-    context: PlanContext, snapshot: ClusterSnapshot, within_s: float, most: int = MAX_INSTANCES
+    context: PlanContext, snapshot: ClusterSnapshot, within_s: float, most: int
 ) -> tuple[MixPacking, ClusterSnapshot]:
     """The best packing of at most so many of the mix that was found, and the cloud with it."""
     templates = _in_turn(context, snapshot, 0, len(context.request.instances))
@@ -190,25 +178,6 @@ def _in_turn(context: PlanContext, snapshot: ClusterSnapshot, first: int, end: i
     """Newcomers of the mix in turn from the first up to the end, under names that nobody has in this cloud."""
     taken = frozenset(instance.id for residents in snapshot.residents for instance in residents)
     return tuple(islice(repeat_mix(context.request.instances, taken), first, end))
-
-
-def _placed(context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], at_most_s: float) -> _Trial:
-    assignment = context.assign(snapshot, "admit", newcomers, at_most_s=at_most_s)
-    refused = [instance.id for instance in newcomers if assignment.where.get(instance.id) is None]
-    placed = len(newcomers) - len(refused)
-    if refused:
-        in_time, reasons = assignment.search.ended != "time", assignment.refused.get(refused[0], ())
-        why = refusal_sentence(reasons) if reasons or in_time else _LATE
-        return _Trial(False, placed, assignment.after, why, in_time)
-    limits_hold = _nobody_falls_below(context, snapshot, assignment.after)
-    why = "" if limits_hold else "an instance would fall below its limit"
-    return _Trial(limits_hold, placed, assignment.after, why)
-
-
-def _nobody_falls_below(context: PlanContext, before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
-    """Whether every instance below a limit was below it before."""
-    predictor, keep = context.chosen.predictor, context.request.keep_ratio
-    return CloudEvaluation.of(after, predictor).below(keep) <= CloudEvaluation.of(before, predictor).below(keep)
 
 
 def refusal_sentence(refused: Sequence[Rejection]) -> str:
@@ -244,14 +213,13 @@ def look_ahead(
         base |= {instance.id: instance for instance in arriving}
         cloud = _loaded(cloud, base, factor)
         table = cloud.scenes.table
-        tried = _placed(
-            context, cloud, [_heavier(instance, factor, table) for instance in arriving], context.left_s / TIME_DIVISOR
-        )
+        heavier = [_heavier(instance, factor, table) for instance in arriving]
+        tried = place_beside(context, cloud, heavier, SearchClock.of(context.left_s))
         if not tried.in_time:
             return None, tuple(points)
         cloud = tried.after
         evaluation = CloudEvaluation.of(cloud, context.chosen.predictor)
-        fits = tried.placed == len(arriving) and evaluation.below(keep) <= below_initially
+        fits = not tried.refused and evaluation.below(keep) <= below_initially
         points.append(RunwayPoint(float(month), wanted, factor, evaluation.sums(keep), fits))
         if not fits:
             return float(month), tuple(points)

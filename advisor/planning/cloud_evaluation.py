@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.domain import Band, Effect, PlanSums
+from advisor.planning.host_costs import price, watts
 from advisor.planning.required_ratios import required_ratios
 from advisor.prediction.effects import band, effect
 from advisor.rounding import SLACK
@@ -79,6 +80,8 @@ class CloudEvaluation:
             worst=float(expected.min()) if len(expected) else 1.0,
             mean=float(expected.mean()) if len(expected) else 1.0,
             total=float(expected.sum()),
+            watts=watts(self.snapshot),
+            price=price(self.snapshot),
         )
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-import numpy as np
-
-from advisor.domain import Instance, SpareCapacity, WhatIf
-from advisor.planning.assignment.ejection_chain import insert_by_ejection
-from advisor.planning.assignment.local_search import SearchClock, place_each
-from advisor.planning.assignment.packing import pack
-from advisor.planning.assignment.packing_problem import build_problem
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.domain import SpareCapacity, WhatIf
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.place_beside import place_beside
 from advisor.planning.plan_context import PlanContext
 from advisor.planning.what_if import imagine
 from advisor.snapshot import ClusterSnapshot
 
 MAX_FAILURES = 2_000  # sets of hosts that fail together: with more, each number would take minutes
 Failure = tuple[str, ...]  # ids of the hosts that fail together
-Filled = Callable[[int], tuple[int, ClusterSnapshot]]  # at most so many of the mix → how many, and the cloud with them
+Filled = Callable[[int], ClusterSnapshot]  # the cloud with so many of the mix
 
 
 def failures_of(snapshot: ClusterSnapshot, spare_hosts: int, spare_label: str | None) -> list[Failure]:
@@ -49,18 +43,17 @@ class FailoverSearch:
     first: Failure = ()
 
     def most(self, fit: int) -> SpareCapacity:
-        """By bisection from 0 to what fits without a reserve; a number counts only where all failures were tried."""
-        best, too_many, reason, number = -1, fit + 1, "", fit
+        """From 0 by bisection up to what fits without a reserve; a number counts only where all failures were tried."""
+        best, too_many, reason, number = -1, fit + 1, "", 0
         while best + 1 < too_many and not self.clock.over:
-            count, cloud = self.filled(number)
-            why = self._not_survived(cloud)
-            if why is None or count < number:
+            why = self._not_survived(self.filled(number))
+            if why is None:
                 break
             if why:
                 too_many, reason = number, why
             else:
                 best = number
-            number = 0 if best < 0 else (best + too_many) // 2
+            number = (best + too_many) // 2
         request = self.context.request
         reason = reason or ("no further instance fits at all" if best == fit else _LATE)
         return SpareCapacity(
@@ -75,6 +68,8 @@ class FailoverSearch:
             if self.clock.over:
                 return None
             homeless, unplaced = self._homeless(cloud, failure)
+            if unplaced and self.clock.over:
+                return None  # who was not tried in time is not known to find no host
             if unplaced:
                 self.first = failure
                 names = " and ".join(failure[:3]) + (f" and {len(failure) - 3} more" if len(failure) > 3 else "")
@@ -91,19 +86,7 @@ class FailoverSearch:
         if not lost or len(failure) == len(cloud.hosts):
             return lost, lost
         left, homeless, _ = imagine(cloud, WhatIf(remove=failure))
-        return len(homeless), self._unplaced(left, homeless)
-
-    def _unplaced(self, left: ClusterSnapshot, homeless: Sequence[Instance]) -> int:
-        """Whoever finds no host beside the others, placed in turn, else packed, else where another one makes room."""
-        goal = self.context.goal(left, "admit", homeless, self.clock.left_s)
-        problem = build_problem(left, goal, self.context.fresh_s)
-        state = SearchState.of(PatternEvaluator.of(problem, self.context.chosen.predictor), "pack")
-        random = np.random.default_rng(self.context.request.seed)
-        if not place_each(state, problem.waiting, random, self.clock):
-            return 0
-        state.place_all(problem.initial)
-        unplaced = place_each(state, pack(state, problem.waiting, self.clock), random, self.clock)
-        return len(insert_by_ejection(state, unplaced, random, self.clock))
+        return len(homeless), len(place_beside(self.context, left, homeless, self.clock).refused)
 
 
 _LATE = "the time limit was reached before all failures were tried"

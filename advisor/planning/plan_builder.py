@@ -240,7 +240,15 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
     if request.then == "capacity":
         now_fits, *_ = capacity(first_half, snapshot)
         fits, search, after, capacity_notes = capacity(other, cloud)
-        variants = [replace(variants[0], fit=now_fits.fit), replace(variants[1], fit=fits.fit)]
+        variants = [
+            replace(
+                variant,
+                fit=found.fit,
+                runs_out_month=found.runs_out_month,
+                instance_days=found.instance_days(request.growth),
+            )
+            for variant, found in zip(variants, (now_fits, fits), strict=True)
+        ]
         return replace(
             draft,
             after=after,

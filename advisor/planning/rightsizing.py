@@ -88,7 +88,10 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
     if unknown:
         skipped_text = "1 instance is" if unknown == 1 else f"{unknown} instances are"
         they_ask = "it asks" if unknown == 1 else "they ask"
-        notes.append(f"{skipped_text} left out: too little is known of how much CPU {they_ask} for.")
+        notes.append(
+            f"{skipped_text} left out: too little is known of how much CPU {they_ask} for at busy times. A mean is not "
+            "enough; the p95 of its demand is, or an hour of an agent."
+        )
     if full:
         names = ", ".join(sorted(full)[:5]) + (f" and {len(full) - 5} more" if len(full) > 5 else "")
         use = "uses all of its" if len(full) == 1 else "use all of their"

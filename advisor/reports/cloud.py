@@ -71,6 +71,11 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
     """Instances below their limit, then the others, lowest T/B first."""
     limit_of = plan_view.limits(inventory, plan)
     limited = [(limit_of(effect.instance), host, effect) for host, effects in plan.before.items() for effect in effects]
+    limited = [
+        (limit, host, effect)
+        for limit, host, effect in limited
+        if limit.broken(effect) or effect.throughput_ratio.expected < 1 - plan_view.SLOWED
+    ]
     limited.sort(
         key=lambda entry: (not entry[0].broken(entry[2]), entry[2].throughput_ratio.expected, entry[2].instance)
     )
@@ -92,6 +97,12 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
         for limit, host, effect in limited
     ]
     caption = "Those below their limit, then the lowest predicted throughput"
+    if not rows:
+        nobody = (
+            "Nobody is below its limit or predicted to lose "
+            f"{percent(plan_view.SLOWED)} or more of its speed alone to others."
+        )
+        return Section("worst", "Who is worst off now", sentences=[nobody])
     return Section("worst", "Who is worst off now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)])
 
 

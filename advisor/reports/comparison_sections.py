@@ -10,6 +10,7 @@ _SUMS = (
     Column("hosts", "Hosts", "count"), Column("hosts_used", "In use", "count"),
     Column("instances", "Instances", "count"), Column("below", "Below their limit", "count"),
     Column("worst", "Worst-off", "ratio"), Column("mean", "Mean", "ratio"), Column("total", "Sum of T/B", "number"),
+    Column("watts", "W", "number"), Column("price", "Price a month", "number"),
 )  # fmt: skip
 
 
@@ -24,8 +25,11 @@ def before_and_after(plan: Plan) -> Section:
     )
 
 
-def _sums(sums: PlanSums) -> tuple[float, ...]:
-    return sums.hosts, sums.hosts_used, sums.instances, sums.below, sums.worst, sums.mean, sums.total
+def _sums(sums: PlanSums) -> tuple[float | None, ...]:
+    return (
+        sums.hosts, sums.hosts_used, sums.instances, sums.below, sums.worst, sums.mean, sums.total, sums.watts,
+        sums.price,
+    )  # fmt: skip
 
 
 def capacity(plan: Plan) -> Section:
@@ -68,9 +72,14 @@ def variants(plan: Plan) -> Section:
         Column("name", "Cloud", "name"),
         *_SUMS,
         Column("fit", "More that fit", "count"),
+        Column("runs_out_month", "Full in month", "number"),
+        Column("instance_days", "VM-days", "number"),
         Column("notes", "Notes", "listed"),
     )
-    rows = [(variant.name, *_sums(variant.sums), variant.fit, variant.notes) for variant in plan.variants]
+    rows = [
+        (variant.name, *_sums(variant.sums), variant.fit, variant.runs_out_month, variant.instance_days, variant.notes)
+        for variant in plan.variants
+    ]
     drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if rows else []
     table = Table("variants", "Clouds side by side", columns, rows)
     return Section("variants", "Side by side", pictures=drawn, tables=[table])

@@ -22,6 +22,9 @@ RESOURCES = {
 }
 MAX_HOSTS = 40  # rows of the heat map
 MOST_INSTANCES = 400
+FEW_ROWS = 25  # on the page, where nothing happens to more of them
+MOST_PAIRS = 50  # of a victim and a neighbour
+FELT = 0.01  # T/B: neighbours who take less from each other are not shown one by one
 
 
 def pressure(background: Background, salt: str) -> Section:
@@ -81,19 +84,34 @@ def interference(losses: Sequence[AttributedLoss]) -> Section:
         Column("ratio", "T/B", "ratio"), Column("without", "Without that neighbour", "ratio"),
         Column("taken", "Taken", "harm"),
     )  # fmt: skip
+    by_host = {host: felt for host, pairs in by_host.items() if (felt := _felt(pairs))}
     rows = sorted(
         ((loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in losses),
         key=lambda row: (-row[5], row[:3]),
     )
+    most = min(max(sum(abs(row[5]) >= FELT for row in rows), FEW_ROWS), MOST_PAIRS)
     return Section(
         "harm",
         "Who hurts whom",
         "What the neighbour of a column takes from the instance of a row, in percentage points of T/B: its predicted "
-        f"T/B without that neighbour, and as it is. Shown: {count(len(by_host), 'host')} with the worst-off instances.",
-        key=scale(HARMED, lambda value: f"{100 * value:.0f}"),
+        "T/B without that neighbour, and as it is. Of the hosts with the worst-off instances "
+        + (
+            f"{count(len(by_host), 'host')} {'is' if len(by_host) == 1 else 'are'} shown; on the others no neighbour "
+            "takes a point."
+            if by_host
+            else "there is none on which a neighbour takes a point."
+        ),
+        key=scale(HARMED, lambda value: f"{100 * value:.0f}") if by_host else (),
         matrices=[_heat_map(host, pairs) for host, pairs in by_host.items()],
-        tables=[Table("harm", "All pairs, the worst first", columns, rows, look="folded")],
+        tables=[Table("harm", "All pairs, the worst first", columns, rows, most=most, look="folded")],
     ) if losses else Section("harm", "Who hurts whom")  # fmt: skip
+
+
+def _felt(pairs: Sequence[AttributedLoss]) -> list[AttributedLoss]:
+    """The pairs among those who lose a point by one neighbour, or who take one."""
+    felt = [pair for pair in pairs if abs(pair.taken) >= FELT]
+    involved = {name for pair in felt for name in (pair.victim, pair.neighbour)}
+    return [pair for pair in pairs if {pair.victim, pair.neighbour} <= involved]
 
 
 def _heat_map(host: str, pairs: Sequence[AttributedLoss]) -> HeatMap:
@@ -160,9 +178,13 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         "are as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part "
         "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
-    table = Table(
-        "instances", "Those that something happens to first, then the worst-off", columns, rows, most=MOST_INSTANCES
+    told = sum(
+        (bool(row[2]) and plan.request.kind != "capacity")
+        or (row[4] is not None and row[4].expected < 1 - plan_view.SLOWED)
+        for row in rows
     )
+    most = min(max(told, FEW_ROWS), MOST_INSTANCES)
+    table = Table("instances", "Those that something happens to first, then the worst-off", columns, rows, most=most)
     return Section("instances", "Every instance", note, tables=[table])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -26,8 +27,16 @@ _TEMPLATES.filters |= {
 
 
 def page(report: ReportDocument, *, beside: bool) -> str:
-    """The page's text; `beside` = its data are in files next to it. The same report gives the same text."""
+    """The page's text; `beside` = its data are in files next to it. The same report gives the same text.
+
+    It opens with the headline, two sentences and the first picture that stands alone in its section.
+    """
     where = " beside this page" if beside else ", which is written when the report is asked for as a folder"
+    lead = next((section for section in report.sections if len(section.pictures) == 1), None)
+    sections = [replace(section, pictures=()) if section is lead else section for section in report.sections]
     return _TEMPLATES.get_template("page.html.j2").render(
-        report=report, sections=[section for section in report.sections if section], beside=where
+        report=report,
+        lead=lead and lead.pictures[0],
+        sections=[section for section in sections if section],
+        beside=where,
     )

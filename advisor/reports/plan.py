@@ -17,6 +17,7 @@ from advisor.reports.shared_sentences import origin, refusals, settings
 from profiler.look import AFTER, BEFORE
 
 MOST_STEPS = 300
+LEAST_SPREAD = 0.05  # T/B between the worst-off and the best-off, for a picture of how it is distributed
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -179,7 +180,9 @@ def _distribution(plan: Plan) -> Section:
         Column("cloud", "", "name"), Column("instances", "Instances", "count"),
         Column("least", "Least", "ratio"), *heads, Column("most", "Most", "ratio"),
     )  # fmt: skip
-    drawn = [Picture("Predicted T/B of every instance", pictures.distribution(lines, plan.id, "T/B"))] if lines else []
+    everyone = [ratio for ratios_here in values.values() for ratio in ratios_here]
+    spread = bool(everyone) and max(everyone) - min(everyone) >= LEAST_SPREAD  # else it is one vertical line
+    drawn = [Picture("Predicted T/B of every instance", pictures.distribution(lines, plan.id, "T/B"))] if spread else []
     table = Table("distribution", "How T/B is distributed", columns, rows)
     title = "Predicted throughput" + (", before and after" if len(values) > 1 else "")
     return Section("distribution", title, pictures=drawn, tables=[table])

@@ -11,6 +11,7 @@ from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import SLACK
 from models.data.scene import ProfileTable
 
+SLOWED = 0.05  # T/B: who loses less than this to others is not shown one by one
 MAX_PICTURES = 12  # beyond them the tables say more
 
 
@@ -167,10 +168,10 @@ def _ratio(row: InstanceRow) -> float:
 
 
 def worth_a_picture(hosts: Sequence[HostRows], plan: Plan) -> tuple[HostRows, ...]:
-    """The hosts that the plan uses or empties, else all used hosts; the worst where there are too many."""
+    """Hosts on which somebody is slowed, of those that the plan uses or empties, else of all; the worst of too many."""
     chosen = {step.host for step in plan.steps}
-    eligible = [host for host in hosts if host.rows and (host.changed or host.name in chosen)]
-    eligible = eligible or [host for host in hosts if host.rows]
+    slowed = [host for host in hosts if host.rows and host.worst < 1 - SLOWED]
+    eligible = [host for host in slowed if host.changed or host.name in chosen] or slowed
     kept = {host.name for host in sorted(eligible, key=lambda host: host.worst)[:MAX_PICTURES]}
     return tuple(host for host in eligible if host.name in kept)
 

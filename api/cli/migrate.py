@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import MoveOutcome, Mover
 from api.cli.ask import names_of
 from api.cli.asking import SERVER, Server, Service, TokenFile
-from api.cli.options import AsJson, CloudName, ObjectiveName
+from api.cli.options import AsJson, CloudName, KeepRatio, ObjectiveName
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
 
@@ -56,9 +56,7 @@ def migrate(
             "and 0.3 of what all others keep more.",
         ),
     ] = STANDARD.move_gain,
-    keep_ratio: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep.")
-    ] = STANDARD.keep_ratio,
+    keep_ratio: KeepRatio = STANDARD.keep_ratio,
     objective: ObjectiveName = "worst",
     patience: Annotated[
         str, typer.Option(metavar="TIME", help="Call a move off that is not done after this time.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from advisor.domain import OBJECTIVES, Objective
+from advisor.domain import OBJECTIVES, Growth, Objective
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
 
@@ -56,6 +56,58 @@ ObjectiveName = Annotated[
     Objective,
     typer.Option(help="worst: best for the worst-off instance; total: best combined score; pack: fewest hosts."),
 ]
+InstanceGrowth = Annotated[
+    float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
+]
+LoadGrowth = Annotated[
+    float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
+]
+Months = Annotated[
+    int | None,
+    typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
+]
+GrowthUncertain = Annotated[
+    float,
+    typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less."),
+]
+SpareHosts = Annotated[
+    int,
+    typer.Option(
+        min=0, max=100, metavar="N", help="So many hosts may fail together and everybody still has one (capacity)."
+    ),
+]
+SpareLabel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABEL",
+        help="Not single hosts fail but all hosts of so many values of this label, such as rack.",
+        show_default="single hosts",
+    ),
+]
+KeepRatio = Annotated[
+    float,
+    typer.Option(
+        min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep; less counts as below."
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**31 - 1, help="Seed of random choices; the same seed gives the same answer.")
+]
+ReportOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="OUT", help="Write a report: OUT.html, or a folder with its data, too.", show_default="no report"
+    ),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        max=3600.0,
+        metavar="SECONDS",
+        help="Stop the search for a plan after this time and answer the best one found.",
+    ),
+]
 __all__ = [
     "OBJECTIVES",
     "AsJson",
@@ -63,8 +115,18 @@ __all__ = [
     "CloudName",
     "Database",
     "Fingerprint",
+    "GrowthUncertain",
+    "InstanceGrowth",
+    "KeepRatio",
+    "LoadGrowth",
     "ModelDir",
+    "Months",
     "ObjectiveName",
+    "ReportOut",
+    "Seed",
+    "SpareHosts",
+    "SpareLabel",
+    "TimeLimit",
     "settings",
 ]
 

@@ -14,7 +14,22 @@ from api.cli import plan_words
 from api.cli.answers import sizes_only
 from api.cli.ask import names_of
 from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
-from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.options import (
+    AsJson,
+    GrowthUncertain,
+    InstanceGrowth,
+    KeepRatio,
+    LoadGrowth,
+    ModelDir,
+    Months,
+    ObjectiveName,
+    ReportOut,
+    Seed,
+    SpareHosts,
+    SpareLabel,
+    TimeLimit,
+    settings,
+)
 from api.cli.output import NO_HOST, print_json, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
 from api.schemas.plans import PlanAnswer, PlanBody
@@ -53,34 +68,12 @@ def plan(
         str | None,
         typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning"),
     ] = None,
-    growth: Annotated[
-        float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
-    ] = None,
-    load_growth: Annotated[
-        float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
-    ] = 0.0,
-    months: Annotated[
-        int | None,
-        typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
-    ] = None,
-    growth_uncertain: Annotated[
-        float,
-        typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less."),
-    ] = 0.0,
-    spare_hosts: Annotated[
-        int,
-        typer.Option(
-            min=0, max=100, metavar="N", help="So many hosts may fail together and everybody still has one (capacity)."
-        ),
-    ] = STANDARD.spare_hosts,
-    spare_label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABEL",
-            help="Not single hosts fail but all hosts of so many values of this label, such as rack.",
-            show_default="single hosts",
-        ),
-    ] = None,
+    growth: InstanceGrowth = None,
+    load_growth: LoadGrowth = 0.0,
+    months: Months = None,
+    growth_uncertain: GrowthUncertain = 0.0,
+    spare_hosts: SpareHosts = STANDARD.spare_hosts,
+    spare_label: SpareLabel = None,
     what_if: Annotated[
         Path | None,
         typer.Option(
@@ -95,9 +88,7 @@ def plan(
         ),
     ] = None,
     objective: ObjectiveName = "worst",
-    keep_ratio: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep.")
-    ] = STANDARD.keep_ratio,
+    keep_ratio: KeepRatio = STANDARD.keep_ratio,
     max_moves: Annotated[
         int | None, typer.Option(min=0, help="Number of moves at most.", show_default="any number")
     ] = None,
@@ -148,24 +139,9 @@ def plan(
     ] = None,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            max=3600.0,
-            metavar="SECONDS",
-            help="Stop the search after this time and answer the best plan found.",
-        ),
-    ] = STANDARD.time_limit_s,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the search; the same seed finds the same plan.")
-    ] = STANDARD.seed,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT", help="Write a report: OUT.html, or a folder with its data, too.", show_default="no report"
-        ),
-    ] = None,
+    time_limit: TimeLimit = STANDARD.time_limit_s,
+    seed: Seed = STANDARD.seed,
+    report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
     server: Server = None,

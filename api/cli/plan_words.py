@@ -101,9 +101,11 @@ def _count(number: int, what: str) -> str:
 
 
 def _sums(sums: PlanSums) -> str:
+    watts = "" if sums.watts is None else f", {sums.watts:,.0f} W"
+    price = "" if sums.price is None else f", {sums.price:,.0f} a month"
     return (
         f"{sums.hosts_used} of {sums.hosts} hosts used, {sums.below} of {sums.instances} instances below what they "
-        f"must keep, worst T/B {sums.worst:.2f}, mean {sums.mean:.2f}"
+        f"must keep, worst T/B {sums.worst:.2f}, mean {sums.mean:.2f}{watts}{price}"
     )
 
 
@@ -147,23 +149,32 @@ def show_capacity(found: Capacity) -> None:
 
 
 def show_variants(variants: Sequence[Variant]) -> None:
-    """Clouds side by side."""
+    """Clouds side by side, without what is known of none of them."""
     if not variants:
         return
-    rows = [
-        (
-            variant.name,
-            f"{variant.sums.hosts_used} of {variant.sums.hosts}",
-            variant.sums.instances,
-            variant.sums.below,
-            f"{variant.sums.worst:.2f}",
-            f"{variant.sums.mean:.2f}",
-            "" if variant.fit is None else variant.fit,
-        )
-        for variant in variants
+    columns: list[tuple[str, Sequence[object]]] = [
+        ("cloud", [variant.name for variant in variants]),
+        ("hosts used", [f"{variant.sums.hosts_used} of {variant.sums.hosts}" for variant in variants]),
+        ("instances", [variant.sums.instances for variant in variants]),
+        ("below", [variant.sums.below for variant in variants]),
+        ("worst T/B", [f"{variant.sums.worst:.2f}" for variant in variants]),
+        ("mean T/B", [f"{variant.sums.mean:.2f}" for variant in variants]),
+        ("fit", _known([variant.fit for variant in variants])),
+        ("full in month", _known([variant.runs_out_month for variant in variants])),
+        ("VM-days", _known([variant.instance_days for variant in variants])),
+        ("W", _known([variant.sums.watts for variant in variants])),
+        ("price a month", _known([variant.sums.price for variant in variants])),
     ]
-    header = ("cloud", "hosts used", "instances", "below", "worst T/B", "mean T/B", "fit")
-    print_table(header, rows, right=(2, 3, 4, 5, 6))
+    columns = [column for column in columns if any(value != "" for value in column[1])]
+    print_table(
+        tuple(name for name, _ in columns),
+        list(zip(*(values for _, values in columns), strict=True)),
+        right=range(2, len(columns)),
+    )
+
+
+def _known(values: Sequence[float | None]) -> list[str]:
+    return ["" if value is None else f"{value:,.0f}" for value in values]
 
 
 def show_commands(steps: Sequence[PlanStep]) -> None:

@@ -19,7 +19,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
-from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.options import AsJson, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
 from api.cli.output import print_json, print_table, progress, say
 
 COLUMNS = (
@@ -48,9 +48,7 @@ def replay(
     policies: Annotated[
         str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(REPLAY_POLICIES)}.", show_default="all")
     ] = None,
-    keep_ratio: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="T/B that every instance must keep; less counts as below.")
-    ] = 0.8,
+    keep_ratio: KeepRatio = 0.8,
     objective: ObjectiveName = "pack",
     step: Annotated[
         float,
@@ -60,6 +58,7 @@ def replay(
         float | None,
         typer.Option(
             min=0.0,
+            metavar="HOURS",
             help="Hours at the beginning of the trace that are only observed.",
             show_default="24, at most a quarter of the trace",
         ),
@@ -69,17 +68,20 @@ def replay(
         typer.Option(
             min=0.0,
             max=1.0,
+            metavar="SHARE",
             help="Cotenant plans for the demand that was enough in this share of an instance's last day.",
         ),
     ] = 0.95,
     rebalance: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Hours after which cotenant may move residents.", show_default="never"),
+        typer.Option(
+            min=0.01, metavar="HOURS", help="Hours after which cotenant may move residents.", show_default="never"
+        ),
     ] = None,
     max_instances: Annotated[
         int | None, typer.Option(min=1, help="Take only the first N instances.", show_default="all")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random choices.")] = 1,
+    seed: Seed = 1,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Repeat with this many seeds, starting at --seed.")] = 1,
     shards: Annotated[int, typer.Option(min=1, help="Divide instances and hosts into this many separate clouds.")] = 1,
     judge: Annotated[
@@ -95,14 +97,7 @@ def replay(
             metavar="URL", help="Run on this Dask cluster, tcp://host:port.", show_default="processes of this machine"
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT",
-            help="Write a report: OUT.html, or a folder with its tables as CSV.",
-            show_default="no report",
-        ),
-    ] = None,
+    report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
 ) -> None:

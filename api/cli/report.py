@@ -19,7 +19,19 @@ from advisor.domain import PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
-from api.cli.options import Database, ModelDir, settings
+from api.cli.options import (
+    Database,
+    GrowthUncertain,
+    InstanceGrowth,
+    KeepRatio,
+    LoadGrowth,
+    ModelDir,
+    Months,
+    SpareHosts,
+    SpareLabel,
+    TimeLimit,
+    settings,
+)
 from api.cli.output import Advance, print_json, progress, say
 from api.cli.plan import cloud_of, growth_of, planned_by
 from api.telemetry import start_logging
@@ -46,12 +58,13 @@ def report(
     add: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML file with the mix of which more should fit (capacity).")
     ] = None,
-    growth: Annotated[
-        float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
-    ] = None,
-    load_growth: Annotated[
-        float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
-    ] = 0.0,
+    growth: InstanceGrowth = None,
+    load_growth: LoadGrowth = 0.0,
+    months: Months = None,
+    growth_uncertain: GrowthUncertain = 0.0,
+    spare_hosts: SpareHosts = 0,
+    spare_label: SpareLabel = None,
+    keep_ratio: KeepRatio = PlanRequest().keep_ratio,
     every: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 24h, until SIGTERM.", show_default="once"),
@@ -59,15 +72,7 @@ def report(
     keep: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many of the newest reports in the folder to keep.")
     ] = KEEP,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            max=3600.0,
-            metavar="SECONDS",
-            help="Stop the search for the plan after this time and report the best plan found.",
-        ),
-    ] = 60.0,
+    time_limit: TimeLimit = PlanRequest().time_limit_s,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report's path as JSON; with --every one line per report.")
     ] = False,
@@ -100,7 +105,10 @@ def report(
     request = PlanRequest(
         kind=kind,
         instances=offline.load_instances(add) if add else (),
-        growth=growth_of(growth, load_growth),
+        growth=growth_of(growth, load_growth, months, growth_uncertain),
+        spare_hosts=spare_hosts,
+        spare_label=spare_label,
+        keep_ratio=keep_ratio,
         commands=True,
         time_limit_s=time_limit,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from advisor import offline
 from advisor.domain import PlacementWorth, ToldAndObserved
 from advisor.service import Advisor
-from api.cli.options import AsJson, Database, settings
+from api.cli.options import AsJson, Database, ReportOut, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.worth import AdviceWorthOut
 
@@ -29,14 +28,7 @@ COLUMNS = (
 
 def worth(
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 7d, 30d.")] = "7d",
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT",
-            help="Write a report: OUT.html, or a folder with its tables as CSV.",
-            show_default="no report",
-        ),
-    ] = None,
+    report: ReportOut = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

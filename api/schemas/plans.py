@@ -124,11 +124,18 @@ class SumsOut(AnswerBody):
     worst: Figure = Field(description="the lowest expected T/B")
     mean: Figure = Field(description="mean expected T/B")
     total: Figure = Field(description="sum of the expected T/B")
+    watts: Figure = Field(
+        default=None, description="what hosts in use draw (W), by their labels; absent where one does not say"
+    )
+    price: Figure = Field(
+        default=None, description="what all hosts cost a month, by their label; absent where one does not say"
+    )
 
     @classmethod
     def of(cls, sums: PlanSums) -> SumsOut:
         """From the domain."""
-        return cls(**{name: getattr(sums, name) for name in cls.model_fields})
+        told = {name: getattr(sums, name) for name in cls.model_fields}
+        return cls(**{name: value for name, value in told.items() if value is not None})
 
 
 class SearchOut(AnswerBody):
@@ -216,12 +223,19 @@ class VariantOut(AnswerBody):
     name: str = Field(description="which cloud")
     sums: SumsOut = Field(description="its figures")
     fit: int | None = Field(default=None, description="how many more instances of the mix fit")
+    runs_out_month: float | None = Field(
+        default=None, description="the first month whose demand does not fit; null = none of those examined"
+    )
+    instance_days: float | None = Field(
+        default=None, description="days that newcomers run within the months looked ahead; null = not known"
+    )
     notes: list[str] = Field(default=[], description="what else to know")
 
     @classmethod
     def of(cls, variant: Variant) -> VariantOut:
         """From the domain."""
-        return cls(name=variant.name, sums=SumsOut.of(variant.sums), fit=variant.fit, notes=list(variant.notes))
+        same = {name: getattr(variant, name) for name in cls.model_fields if name not in {"sums", "notes"}}
+        return cls(**same, sums=SumsOut.of(variant.sums), notes=list(variant.notes))
 
 
 class AgeOut(AnswerBody):

@@ -81,6 +81,7 @@ def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Res
     return _like(Demand(mean, resource, doubt=unsure, origin="given"), of, most)
 
 
+@lru_cache(maxsize=16_384)  # scenes of a plan are built of the same instances again and again
 def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
     """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share.
 

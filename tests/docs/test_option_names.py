@@ -30,7 +30,6 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--host": ("the id of one host", {"token create", "once", "run", "probe"}),
     "--hosts": ("only these hosts", {"where", "plan"}),
     "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
-    "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay", "migrate"}),
     "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
     "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
@@ -49,7 +48,6 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe", "migrate"}),
-    "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
 }
 
 

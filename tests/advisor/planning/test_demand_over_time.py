@@ -111,7 +111,7 @@ def test_a_size_follows_the_peaks_that_are_given_and_no_mean_alone() -> None:
     found = plan(cloud(big, dark("mean", 0.3, on="h1", vcpus=4), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert [(one.instance, one.vcpus) for one in found.steps] == [("big", 1)]
     assert "up to 0.50 CPUs in 95 % of the time" in found.steps[0].why
-    assert "1 instance is left out: too little is known of how much CPU it asks for." in found.notes
+    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in found.notes)
 
 
 def test_who_is_measured_to_use_less_than_was_given_may_be_made_smaller_than_that() -> None:

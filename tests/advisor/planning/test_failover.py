@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,7 +10,9 @@ import pytest
 
 from advisor.domain import Capacity, Growth, Host, PlanRequest, PlanSums, RunwayPoint, SpareCapacity
 from advisor.errors import InvalidInput
+from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.failover import failures_of
+from advisor.planning.place_beside import PlacedBeside
 from tests.advisor.planning.planning_asked import plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
 from tests.advisor.planning.test_migration_order import snapshot
@@ -84,3 +87,20 @@ def test_without_a_month_of_less_growth_no_day_is_made_up() -> None:
     runway = tuple(RunwayPoint(float(month), month, 1.0, sums, fits=month < 5) for month in range(6))
     full = Capacity(1, 1, 1, "CPU.", 5.0, runway, None, 4.0, None, begin)
     assert "with more growth 2026-05-02, with less of it in none of the months examined." in full.outlook
+
+
+def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)]
+    late = PlacedBeside(snapshot(racks("a")), {"r0": ()}, in_time=False)
+
+    def over(_context: object, _cloud: object, _newcomers: object, clock: SearchClock) -> PlacedBeside:
+        time.sleep(max(clock.left_s, 0) + 0.01)
+        return late
+
+    monkeypatch.setattr("advisor.planning.failover.place_beside", over)
+    asked = PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0)
+    found = plan(cloud(*full, hosts=racks("a", "b")), asked).capacity
+    assert found is not None and found.spare is not None
+    assert found.spare.fit is None
+    assert found.spare.in_the_way == "the time limit was reached before all failures were tried"
+    assert found.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")

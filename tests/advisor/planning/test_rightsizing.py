@@ -22,7 +22,7 @@ def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_lef
     assert "used up to 0.40 CPUs in 95 % of 400 windows" in found.steps[0].why
     assert found.steps[0].commands[0].argv == ("xl", "vcpu-set", "big", "1")
     assert found.undo[0].vcpus == 4
-    assert "1 instance is left out: too little is known of how much CPU it asks for." in found.notes
+    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in found.notes)
     few = plan(cloud(big, hosts=HOSTS), PlanRequest(kind="right_size"), {"big": [40.0] * 10})
     assert "by its profile" in few.steps[0].why, "ten windows say nothing, the profile does: one CPU of four"
 

@@ -1,0 +1,59 @@
+"""Places newcomers beside everybody who is there, without moving anybody, as fast as that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.domain import Instance, Rejection
+from advisor.planning.assignment import solution
+from advisor.planning.assignment.ejection_chain import insert_by_ejection
+from advisor.planning.assignment.local_search import SearchClock, place_each
+from advisor.planning.assignment.packing import pack
+from advisor.planning.assignment.packing_problem import build_problem
+from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
+from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.plan_context import PlanContext
+from advisor.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBeside:
+    """The cloud with those who found a host, and by id why the others did not.
+
+    `in_time` is False where somebody was refused because the time ended.
+    """
+
+    after: ClusterSnapshot
+    refused: Mapping[str, tuple[Rejection, ...]]
+    in_time: bool = True
+
+
+def place_beside(
+    context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], clock: SearchClock
+) -> PlacedBeside:
+    """Place newcomers in turn, else packed tightly, else where another newcomer makes room.
+
+    Nobody falls below a limit, and residents stay where they are. Where a host is found matters here, not which one.
+    """
+    if not newcomers or not snapshot.hosts:
+        return PlacedBeside(snapshot, {instance.id: () for instance in newcomers})
+    goal = context.goal(snapshot, "admit", newcomers, clock.left_s)
+    problem = build_problem(snapshot, goal, context.fresh_s)
+    state = SearchState.of(PatternEvaluator.of(problem, context.chosen.predictor), "pack")
+    random = np.random.default_rng(context.request.seed)
+    if len(newcomers) > 1 and place_each(state, problem.waiting, random, clock) and not clock.over:
+        state.place_all(problem.initial)
+        unplaced = place_each(state, pack(state, problem.waiting, clock), random, clock)
+        insert_by_ejection(state, unplaced, random, clock)
+    elif len(newcomers) == 1:
+        place_each(state, problem.waiting, random, clock)
+    where, _ = solution.final_hosts(state)
+    after = solution.apply_assignment(snapshot, {instance.id: instance for instance in newcomers}, where)
+    in_time = None not in where.values() or not clock.over
+    refused = solution.rejections(state, after, goal, where, context.fresh_s) if in_time else dict.fromkeys(
+        (name for name, host in where.items() if host is None), ()
+    )  # fmt: skip
+    return PlacedBeside(after, refused, in_time)
