@@ -20,7 +20,10 @@ from tests.kubernetes.moving import GROUP, GUESTS, MIGRATIONS, collection, withi
 from tests.servers.running import Running, free_port
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")}
+# What virt-handler tells of a node, and what a kubelet does: launchers ask for space on its disk.
+_DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")} | {
+    "ephemeral-storage": "100Gi"
+}
 _LABELS = {
     "kubevirt.io/schedulable": "true",
     "kubernetes.io/arch": "amd64",
