@@ -1,4 +1,4 @@
-"""KubeVirt's real virt-controller on the real control plane, and what stands in for the programs on its nodes."""
+"""KubeVirt's real virt-controller on the real control plane, and what stands in for the rest of KubeVirt."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tests.kubernetes.moving import GROUP, GUESTS, MIGRATIONS, collection, withi
 from tests.servers.running import Running, free_port
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+_FINALIZER = "kubevirt.io/migrationJobFinalize"
 # What virt-handler tells of a node, and what a kubelet does: launchers ask for space on its disk.
 _DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")} | {
     "ephemeral-storage": "100Gi"
@@ -105,16 +107,17 @@ def _leads(port: int) -> bool:
 def _let_go(cluster: ControlPlane, path: str) -> None:
     """Delete what only the program that is stopped would let go."""
     cluster.try_call("DELETE", path)
-    merge = {"Content-Type": "application/merge-patch+json"}
-    cluster.try_call("PATCH", path, data=json.dumps({"metadata": {"finalizers": None}}), headers=merge)
+    cluster.try_call("PATCH", path, data=json.dumps({"metadata": {"finalizers": None}}), headers=_MERGE)
 
 
-class Nodes(threading.Thread):
-    """Stands in for the kubelets, the virt-handlers and the launchers of all nodes: it reports what they would.
+class StandIn(threading.Thread):
+    """Stands in for virt-api's webhook, and for the kubelets, virt-handlers and launchers of all nodes.
 
-    A bound launcher runs and is ready. A guest runs where its launcher does and can move live. A guest that moves is
-    prepared at its target and then moves for as long as `may_arrive` is not set. The fields and their order are those
-    of pkg/virt-handler (vm.go, migration-source.go and migration-target.go) of KubeVirt 1.6.
+    A new migration gets the finalizer that keeps it until virt-controller has called it off. A bound launcher runs and
+    is ready. A guest runs where its launcher does and can move live. A guest that moves is prepared at its target and
+    then moves for as long as `may_arrive` is not set. The fields and their order are those of KubeVirt 1.6:
+    pkg/virt-api/webhooks/mutating-webhook/mutators/migration-create-mutator.go, and pkg/virt-handler's vm.go,
+    migration-source.go and migration-target.go. `wrong` has what the API refused.
     """
 
     def __init__(self, cluster: ControlPlane) -> None:
@@ -126,6 +129,8 @@ class Nodes(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(0.2):
+            for one in self._cluster.call("GET", within(MIGRATIONS))["items"]:
+                self._virt_api(one)
             guests = {one["metadata"]["uid"]: one for one in self._cluster.call("GET", within(GUESTS))["items"]}
             for one in self._cluster.pods():
                 self._kubelet(one, guests.get(one["metadata"]["labels"].get("kubevirt.io/created-by", "")))
@@ -139,6 +144,15 @@ class Nodes(threading.Thread):
     def stop(self) -> None:
         self._done.set()
         self.join(60)
+
+    def _virt_api(self, migration: Row) -> None:
+        metadata = migration["metadata"]
+        over = migration.get("status", {}).get("phase") in {"Succeeded", "Failed"}  # virt-controller takes it off
+        if over or "deletionTimestamp" in metadata or _FINALIZER in metadata.get("finalizers", ()):
+            return
+        labels = {"kubevirt.io/vmi-name": migration["spec"]["vmiName"]}
+        body = {"metadata": {"finalizers": [_FINALIZER], "labels": labels}}
+        self._cluster.try_call("PATCH", within(MIGRATIONS, metadata["name"]), data=json.dumps(body), headers=_MERGE)
 
     def _kubelet(self, pod: Row, guest: Row | None) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}"
