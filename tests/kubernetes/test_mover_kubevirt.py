@@ -87,6 +87,7 @@ def test_kubevirt_moves_a_guest_to_the_node_of_the_plan_and_it_is_on_both_meanwh
             assert migration["spec"]["addedNodeSelector"] == {"kubernetes.io/hostname": "node-001"}
             assert target["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "node-001"
             assert target["spec"]["nodeName"] == "node-001"
+            assert target["metadata"]["annotations"]["cotenant.io/workload"] == "compute"
             assert moves["host"] == "node-001"
             guest = lab.cluster.call("GET", within(GUESTS, migration["spec"]["vmiName"]))["metadata"]["uid"]
             assert (moves["id"], moves["labels"]["moving"]) == (target["metadata"]["uid"], guest)
