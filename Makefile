@@ -37,7 +37,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -114,6 +114,10 @@ test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes
 test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))
 	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/kubernetes
+
+kubevirt: setup  ## KubeVirt's virt-controller for test-kubernetes: builds it once with Go, in about three minutes of CPU
+	$(call apt_install,$(if $(shell command -v go),,golang-go))
+	$(BIN)/python -m tests.kubernetes.build_kubevirt
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios

@@ -52,7 +52,7 @@ def _build(folder: Path, programs: list[str], ends: float) -> None:
     module = CACHE / "module"
     module.mkdir(exist_ok=True)
     download = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
-    source = Path(json.loads(_run(download, CACHE, ends))["Dir"])
+    source = Path(json.loads(run(download, CACHE, ends))["Dir"])
     # kubernetes' own go.mod, with what stands beside it in its repository replaced by the versions that were released.
     text = (source / "go.mod").read_text().replace("module k8s.io/kubernetes\n", "module kubebuild\n")
     staging = f"v0.{VERSION.removeprefix('1.')}"
@@ -64,7 +64,7 @@ def _build(folder: Path, programs: list[str], ends: float) -> None:
     for name in programs:
         new = folder / f"{name}.new"
         package = f"k8s.io/kubernetes/cmd/{name}"
-        _run(["go", "build", "-p=2", "-mod=mod", "-trimpath", "-ldflags", told, "-o", str(new), package], module, ends)
+        run(["go", "build", "-p=2", "-mod=mod", "-trimpath", "-ldflags", told, "-o", str(new), package], module, ends)
         new.rename(folder / name)
 
 
@@ -79,16 +79,16 @@ def _etcd(ends: float) -> Path:
     unpacked.mkdir(exist_ok=True)
     download = ["apt-get", "download", "-qq", "etcd-server"]
     try:
-        _run(download, unpacked, ends)
+        run(download, unpacked, ends)
     except CannotBuildError:  # nobody has asked for lists of packages yet
-        _run(["apt-get", "update", "-qq"], unpacked, ends)
-        _run(download, unpacked, ends)
+        run(["apt-get", "update", "-qq"], unpacked, ends)
+        run(download, unpacked, ends)
     for package in unpacked.glob("etcd-server_*.deb"):
-        _run(["dpkg", "-x", str(package), str(unpacked)], unpacked, ends)
+        run(["dpkg", "-x", str(package), str(unpacked)], unpacked, ends)
     return unpacked / "usr" / "bin" / "etcd"
 
 
-def _run(argv: list[str], folder: Path, ends: float) -> str:
+def run(argv: list[str], folder: Path, ends: float) -> str:
     """What it prints; CannotBuildError where it fails, or is not done by then (`time.monotonic`)."""
     try:
         done = subprocess.run(
