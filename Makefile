@@ -39,7 +39,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin terraform-provider manifests release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes test-scenarios test-image test-ansible test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin terraform-provider manifests release clean compiled
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -115,6 +115,14 @@ test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes
 test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))
 	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/kubernetes
+
+test-ansible: setup var/ansible/.ready  ## playbooks of the collection, by a real ansible-core that asks a real service; installs it once
+	$(BIN)/python -m pytest tests/integrations/test_ansible.py
+
+var/ansible/.ready: tests/servers/ansible.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $< && touch $@ \
+	  || echo "could not get ansible-core: the tests that need it will skip"
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios

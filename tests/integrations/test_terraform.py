@@ -23,7 +23,8 @@ SOURCE = ROOT / "integrations" / "terraform"
 BUILT = ROOT / "build" / "terraform"
 TOKEN = f"cot_{'0123456789abcdef'}_{'x' * 43}"
 pytestmark = pytest.mark.skipif(
-    os.environ.get("COTENANT_TEST_TERRAFORM") != "1", reason="builds Go for minutes; make terraform-provider asks for it"
+    os.environ.get("COTENANT_TEST_TERRAFORM") != "1",
+    reason="builds Go for minutes; make terraform-provider asks for it",
 )
 
 
