@@ -14,6 +14,8 @@ RUN_QUEUE_SOURCES := profiler/backends/run_queue
 RUN_QUEUE_TOOLS := clang gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev
 CADVISOR := var/tools/usr/bin/cadvisor
 HELM := var/tools/usr/bin/helm
+TOFU := var/tools/usr/bin/tofu
+PROVIDER := integrations/terraform
 SCHEDULER := integrations/kubernetes/scheduler
 SCHEDULER_MODULES := 1.36:go.mod
 CHART := integrations/kubernetes/chart
@@ -37,7 +39,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -118,6 +120,14 @@ test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the syn
 kubevirt: setup  ## KubeVirt's virt-controller for test-kubernetes: builds it once with Go, in about three minutes of CPU
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	$(BIN)/python -m tests.kubernetes.build_kubevirt
+
+test-ansible: setup var/ansible/.ready  ## playbooks of the collection, by a real ansible-core that asks a real service; installs it once
+	$(BIN)/python -m pytest tests/integrations/test_ansible.py
+
+var/ansible/.ready: tests/servers/ansible.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $< && touch $@ \
+	  || echo "could not get ansible-core: the tests that need it will skip"
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
@@ -219,6 +229,20 @@ $(HELM): tests/servers/helm/go.sum
 	@command -v go >/dev/null && mkdir -p $(@D) && cd tests/servers/helm \
 	  && GOTOOLCHAIN=auto GOFLAGS=-p=2 CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm \
 	  || echo "could not build helm with Go: the tests that need it will skip"
+
+terraform-provider: export GOTOOLCHAIN := auto
+terraform-provider: export GOFLAGS := -p=2 -trimpath
+terraform-provider: export CGO_ENABLED := 0
+terraform-provider: setup $(TOFU)  ## the provider for Terraform and OpenTofu, tested by a real OpenTofu: build/terraform (Go 1.26)
+	$(call apt_install,$(if $(shell command -v go),,golang-go))
+	@test -z "$$(gofmt -l $(PROVIDER))" || { echo "gofmt -w $(PROVIDER)" >&2; exit 1; }
+	@mkdir -p build/terraform && cd $(PROVIDER) && go vet ./... && go build -ldflags=-s -o $(CURDIR)/build/terraform/ .
+	COTENANT_TEST_TERRAFORM=1 $(BIN)/python -m pytest tests/integrations/test_terraform.py
+
+$(TOFU): tests/servers/tofu/go.sum
+	@command -v go >/dev/null && mkdir -p $(@D) && cd tests/servers/tofu \
+	  && GOTOOLCHAIN=auto GOFLAGS=-p=2 CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(CURDIR)/$@ github.com/opentofu/opentofu/cmd/tofu \
+	  || echo "could not build OpenTofu with Go: the tests that need it will skip"
 
 manifests: $(HELM)  ## what the chart makes of its values, for those without Helm: integrations/kubernetes/cotenant.yaml
 	@{ echo '# Made by `make manifests` out of chart/. Put the names of your images in; docs/kubernetes.md says more.'; \

@@ -225,7 +225,8 @@ def _invalid_request(request: Request, error: Exception) -> Response:
     field = getattr(request.scope.get("route"), "body_field", None)
     body = None if field is None else field.field_info.annotation
     errors = [_field_error(item, body) for item in found[:MOST_ERRORS]]
-    first = errors[0]
+    # Where a field is misspelt, the right one is missing: that it is misspelt says more.
+    first = next((one for one in errors if one.code == "extra_forbidden"), errors[0])
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.field}: {first.detail}{more}"
     return respond(request, OF_ERROR[InvalidInput], detail, field=first.field, errors=errors)
@@ -237,7 +238,8 @@ def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
     message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
-        near = get_close_matches(str(item["loc"][-1])[:80], known, n=1)
+        given = str(item["loc"][-1])[:80]
+        near = get_close_matches(given, known, n=1) or [other for other in known if {given, other} == {"id", "name"}]
         message = f"there is no such field; {f'is {near[0]} meant?' if near else 'there are ' + ', '.join(known)}"
     return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))
 

@@ -63,7 +63,8 @@ def page() -> str:
         made_by("the commands' own help"),
         "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 no host for it (`where`, `plan`).\n"
         "Every command has `--help`; options win over "
-        "[settings](settings.md). Each error is one sentence on standard error.\n",
+        "[settings](settings.md). Each error is one sentence on standard error. "
+        "`cotenant --install-completion` has the shell complete commands and options.\n",
     ]
     for program, text in PROGRAMS.items():
         mine = [one for one in found if one.name.split()[0] == program]
