@@ -31,7 +31,7 @@ def printable(text: object) -> str:
     return "".join(char for char in str(text) if char.isprintable())
 
 
-class Server:
+class CalledServer:
     """One server, known by a CA's file or a fingerprint; redirects are not followed."""
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from advisor.inventories.accounts import given_account, keeps_secrets
-from advisor.inventories.calls import CallError, Server
+from advisor.inventories.calls import CalledServer, CallError
 
 Row = Mapping[str, Any]
 REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error
@@ -78,7 +78,7 @@ class Api:
     def __init__(self, asking: Account, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._asking = asking
         self._clock = clock
-        self._server = Server(asking.endpoint, None, None, most_bytes=MOST_BYTES, timeout_s=TIMEOUT_S)
+        self._server = CalledServer(asking.endpoint, None, None, most_bytes=MOST_BYTES, timeout_s=TIMEOUT_S)
 
     def rows(self, command: str, item: str, **parameters: str) -> list[Row]:
         """All pages of a listing; CallError says why there are none. An empty list has no key of its own."""

@@ -13,7 +13,7 @@ from typing import Any
 import requests
 
 from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.calls import CallError, Server
+from advisor.inventories.calls import CalledServer, CallError
 from advisor.inventories.certificates import given_certificate
 
 TIMEOUT_S = 30.0
@@ -69,7 +69,7 @@ class ProxmoxApi:
     """Calls to one node, which answers for the whole cluster; may be used by several threads."""
 
     def __init__(self, asking: ProxmoxAccount) -> None:
-        self._server = Server(
+        self._server = CalledServer(
             f"{asking.endpoint}/api2/json",
             asking.ca_file,
             asking.fingerprint,

@@ -14,7 +14,7 @@ from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped
 from defusedxml.xmlrpc import DefusedExpatParser  # type: ignore[import-untyped]
 
 from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.calls import CallError, Server, printable
+from advisor.inventories.calls import CalledServer, CallError, printable
 from advisor.inventories.certificates import given_certificate
 
 TIMEOUT_S = 30.0
@@ -68,7 +68,7 @@ class XapiSession:
 
     def __init__(self, asking: XapiAccount) -> None:
         self._asking = asking
-        self._server = Server(
+        self._server = CalledServer(
             asking.url, asking.ca_file, asking.fingerprint, most_bytes=MOST_BYTES, timeout_s=TIMEOUT_S
         )
         self._reference = ""
