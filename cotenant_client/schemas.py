@@ -221,19 +221,19 @@ class NewInstance(TypedDict):
     vcpus: NotRequired[int]
     memory_mb: NotRequired[float]
     disk_gb: NotRequired[float]
-    like: NotRequired[str | None]
     workload: NotRequired[str | None]
-    profile: NotRequired[dict[str, float] | None]
     load: NotRequired[float]
+    pinning: NotRequired[dict[str, list[int]] | None]
+    isolation: NotRequired[Isolation]
     service: NotRequired[Literal["latency", "throughput"]]
     min_throughput_ratio: NotRequired[float | None]
     max_latency_ratio: NotRequired[float | None]
     max_time_short: NotRequired[float | None]
     exclusive: NotRequired[bool]
-    pinning: NotRequired[dict[str, list[int]] | None]
-    isolation: NotRequired[Isolation]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
+    like: NotRequired[str | None]
+    profile: NotRequired[dict[str, float] | None]
 
 
 class ConstraintsBody(TypedDict):
@@ -299,7 +299,6 @@ class InstanceItem(TypedDict):
     vcpus: NotRequired[int]
     memory_mb: NotRequired[float]
     disk_gb: NotRequired[float]
-    host: NotRequired[str | None]
     workload: NotRequired[str | None]
     load: NotRequired[float]
     pinning: NotRequired[dict[str, list[int]] | None]
@@ -311,6 +310,7 @@ class InstanceItem(TypedDict):
     exclusive: NotRequired[bool]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
+    host: NotRequired[str | None]
 
 
 class WorkloadItem(TypedDict):

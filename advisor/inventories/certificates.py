@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,17 @@ class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no type
         super().init_poolmanager(*arguments, **settings, assert_fingerprint=self._fingerprint)
 
 
-def check_certificate(ca_file: Path | None, fingerprint: str | None) -> None:
-    """ValueError where the file is not there or the fingerprint is none."""
+def given_certificate(
+    account: Mapping[str, str], ca_file: Path | None, fingerprint: str | None
+) -> tuple[Path | None, str | None]:
+    """By what a server is known: as given, else as its account says. ValueError where that cannot be."""
+    ca_file = ca_file or (Path(account["ca_file"]) if account.get("ca_file") else None)
+    fingerprint = fingerprint or account.get("fingerprint") or None
     if ca_file is not None and not ca_file.is_file():
         raise ValueError(f"there is no ca_file {ca_file}")
     if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
         raise ValueError("the fingerprint is not SHA-256 in hex digits")
+    return ca_file, fingerprint
 
 
 def session(fingerprint: str | None) -> requests.Session:

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from advisor.domain import Host, Instance
+from advisor.inventories.calls import CallError
 from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.calls import KubernetesApi, KubernetesCallError, Row
+from advisor.inventories.kubernetes.calls import KubernetesApi, Row
 from advisor.moves.kubernetes_rules import OVER, budget_forbids, failure, guest_stays, pod_stays, unfit
 from advisor.moves.outcome import MoveOutcome, Standing, SystemFailed
 
@@ -118,8 +119,8 @@ class KubernetesMover:
             if guest:
                 return self._migrate(api, body, target, stop)
             return self._evicted(api, body, source, stop)
-        except (KubernetesCallError, ValueError) as error:
-            if isinstance(error, KubernetesCallError) and error.status == _ABSENT:
+        except (CallError, ValueError) as error:
+            if isinstance(error, CallError) and error.status == _ABSENT:
                 return MoveOutcome("changed", "it is gone")
             return MoveOutcome("failed", str(error)[:300])
 
@@ -142,7 +143,7 @@ class KubernetesMover:
         path = _within(MIGRATIONS, namespace, name)
         try:
             api.send("POST", _within(MIGRATIONS, namespace), body)
-        except KubernetesCallError as error:
+        except CallError as error:
             if error.status != _CONFLICT:
                 raise
         ends = time.monotonic() + self._patience_s
@@ -151,7 +152,7 @@ class KubernetesMover:
                 return MoveOutcome("left", f"migration {namespace}/{name} goes on in the cluster")
             try:
                 row = api.one(path)
-            except KubernetesCallError as error:
+            except CallError as error:
                 if error.status == _ABSENT:
                     return MoveOutcome("failed", f"migration {namespace}/{name} was deleted by somebody")
                 continue  # the API may be back before the patience ends
@@ -174,7 +175,7 @@ class KubernetesMover:
         try:
             try:
                 api.send("POST", f"{path}/eviction", body)
-            except KubernetesCallError as error:
+            except CallError as error:
                 if error.status == _BUDGET:
                     return MoveOutcome("refused", f"a PodDisruptionBudget allows no disruption now ({error})"[:300])
                 raise
@@ -195,7 +196,7 @@ class KubernetesMover:
 def _speaking() -> Iterator[None]:
     try:
         yield
-    except (KubernetesCallError, ValueError) as error:
+    except (CallError, ValueError) as error:
         raise SystemFailed(f"Kubernetes cannot be asked: {error}"[:400]) from error
 
 
@@ -216,7 +217,7 @@ def _hint(api: KubernetesApi, node: str, taint: Mapping[str, str]) -> None:
 def _uid(api: KubernetesApi, path: str) -> str | None:
     try:
         return (api.one(path).get("metadata") or {}).get("uid")
-    except KubernetesCallError as error:
+    except CallError as error:
         if error.status == _ABSENT:
             return None
         raise

@@ -132,14 +132,15 @@ class DatabaseTelemetry:
         self, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]
     ) -> MonitoringHistory:
         """What Proxmox VE tells of its guests that are in the inventory; SeriesUnavailable where it lists none."""
-        from advisor.inventories.proxmox import calls, history  # requests takes its time to import
+        from advisor.inventories.calls import CallError  # requests takes its time to import
+        from advisor.inventories.proxmox import history
 
         system = history.ProxmoxHistory(options.cloud, options.ca_file, options.fingerprint)
         try:
             listed = system.guests()
         except ValueError as error:
             raise InvalidInput(str(error), field="source") from error
-        except calls.ProxmoxCallError as error:
+        except CallError as error:
             raise SeriesUnavailable(str(error)) from error
         there = {one.id: one for one in self._instances() if one.id in listed}
         unknown = sorted(listed.keys() - there.keys())

@@ -166,19 +166,13 @@ def of_demands(known: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]:
     return found
 
 
-class InstanceBody(Schema):
-    """A VM or a container: what it needs, where it is, what holds it back."""
-
-    model_config = examples(
-        {"vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k", "pinning": {"0": [2], "1": [3]}},
-        {"vcpus": 4, "memory_mb": 8192, "demand": {"cpu": {"mean": 0.4, "p95": 0.9}, "net_mbit": 20.0}},
-    )
+class InstanceNeeds(Schema):
+    """What an instance needs and what holds it back, the same for one that is there and one to place."""
 
     id: Id | None = Field(default=None, description=SAME)
     vcpus: Cpus = Field(default=1, description="virtual CPUs")
     memory_mb: Amount = Field(default=0.0, description="memory in MB")
     disk_gb: Amount = Field(default=0.0, description="disk in GB")
-    host: Id | None = Field(default=None, description="the host it is on; null = not placed")
     workload: Name | None = Field(default=None, description="name of a known workload; null = unknown")
     load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
         default=1.0, description="offered load as a fraction of what it can do alone"
@@ -197,29 +191,34 @@ class InstanceBody(Schema):
     )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
     labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
-
     demand: Demands = Field(default={}, description=DEMAND)
+
+    def named(self, instance_id: str, host: str | None = None) -> Instance:
+        """The domain's Instance of that id"""
+        same = set(InstanceNeeds.model_fields) - {"id", "pinning", "isolation", "demand"}
+        return Instance(
+            id=instance_id,
+            host=host,
+            settings=to_settings(self.isolation, self.pinning),
+            demand=to_demands(self.demand, self.vcpus),
+            **{name: getattr(self, name) for name in same},
+        )
+
+
+class InstanceBody(InstanceNeeds):
+    """A VM or a container: what it needs, where it is, what holds it back."""
+
+    model_config = examples(
+        {"vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k", "pinning": {"0": [2], "1": [3]}},
+        {"vcpus": 4, "memory_mb": 8192, "demand": {"cpu": {"mean": 0.4, "p95": 0.9}, "net_mbit": 20.0}},
+    )
+
+    host: Id | None = Field(default=None, description="the host it is on; null = not placed")
 
     @as_input
     def to_domain(self, instance_id: str) -> Instance:
         """The domain's Instance of that id."""
-        return Instance(
-            id=same_name(self.id, instance_id),
-            vcpus=self.vcpus,
-            memory_mb=self.memory_mb,
-            disk_gb=self.disk_gb,
-            host=self.host,
-            workload=self.workload,
-            load=self.load,
-            settings=to_settings(self.isolation, self.pinning),
-            service=self.service,
-            min_throughput_ratio=self.min_throughput_ratio,
-            max_latency_ratio=self.max_latency_ratio,
-            max_time_short=self.max_time_short,
-            exclusive=self.exclusive,
-            labels=self.labels,
-            demand=to_demands(self.demand, self.vcpus),
-        )
+        return self.named(same_name(self.id, instance_id), self.host)
 
 
 class InstanceItem(InstanceBody):

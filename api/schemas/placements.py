@@ -25,27 +25,21 @@ from advisor.domain import (
 from advisor.errors import InvalidInput, NotFound
 from api.schemas.base import (
     WHOLE,
-    Amount,
     AnswerBody,
-    Cpus,
     Figure,
     Flag,
     Id,
     Labels,
     Metrics,
-    Name,
-    PartOfTime,
     Positive,
-    Ratio,
     Schema,
     Time,
-    Times,
     as_input,
     examples,
 )
 from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, CpuOut, EffectOut, ModelRef
-from api.schemas.inventory import DEMAND, Demands, Service, to_demands
-from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
+from api.schemas.inventory import InstanceNeeds
+from api.schemas.settings import Isolation, PinningMap, SettingsOut
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
@@ -57,7 +51,7 @@ def _both(one: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[str
     return {"required": [one, other], "properties": {one: dict(kind), other: dict(other_kind)}}
 
 
-class NewInstance(Schema):
+class NewInstance(InstanceNeeds):
     """The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as using
     10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
 
@@ -75,58 +69,22 @@ class NewInstance(Schema):
     )
 
     id: Id = Field(description="its id; it may be in the inventory already")
-    vcpus: Cpus = Field(default=1, description="virtual CPUs")
-    memory_mb: Amount = Field(default=0.0, description="memory in MB")
-    disk_gb: Amount = Field(default=0.0, description="disk in GB")
     like: Id | None = Field(
         default=None,
         description="an instance of the inventory that it is like: its demand, workload and sensitivity are taken, "
         "and its size where none is given",
     )
-    workload: Name | None = Field(default=None, description="name of a known workload")
     profile: Metrics | None = Field(default=None, description="its solo metrics at load 1.0, instead of a workload")
-    load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
-        default=1.0, description="offered load as a fraction of what it can do alone"
-    )
-    service: Service = Field(default="throughput", description="what it is sensitive to")
-    min_throughput_ratio: Ratio | None = Field(
-        default=None, description="the share of its speed alone that it must keep; null = any"
-    )
-    max_latency_ratio: Times | None = Field(
-        default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
-    )
-    max_time_short: PartOfTime | None = Field(
-        default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
-    )
-    exclusive: Flag = Field(default=False, description="shares its host with nobody")
     pinning: PinningMap | None = Field(
         default=None, description="which pCPUs each vCPU may use; null = the answer may choose"
     )
-    isolation: Isolation = Field(default=Isolation(), description="CPU, network and disk settings that it has")
-    labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
-    demand: Demands = Field(default={}, description=DEMAND)
 
     @as_input
     def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
         """The domain's Instance, and its own profile where one was given."""
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
-        instance = Instance(
-            id=self.id,
-            vcpus=self.vcpus,
-            memory_mb=self.memory_mb,
-            disk_gb=self.disk_gb,
-            workload=self.workload,
-            load=self.load,
-            settings=to_settings(self.isolation, self.pinning),
-            service=self.service,
-            min_throughput_ratio=self.min_throughput_ratio,
-            max_latency_ratio=self.max_latency_ratio,
-            max_time_short=self.max_time_short,
-            exclusive=self.exclusive,
-            labels=self.labels,
-            demand=to_demands(self.demand, self.vcpus),
-        )
+        instance = self.named(self.id)
         profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile
 

@@ -21,10 +21,10 @@ LEAST_FACTOR = 0.1  # of the mean: in calmer hours an instance says little of th
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
 # Of the hours of a day that an instance was seen for some days: windows of a day without hours that count beside those
-# of each hour. One day so drawn tells the next ones as well as three do, see research/first_days.py.
+# of each hour. One day so drawn tells the next ones as well as three do (decision 80).
 PRIOR_HOURS = 24.0
-# So much of one day's hours comes again on the next days, and such a variance does not (Bitbrains; computed by
-# research/first_days.py on 2026-11-25): another instance of its kind cannot tell more.
+# So much of one day's hours comes again on the next days, and such a variance does not (Bitbrains,
+# 2026-11-25, decision 80): another instance of its kind cannot tell more.
 REPEATS, DAY_NOISE = 0.46, 0.46
 LOG_UNIT = 1e-6
 HOUR_UNIT = 1e-3

@@ -18,7 +18,7 @@ from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
 
 # Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
-# make up the worst twentieth of the time. How many are enough is measured (research.contention.moment_counts).
+# make up the worst twentieth of the time. How many are enough was measured (decision 70).
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them

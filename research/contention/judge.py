@@ -129,12 +129,6 @@ def judge(predict: Predict, found: Sequence[HostRecord]) -> Judgement:
     return Judgement(tuple(row for row in rows if row.instances))
 
 
-def own_error(found: Sequence[HostRecord]) -> float:
-    """Mean absolute error that the references' own standard errors would cause, were a prediction perfect."""
-    errors = [error for record in found for error in (record.share_error or {}).values()]
-    return float(np.mean(errors) * np.sqrt(2.0 / np.pi)) if errors else float("nan")
-
-
 def _errors(found: Sequence[HostRecord], predicted: Sequence[HostOutcome]) -> _Errors:
     if len(predicted) != len(found):
         raise ValueError(f"{len(predicted)} hosts predicted of {len(found)}")

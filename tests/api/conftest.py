@@ -23,6 +23,11 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     database = sqlite_with_cloud(tmp_path / "db.sqlite3", CLOUD)
     return Settings(database=database, state_dir=tmp_path, max_body_mb=0.25, max_batch=20, extender_s=60.0)

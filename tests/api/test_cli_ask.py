@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from advisor.domain import Rejection
-from api.cli import app
+from tests.api.cli_runs import run
 from tests.api.sample_answer import HOSTILE, answer
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
@@ -29,10 +29,6 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     Path("shop.yaml").write_text(SHOP, encoding="utf-8")
     Path("scene.yaml").write_text(SCENE, encoding="utf-8")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 def told(result: Result) -> str:

@@ -15,12 +15,9 @@ from advisor.store import samples
 from api.cli import app
 from profiler.observed import MetricSample
 
+pytestmark = pytest.mark.usefixtures("_empty_folder")
+
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def run(*arguments: str) -> Result:

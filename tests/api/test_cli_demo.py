@@ -7,18 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from api.cli import app
+from tests.api.cli_runs import run
 
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("_empty_folder")
 
 
 def test_it_answers_with_a_table_commands_and_what_to_type_next() -> None:

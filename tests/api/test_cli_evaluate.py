@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from api.cli import app
 
+pytestmark = pytest.mark.usefixtures("_empty_folder")
+
 ERRORS = {
     "mape": 0.0412345, "mae": 0.02, "mape_slowdown": 0.05, "mape_interfering": 0.12, "coverage": 0.9,
     "intervals": {"mae": [0.01, 0.03]}, "rank": 1.0,
@@ -28,11 +30,6 @@ EVALUATION: dict[str, Any] = {
         "pairs_to_n": {"skipped": "the dataset has no run of three or more instances", "models": {}},
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def run(*arguments: str) -> Result:

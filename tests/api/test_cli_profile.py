@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from advisor.domain import Host, Instance
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
 from profiler.observed import MetricSample
+from tests.api.cli_runs import run
 
 PERIOD_S = 10.0
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 def measured() -> list[MetricSample]:

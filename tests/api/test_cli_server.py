@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from advisor.domain import Instance, PlacementRequest, recommendation_as_json, recommendation_from_json
-from advisor.offline import load_inventory
-from advisor.service import Advisor
-from advisor.settings import Settings
-from api.cli import app
+from tests.api.cli_runs import run
 from tests.api.sample_answer import answer
 from tests.profiler.api_double import Double, Reply, serving
+from tests.servers.fixtures import sqlite_with_cloud
 from tests.servers.service import Service
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
@@ -38,17 +35,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    database = f"sqlite:///{folder / 'c.sqlite3'}"
-    with Advisor(Settings(database=database)) as advisor:
-        advisor.upgrade_database()
-        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
-    started = Service(database, folder).start()
+    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder).start()
     yield started
     started.running.stop()
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 def plain(shown: str) -> str:

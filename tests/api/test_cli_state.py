@@ -8,25 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from advisor.domain import ModelCard
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
+from tests.api.cli_runs import run
+
+pytestmark = pytest.mark.usefixtures("_empty_folder")
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 def test_sync_loads_an_inventory_and_says_what_it_loaded() -> None:

@@ -7,23 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from advisor.offline import load_inventory
 from advisor.service import Advisor, acting
 from advisor.settings import Settings
-from api.cli import app
+from tests.api.cli_runs import run
+
+pytestmark = pytest.mark.usefixtures("_empty_folder")
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 def test_a_token_is_shown_alone_on_standard_output_and_works() -> None:

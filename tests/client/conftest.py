@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.offline import load_inventory
-from advisor.service import Advisor
-from advisor.settings import Settings
 from cotenant_client import retries
 from tests.client.stand_in import StandIn, standing_in
+from tests.servers.fixtures import sqlite_with_cloud
 from tests.servers.service import Service
 
 CLOUD = Path(__file__).parents[1] / "api" / "cloud.yaml"
@@ -40,10 +38,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service of the small cloud."""
     folder = tmp_path_factory.mktemp("service")
-    database = f"sqlite:///{folder / 'c.sqlite3'}"
-    with Advisor(Settings(database=database)) as advisor:
-        advisor.upgrade_database()
-        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
-    started = Service(database, folder).start()
+    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder).start()
     yield started
     started.running.stop()

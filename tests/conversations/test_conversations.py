@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ ELSEWHERE = {
 }
 
 
+@cache
 def steps_of(file: Path) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    steps: list[dict[str, Any]] = yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
     return steps
 
 

@@ -22,6 +22,11 @@ from tests.servers.service import Answer, ask
 SERVICE, AGENT = PACKAGING / "cotenant.service", PACKAGING / "cotenant-profiler.service"
 COTENANT, PROFILER = (Path(sys.executable).with_name(name) for name in ("cotenant", "cotenant-profiler"))
 CLOUD = ROOT / "examples" / "cloud.yaml"
+INVENTORY = {
+    "mode": "replace",
+    "hosts": [{"id": f"h{number}", "kind": "lxc", "pcpus": 4, "memory_mb": 8192} for number in (1, 2)],
+    "instances": [{"id": "a", "host": "h1", "memory_mb": 512}, {"id": "b", "host": "h2", "memory_mb": 512}],
+}
 FORBIDDEN = """
 import ctypes, mmap, os
 def refused(what):
@@ -84,21 +89,22 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def trained(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The version of a model that was trained and activated under the unit's filters."""
+    """The version of a model that was trained under the unit's filters."""
     dataset = World(workloads=4, repeats=1).write(tmp_path_factory.mktemp("datasets") / "world")
     done = said(*confined(SERVICE, COTENANT, "train", "--dataset", dataset, "--json"), **state)
-    version = str(json.loads(done)["version"])
-    said(*confined(SERVICE, COTENANT, "sync", CLOUD), **state)
-    said(*confined(SERVICE, COTENANT, "models", "activate", version, "--force"), **state)
-    return version
+    return str(json.loads(done)["version"])
 
 
-@pytest.fixture
-def service(state: dict[str, str], trained: str, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def service(state: dict[str, str], trained: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service under the filters, with a cloud, in which the model answers."""
     url = f"http://127.0.0.1:{free_port()}"
     argv = confined(SERVICE, COTENANT, "serve", "--listen", url.removeprefix("http://"), "--workers", "2")
-    running = Running(argv, lambda: _ready(url), tmp_path / "log", drop=False, environment=state)
+    log = tmp_path_factory.mktemp("log") / "log"
+    running = Running(argv, lambda: _ready(url), log, drop=False, environment=state)
     running.start()
+    assert ask(f"{url}/v1/inventory", "PUT", INVENTORY).status == 200
+    assert ask(f"{url}/v1/models/{trained}/activate", "POST", {"force": True}).status == 200
     yield url
     running.stop()
     assert "Traceback" not in running.log.read_text()
@@ -118,7 +124,8 @@ def test_the_service_answers_by_what_it_trained_and_plans(service: str, trained:
     assert plan.status == 200, plan.body
 
 
-def test_a_report_with_its_pictures_is_written(state: dict[str, str], trained: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("service")  # whose cloud it is about
+def test_a_report_with_its_pictures_is_written(state: dict[str, str], tmp_path: Path) -> None:
     said(*confined(SERVICE, COTENANT, "report", "--out", tmp_path), MPLCONFIGDIR=str(tmp_path / "matplotlib"), **state)
     assert list(tmp_path.glob("*/index.html"))
 

@@ -5,33 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
-
-import requests
+from urllib.parse import quote
 
 from advisor.inventories.accounts import given_account, keeps_secrets
+from advisor.inventories.calls import CalledServer, CallError
 
 Row = Mapping[str, Any]
 REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error
 PAGE = 500  # the largest that `default.page.size` allows unless an operator has changed it
 MOST_PAGES = 2000
 TIMEOUT_S = 60.0
+MOST_BYTES = 32 << 20  # a page of 500 VMs is about 2 MB
 VALID_FOR = timedelta(minutes=10)  # how long a signed call can be sent again by somebody who overheard it
 INI = Path("~/.cloudstack.ini")  # as CloudStack's `cs` keeps it: a section per cloud with endpoint, key and secret
-
-
-class NotAnsweredError(Exception):
-    """A call that CloudStack refused or did not answer; `refused` where the account may not make it."""
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +72,16 @@ def signed(parameters: Mapping[str, str], asking: Account, now: datetime) -> dic
     return {**whole, "signature": signature(whole, asking.secret)}
 
 
-def _first_cause(error: BaseException) -> str:
-    """What the system said, such as "Connection refused"; requests and urllib3 put three more errors around it."""
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-
-
 class Api:
     """Calls to one management server."""
 
     def __init__(self, asking: Account, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._asking = asking
         self._clock = clock
-        self._session = requests.Session()
+        self._server = CalledServer(asking.endpoint, None, None, most_bytes=MOST_BYTES, timeout_s=TIMEOUT_S)
 
     def rows(self, command: str, item: str, **parameters: str) -> list[Row]:
-        """All pages of a listing; NotAnsweredError says why there are none. An empty list has no key of its own."""
+        """All pages of a listing; CallError says why there are none. An empty list has no key of its own."""
         return [row for page in self._pages(command, item, parameters) for row in page]
 
     def _pages(self, command: str, item: str, parameters: Mapping[str, str]) -> Iterator[list[Row]]:
@@ -104,29 +90,26 @@ class Api:
             answer = self._call({"command": command, "page": str(page), "pagesize": str(PAGE), **parameters})
             rows = answer.get(item, [])
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-                raise NotAnsweredError(f"{command} gave no list of {item}")
+                raise CallError(f"{command} gave no list of {item}")
             count = answer.get("count", 0)
             if not isinstance(count, int):
-                raise NotAnsweredError(f"{command} gave no count")
+                raise CallError(f"{command} gave no count")
             told += len(rows)
             yield rows
             if not rows or told >= count:
                 return
-        raise NotAnsweredError(f"{command} gave more than {MOST_PAGES} pages")
+        raise CallError(f"{command} gave more than {MOST_PAGES} pages")
 
     def _call(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
         command = parameters["command"]
         data = signed(parameters, self._asking, self._clock())  # in the body, so that no access log shows the key
+        status, _, body = self._server.answer(command, "", data)
         try:
-            answer = self._session.post(self._asking.endpoint, data=data, timeout=TIMEOUT_S, allow_redirects=False)
-            inner = answer.json()[f"{command.lower()}response"]
-            code = int(inner.get("errorcode", answer.status_code))
-        except requests.RequestException as error:
-            where = urlsplit(self._asking.endpoint).netloc.rpartition("@")[2]
-            raise NotAnsweredError(f"{command}: no answer of {where}: {_first_cause(error)}"[:200]) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise NotAnsweredError(f"{command}: HTTP {answer.status_code} and no answer of CloudStack's") from error
+            inner = json.loads(body)[f"{command.lower()}response"]
+            code = int(inner.get("errorcode", status))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise CallError(f"{command}: HTTP {status} and no answer of CloudStack's") from None
         if code != 200:
-            raise NotAnsweredError(f"{command}: {code} {inner.get('errortext', '')}"[:200], refused=code in REFUSED)
+            raise CallError(f"{command}: {code} {inner.get('errortext', '')}"[:200], refused=code in REFUSED)
         found: Mapping[str, Any] = inner
         return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from advisor.inventories.cloudstack.calls import Api, NotAnsweredError, Row, account
+from advisor.inventories.calls import CallError, failed_part
+from advisor.inventories.cloudstack.calls import Api, Row, account
 from advisor.inventories.cloudstack.facts import OWN_LABELS, host_facts, instance_facts
 from advisor.inventories.reading import Facts, Part, Reading
 
@@ -65,8 +66,8 @@ class CloudStack:
 def _rows(api: Api, parts: list[Part], name: str, command: str, item: str, **parameters: str) -> list[Row] | None:
     try:
         rows = api.rows(command, item, **parameters)
-    except NotAnsweredError as error:
-        parts.append(Part(name, "refused" if error.refused else "failed", reason=str(error)))
+    except CallError as error:
+        parts.append(failed_part(name, error))
         return None
     parts.append(Part(name, "read", len(rows)))
     return rows

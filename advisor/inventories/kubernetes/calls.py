@@ -12,6 +12,7 @@ from typing import Any
 
 import requests
 
+from advisor.inventories.calls import CallError
 from advisor.inventories.certificates import first_cause
 from advisor.inventories.kubernetes.account import ClusterAccount
 
@@ -22,19 +23,6 @@ LIST_S = 60.0
 WATCH_S = 300  # after which the server ends a watch, and it is asked for again
 SILENCE_S = 150.0  # of a watch: bookmarks come about once a minute
 GONE, NOT_FOUND = 410, 404
-
-
-class KubernetesCallError(Exception):
-    """A call that was not answered as asked; `status` 0 = not at all."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-    @property
-    def refused(self) -> bool:
-        """Whether the account may not ask."""
-        return self.status in {401, 403}
 
 
 class KubernetesApi:
@@ -54,7 +42,7 @@ class KubernetesApi:
         return request
 
     def pages(self, path: str, selector: str = "", labels: str = "") -> Iterator[tuple[str, list[Row]]]:
-        """The pages of a list, each with the resource version of all of them; KubernetesCallError."""
+        """The pages of a list, each with the resource version of all of them; CallError."""
         more = ""
         while True:
             query = {"limit": str(PAGE), "continue": more, "fieldSelector": selector, "labelSelector": labels}
@@ -67,27 +55,27 @@ class KubernetesApi:
                 return
 
     def everything(self, path: str, *, labels: str = "", absent_is_empty: bool = False) -> list[Row]:
-        """All objects of a list; `absent_is_empty` = none where that kind is not installed. KubernetesCallError."""
+        """All objects of a list; `absent_is_empty` = none where that kind is not installed. CallError."""
         try:
             return [row for _, rows in self.pages(path, labels=labels) for row in rows]
-        except KubernetesCallError as error:
+        except CallError as error:
             if absent_is_empty and error.status == NOT_FOUND:
                 return []
             raise
 
     def one(self, path: str) -> Row:
-        """One object; KubernetesCallError."""
+        """One object; CallError."""
         with self._get(path, {}, LIST_S) as answer:
             return _json(path, answer.content)
 
     def send(self, method: str, path: str, body: Row | None = None) -> Row:
-        """Make (POST), change (PATCH, a strategic merge) or delete (DELETE) an object; KubernetesCallError."""
+        """Make (POST), change (PATCH, a strategic merge) or delete (DELETE) an object; CallError."""
         kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
         with self._call(method, path, {}, LIST_S, None if body is None else json.dumps(body).encode(), kind) as answer:
             return _json(path, answer.content)
 
     def events(self, path: str, version: str, selector: str = "") -> Iterator[tuple[str, Row]]:
-        """Type and object of each event since a resource version, until the server ends it; KubernetesCallError, with
+        """Type and object of each event since a resource version, until the server ends it; CallError, with
         status GONE where that version is too old."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(WATCH_S), "fieldSelector": selector}
@@ -98,7 +86,7 @@ class KubernetesApi:
                     if line:
                         yield _event(path, line)
             except (requests.RequestException, OSError) as error:
-                raise KubernetesCallError(f"{path}: the watch broke: {first_cause(error)}"[:200]) from None
+                raise CallError(f"{path}: the watch broke: {first_cause(error)}"[:200]) from None
 
     def _get(self, path: str, query: Mapping[str, str], silence_s: float) -> AbstractContextManager[requests.Response]:
         return self._call("GET", path, query, silence_s)
@@ -128,12 +116,10 @@ class KubernetesApi:
                 stream="watch" in given,
             )
         except (requests.RequestException, OSError, ValueError) as error:
-            raise KubernetesCallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
+            raise CallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
         with answer:
             if not 200 <= answer.status_code < 300:
-                raise KubernetesCallError(
-                    f"{path}: HTTP {answer.status_code} {_told(answer)}"[:300], answer.status_code
-                )
+                raise CallError(f"{path}: HTTP {answer.status_code} {_told(answer)}"[:300], answer.status_code)
             yield answer
 
 
@@ -142,7 +128,7 @@ def _event(path: str, line: bytes) -> tuple[str, Row]:
     kind, row = str(event.get("type")), event.get("object") or {}
     if kind == "ERROR":
         code = row.get("code")
-        raise KubernetesCallError(f"{path}: the watch ended: {str(row.get('message'))[:200]}", int(code or 0))
+        raise CallError(f"{path}: the watch ended: {str(row.get('message'))[:200]}", int(code or 0))
     return kind, row
 
 
@@ -152,7 +138,7 @@ def _json(path: str, body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise KubernetesCallError(f"{path}: an answer that is none of Kubernetes'")
+        raise CallError(f"{path}: an answer that is none of Kubernetes'")
     return found
 
 

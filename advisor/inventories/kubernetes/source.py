@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from advisor.inventories.calls import CallError
 from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.calls import GONE, NOT_FOUND, KubernetesApi, KubernetesCallError
+from advisor.inventories.kubernetes.calls import GONE, NOT_FOUND, KubernetesApi
 from advisor.inventories.kubernetes.cluster import KINDS, Change, Kind, WatchedCluster, change
 from advisor.inventories.kubernetes.facts import NAME
 from advisor.inventories.reading import Part, Reading
@@ -63,7 +64,7 @@ class Kubernetes:
                 changes, _ = _listed(KubernetesApi(self._account()), kind)
                 cluster.replace(kind, changes)
                 parts.append(Part(kind, "read", len(changes)))
-            except (KubernetesCallError, ValueError) as error:
+            except (CallError, ValueError) as error:
                 parts.append(_trouble(kind, error))
         return cluster.whole(tuple(parts))
 
@@ -148,8 +149,8 @@ def _follow(
                     told.put(_Told(kind, Part(kind, "read", rows), open=True))
                 elif event != "BOOKMARK":
                     told.put(_Told(kind, change=change(kind, row, deleted=event == "DELETED")))
-        except (KubernetesCallError, ValueError) as error:
-            if isinstance(error, KubernetesCallError) and error.status == GONE:
+        except (CallError, ValueError) as error:
+            if isinstance(error, CallError) and error.status == GONE:
                 version = ""
                 told.put(_Told(kind, open=False))
                 stop.wait(rest_s)
@@ -174,7 +175,7 @@ def _listed(api: KubernetesApi, kind: Kind) -> tuple[list[Change], str]:
 
 
 def _trouble(kind: Kind, error: Exception) -> Part:
-    if isinstance(error, KubernetesCallError):
+    if isinstance(error, CallError):
         if kind == "guests" and error.status == NOT_FOUND:
             return Part(kind, "read", 0)
         if error.refused:

@@ -9,26 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 
 from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.certificates import check_certificate, first_cause, session, verified_by
+from advisor.inventories.calls import CalledServer, CallError
+from advisor.inventories.certificates import given_certificate
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 32 << 20  # a cluster of 10,000 guests answers with about 5 MB
 INI = Path("~/.proxmox.ini")  # a section per cluster
 _VARIABLE = "PROXMOX_VE_"  # PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN, as the Terraform provider names them
 _TOKEN = re.compile(r"[^\s!=@:]+@[A-Za-z0-9._-]+![A-Za-z0-9._-]+=[0-9A-Za-z-]+\Z")
-
-
-class ProxmoxCallError(Exception):
-    """A call that was refused or not answered; `refused` where the token may not make it."""
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +54,7 @@ def account(
         raise ValueError("the endpoint is not an address like https://pve1.example.org:8006")
     if not _TOKEN.match(given["api_token"]):
         raise ValueError("the api_token is not USER@REALM!NAME=SECRET, as `pveum user token add` prints its parts")
-    ca_file = ca_file or (Path(given["ca_file"]) if given.get("ca_file") else None)
-    fingerprint = fingerprint or given.get("fingerprint") or None
-    check_certificate(ca_file, fingerprint)
-    return ProxmoxAccount(endpoint, given["api_token"], ca_file, fingerprint)
+    return ProxmoxAccount(endpoint, given["api_token"], *given_certificate(given, ca_file, fingerprint))
 
 
 def _signed(token: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
@@ -80,34 +69,21 @@ class ProxmoxApi:
     """Calls to one node, which answers for the whole cluster; may be used by several threads."""
 
     def __init__(self, asking: ProxmoxAccount) -> None:
-        self._asking = asking
-        self._verify = verified_by(asking.ca_file, asking.fingerprint)
-        self._session = session(asking.fingerprint)
-        self._session.auth = _signed(asking.token)
+        self._server = CalledServer(
+            f"{asking.endpoint}/api2/json",
+            asking.ca_file,
+            asking.fingerprint,
+            most_bytes=MOST_BYTES,
+            timeout_s=TIMEOUT_S,
+        )
+        self._server.session.auth = _signed(asking.token)
 
     def get(self, path: str) -> Any:
-        """`data` of the answer of GET `path`, which begins with /; ProxmoxCallError says why there is none."""
-        try:
-            with self._session.get(
-                f"{self._asking.endpoint}/api2/json{path}",
-                timeout=TIMEOUT_S,
-                allow_redirects=False,
-                verify=self._verify,
-                stream=True,
-            ) as answer:
-                body = b""
-                for part in answer.iter_content(1 << 16):
-                    body += part
-                    if len(body) > MOST_BYTES:
-                        raise ProxmoxCallError(f"{path}: an answer of more than {MOST_BYTES >> 20} MB")
-        except (requests.RequestException, OSError, ValueError) as error:
-            where = urlsplit(self._asking.endpoint).netloc
-            raise ProxmoxCallError(f"{path}: no answer of {where}: {first_cause(error)}"[:200]) from None
-        if answer.status_code != 200:
-            reason = "".join(char for char in str(answer.reason) if char.isprintable())
-            message = f"{path}: HTTP {answer.status_code} {reason}"[:200]
-            raise ProxmoxCallError(message, refused=answer.status_code in {401, 403})
+        """`data` of the answer of GET `path`, which begins with /; CallError says why there is none."""
+        status, reason, body = self._server.answer(path, path)
+        if status != 200:
+            raise CallError(f"{path}: HTTP {status} {reason}"[:200], status)
         try:
             return json.loads(body)["data"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise ProxmoxCallError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None
+            raise CallError(f"{path}: HTTP 200 and no answer of Proxmox VE's") from None

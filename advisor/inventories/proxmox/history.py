@@ -20,7 +20,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from advisor.inventories.proxmox.calls import ProxmoxApi, ProxmoxCallError, account
+from advisor.inventories.calls import CallError
+from advisor.inventories.proxmox.calls import ProxmoxApi, account
 from advisor.inventories.proxmox.facts import Row, created_s, guest_id, node_name
 from advisor.inventories.proxmox.rrd import Values, rows
 from advisor.inventories.proxmox.source import AT_ONCE, resources
@@ -61,7 +62,7 @@ class ProxmoxHistory:
         return self._open()
 
     def guests(self) -> Mapping[str, Row]:
-        """By id what the cluster lists of each guest; ValueError where the account, ProxmoxCallError where the call is
+        """By id what the cluster lists of each guest; ValueError where the account, CallError where the call is
         wrong."""
         found = {}
         for row in resources(self._api):
@@ -83,7 +84,7 @@ def _read(api: ProxmoxApi, since_s: float, now_s: float, guest: tuple[str, Row])
         path = f"/nodes/{node_name(row)}/{kind}/{number}"
         born_s = created_s(_answer(api, f"{path}/config", dict)) if kind == "qemu" else 0.0
         told = list(_rows(api, path, since_s))
-    except (ValueError, ProxmoxCallError) as error:
+    except (ValueError, CallError) as error:
         return GuestHistory(name, failed=f"guest {name}: {error}"[:300])
     begin_s = max(now_s - since_s, born_s)  # a file outlives its guest, and goes to the next one of its number
     within = [one for one in told if begin_s <= one[0] - one[1] and one[0] <= now_s]
@@ -107,7 +108,7 @@ def _frame(api: ProxmoxApi, path: str, timeframe: str) -> Iterator[_Told]:
 def _answer(api: ProxmoxApi, path: str, kind: type) -> Any:
     found = api.get(path)
     if not isinstance(found, kind):
-        raise ProxmoxCallError(f"{path}: no {kind.__name__}")
+        raise CallError(f"{path}: no {kind.__name__}")
     return found
 
 

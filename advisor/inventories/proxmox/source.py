@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from advisor.inventories.proxmox.calls import ProxmoxApi, ProxmoxCallError, account
+from advisor.inventories.calls import CallError, failed_part
+from advisor.inventories.proxmox.calls import ProxmoxApi, account
 from advisor.inventories.proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
 from advisor.inventories.reading import Facts, Part, Reading
 
@@ -40,8 +41,8 @@ class Proxmox:
             rows = resources(api)
         except ValueError as error:
             return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
-        except ProxmoxCallError as error:
-            return Reading(self.name, (_failed("resources", error),))
+        except CallError as error:
+            return Reading(self.name, (failed_part("resources", error),))
         if self._reads % self._whole_every == 0:
             self._configs.clear()
         self._reads += 1
@@ -111,10 +112,10 @@ class Proxmox:
 
 
 def resources(api: ProxmoxApi) -> list[Row]:
-    """Nodes, guests and what else the cluster lists; ProxmoxCallError where it does not."""
+    """Nodes, guests and what else the cluster lists; CallError where it does not."""
     rows = api.get("/cluster/resources")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ProxmoxCallError("/cluster/resources: no list of resources")
+        raise CallError("/cluster/resources: no list of resources")
     return rows
 
 
@@ -135,28 +136,24 @@ def _mark(row: Row) -> tuple[object, ...]:
 
 def _asked(
     api: ProxmoxApi, pool: ThreadPoolExecutor, paths: Mapping[str, str]
-) -> tuple[dict[str, Row], list[ProxmoxCallError]]:
+) -> tuple[dict[str, Row], list[CallError]]:
     """The answers by name, and why there are not all."""
 
-    def ask(path: str) -> Row | ProxmoxCallError:
+    def ask(path: str) -> Row | CallError:
         try:
             answer = api.get(path)
-        except ProxmoxCallError as error:
+        except CallError as error:
             return error
-        return answer if isinstance(answer, dict) else ProxmoxCallError(f"{path}: no object")
+        return answer if isinstance(answer, dict) else CallError(f"{path}: no object")
 
     answers = dict(zip(paths, pool.map(ask, paths.values()), strict=True))
-    told = {name: answer for name, answer in answers.items() if not isinstance(answer, ProxmoxCallError)}
-    return told, [answer for answer in answers.values() if isinstance(answer, ProxmoxCallError)]
+    told = {name: answer for name, answer in answers.items() if not isinstance(answer, CallError)}
+    return told, [answer for answer in answers.values() if isinstance(answer, CallError)]
 
 
-def _part(name: str, rows: int, failed: list[ProxmoxCallError]) -> Part:
+def _part(name: str, rows: int, failed: list[CallError]) -> Part:
     if not failed:
         return Part(name, "read", rows)
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    part = _failed(name, failed[0])
+    part = failed_part(name, failed[0])
     return Part(name, part.state, rows, part.reason + more)
-
-
-def _failed(name: str, error: ProxmoxCallError) -> Part:
-    return Part(name, "refused" if error.refused else "failed", reason=str(error))

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 from xml.parsers.expat import ExpatError
 
-import requests
 from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped] # it brings no types
 from defusedxml.xmlrpc import DefusedExpatParser  # type: ignore[import-untyped]
 
 from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.certificates import check_certificate, first_cause, session, verified_by
+from advisor.inventories.calls import CalledServer, CallError, printable
+from advisor.inventories.certificates import given_certificate
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 64 << 20  # a pool of 64 hosts and 4,096 VMs answers with about 20 MB
@@ -25,14 +24,6 @@ _VARIABLE = "XENSERVER_"  # XENSERVER_HOST, _USER and _PASSWORD, as Ansible's mo
 _VERSION, _ORIGIN = "1.0", "cotenant"
 _MAY_NOT = frozenset({"SESSION_AUTHENTICATION_FAILED", "RBAC_PERMISSION_DENIED", "SESSION_INVALID"})
 Records = Mapping[str, Mapping[str, Any]]
-
-
-class XapiError(Exception):
-    """A call that was refused or not answered; `refused` where the user may not make it."""
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +58,9 @@ def account(
     url = given["host"] if "://" in given["host"] else f"https://{given['host']}"
     if not is_base(url):
         raise ValueError("the host is not a name or an address like https://xen1.example.org")
-    ca_file = ca_file or (Path(given["ca_file"]) if given.get("ca_file") else None)
-    fingerprint = fingerprint or given.get("fingerprint") or None
-    check_certificate(ca_file, fingerprint)
-    return XapiAccount(url.rstrip("/"), given["user"], given["password"], ca_file, fingerprint)
+    return XapiAccount(
+        url.rstrip("/"), given["user"], given["password"], *given_certificate(given, ca_file, fingerprint)
+    )
 
 
 class XapiSession:
@@ -78,32 +68,33 @@ class XapiSession:
 
     def __init__(self, asking: XapiAccount) -> None:
         self._asking = asking
-        self._session = session(asking.fingerprint)
-        self._verify = verified_by(asking.ca_file, asking.fingerprint)
+        self._server = CalledServer(
+            asking.url, asking.ca_file, asking.fingerprint, most_bytes=MOST_BYTES, timeout_s=TIMEOUT_S
+        )
         self._reference = ""
 
     def __enter__(self) -> XapiSession:
         asking = self._asking
         told = self._call("session.login_with_password", asking.user, asking.password, _VERSION, _ORIGIN)
         if not isinstance(told, str):
-            raise XapiError("session.login_with_password: no session")
+            raise CallError("session.login_with_password: no session")
         self._reference = told
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
             self._call("session.logout", self._reference)
-        except XapiError:
+        except CallError:
             pass  # XAPI forgets sessions by itself
         finally:
-            self._session.close()
+            self._server.session.close()
 
     def records(self, of: str) -> Records:
         """All records of a class, such as `VM`, by reference."""
         name = f"{of}.get_all_records"
         found = self._call(name, self._reference)
         if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-            raise XapiError(f"{name}: no records")
+            raise CallError(f"{name}: no records")
         return found
 
     def _call(self, name: str, *arguments: str) -> Any:
@@ -112,26 +103,15 @@ class XapiSession:
             return told["Value"]
         reason = [str(one) for one in told.get("ErrorDescription") or ["no reason"]]
         if reason[0] == "HOST_IS_SLAVE":
-            raise XapiError(f"{name}: this is no coordinator of a pool; ask {' '.join(reason[1:2])[:100]}")
-        said = _printable(" ".join(reason[: 1 if reason[0] in _MAY_NOT else 3]))
-        raise XapiError(f"{name}: {said}"[:200], refused=reason[0] in _MAY_NOT)
+            raise CallError(f"{name}: this is no coordinator of a pool; ask {' '.join(reason[1:2])[:100]}")
+        said = printable(" ".join(reason[: 1 if reason[0] in _MAY_NOT else 3]))
+        raise CallError(f"{name}: {said}"[:200], refused=reason[0] in _MAY_NOT)
 
     def _post(self, name: str, body: bytes) -> bytes:
-        answer = b""
-        try:
-            with self._session.post(
-                f"{self._asking.url}/", body, headers={"Content-Type": "text/xml"}, timeout=TIMEOUT_S,
-                allow_redirects=False, verify=self._verify, stream=True,
-            ) as response:  # fmt: skip
-                for part in response.iter_content(1 << 16):
-                    answer += part
-                    if len(answer) > MOST_BYTES:
-                        raise XapiError(f"{name}: an answer of more than {MOST_BYTES >> 20} MB")
-        except (requests.RequestException, OSError, ValueError) as error:
-            where = urlsplit(self._asking.url).netloc
-            raise XapiError(f"{name}: no answer of {where}: {first_cause(error)}"[:200]) from None
-        if response.status_code != 200:
-            raise XapiError(f"{name}: HTTP {response.status_code} {_printable(str(response.reason))}"[:200])
+        status, reason, answer = self._server.answer(name, "/", body, "text/xml")
+        if status != 200:
+            # Who may not ask is told in the answer of XAPI itself; a status is of something on the way.
+            raise CallError(f"{name}: HTTP {status} {reason}"[:200])
         return answer
 
 
@@ -143,11 +123,7 @@ def _unpacked(name: str, body: bytes) -> Mapping[str, Any]:
         parser.close()
         (told,) = cast(tuple[Any, ...], reader.close())
     except (ExpatError, DefusedXmlException, rpc.Error, ValueError, TypeError, IndexError, KeyError, OverflowError):
-        raise XapiError(f"{name}: HTTP 200 and no answer of XAPI's") from None
+        raise CallError(f"{name}: HTTP 200 and no answer of XAPI's") from None
     if not isinstance(told, dict):
-        raise XapiError(f"{name}: HTTP 200 and no answer of XAPI's")
+        raise CallError(f"{name}: HTTP 200 and no answer of XAPI's")
     return told
-
-
-def _printable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable())

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from advisor.inventories.calls import CallError, failed_part, printable
 from advisor.inventories.reading import Facts, Part, Reading
-from advisor.inventories.xapi.calls import Records, XapiError, XapiSession, account
+from advisor.inventories.xapi.calls import Records, XapiSession, account
 from advisor.inventories.xapi.facts import NOWHERE, OWN_LABELS, PRESENT, Record, host_facts, instance_facts, name_of
 
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
@@ -39,12 +40,12 @@ class Xapi:
                     try:
                         found[name] = session.records(name)
                         parts.append(Part(name, "read", len(found[name])))
-                    except XapiError as error:
-                        parts.append(_failed(name, error))
+                    except CallError as error:
+                        parts.append(failed_part(name, error))
         except ValueError as error:
             return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
-        except XapiError as error:
-            return Reading(self.name, (_failed("connection", error),))
+        except CallError as error:
+            return Reading(self.name, (failed_part("connection", error),))
         if any(name not in found for name in _NEEDED):
             return Reading(self.name, tuple(parts))
         left_out: list[str] = []
@@ -110,8 +111,4 @@ class Xapi:
 
 
 def _called(record: Record) -> str:
-    return "".join(char for char in str(record.get("name_label") or record.get("uuid")) if char.isprintable())[:60]
-
-
-def _failed(name: str, error: XapiError) -> Part:
-    return Part(name, "refused" if error.refused else "failed", reason=str(error))
+    return printable(record.get("name_label") or record.get("uuid"))[:60]

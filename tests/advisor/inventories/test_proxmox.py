@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.inventories.calls import CallError
 from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi, ProxmoxCallError, account
+from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi, account
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -152,7 +153,7 @@ class _Anything:
             return [*rows, self._cluster.nodes[1], *self._cluster.guests]
         status, body = self._cluster.answer(path)
         if status != 200:
-            raise ProxmoxCallError(path)
+            raise CallError(path)
         return {**json.loads(body)["data"], **self._changes}
 
 

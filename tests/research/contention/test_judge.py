@@ -93,10 +93,6 @@ def test_a_prediction_that_leaves_somebody_out_is_refused() -> None:
         judge.judge(truth, [])
 
 
-def test_the_error_of_the_reference_itself_is_told() -> None:
-    assert judge.own_error(FOUND) == pytest.approx(0.004 * np.sqrt(2 / np.pi))
-
-
 def test_the_fluid_of_means_knows_weights_caps_and_pins() -> None:
     hogs = InstanceSpec("a", 2, 2.0, "hog", 10.0, weight=300.0), InstanceSpec("b", 2, 2.0, "hog", 10.0, weight=100.0)
     capped = InstanceSpec("a", 2, 1.0, "open", 10.0, cap_cpus=0.5)
