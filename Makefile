@@ -15,7 +15,7 @@ RUN_QUEUE_TOOLS := clang gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev
 CADVISOR := var/tools/usr/bin/cadvisor
 HELM := var/tools/usr/bin/helm
 SCHEDULER := integrations/kubernetes/scheduler
-SCHEDULER_MODULES := 1.36:go.mod
+SCHEDULER_MODULES := go.mod go-1.36.mod
 CHART := integrations/kubernetes/chart
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
@@ -200,8 +200,9 @@ scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in and t
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
 	@mkdir -p build/scheduler
-	@set -e; for one in $(SCHEDULER_MODULES); do minor=$${one%%:*}; module=$${one#*:}; cd $(CURDIR)/$(SCHEDULER); \
+	@set -e; cd $(SCHEDULER); for module in $(SCHEDULER_MODULES); do \
 	  version=$$(go list -modfile=$$module -m -f '{{.Version}}' k8s.io/kubernetes); echo "kube-scheduler $$version"; \
+	  minor=$${version#v}; minor=$${minor%.*}; \
 	  go vet -modfile=$$module ./...; \
 	  go test -modfile=$$module ./...; \
 	  go build -modfile=$$module -o $(CURDIR)/build/scheduler/cotenant-scheduler-$$minor -ldflags "-s -w \

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -72,20 +73,20 @@ func run(t *testing.T, address, timeout string, objects ...runtime.Object) *clus
 		bound.Spec.NodeName = binding.Target.Name
 		return true, binding, client.Tracker().Update(action.GetResource(), bound, action.GetNamespace())
 	})
-	informers := scheduler.NewInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactory(client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	made, err := scheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster),
+	made, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(read.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: New}),
 		scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(ctx.Done())
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 	if err := made.WaitForHandlersSync(ctx); err != nil {
 		t.Fatal(err)
 	}
