@@ -104,6 +104,10 @@ class Lab:
         self.cluster.create(pod(name, kind, **more) for name, kind in kinds.items())
         return dict(self.cluster.wait_bound(kinds, within_s))
 
+    def pods(self, result: str) -> float:
+        """Tries of pods that ask the second scheduler, by result: advised, wrong, unadvised."""
+        return self.cluster.metric(rf'cotenant_scheduler_pods_total\{{[^}}]*"{result}"[^}}]*\}}', plugin=True)
+
     def cpu_s(self) -> float:
         """CPU time of the service's process so far."""
         return cpu_s(self.service.running)
