@@ -110,7 +110,7 @@ test-image: setup  ## the image, built and run by buildah and podman (Debian, ro
 test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
 
-test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
+test-kubernetes: setup server-tools  ## real kube-apiservers and kube-schedulers with sync, extender and plug-in (Debian): each version that is built, else the newest, built once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))
 	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/kubernetes
 
@@ -196,7 +196,7 @@ $(RUN_QUEUE): $(addprefix $(RUN_QUEUE_SOURCES)/run_queue.,bpf.c c h)
 scheduler-plugin: export GOTOOLCHAIN := auto
 scheduler-plugin: export GOFLAGS := -p=2 -trimpath
 scheduler-plugin: export CGO_ENABLED := 0
-scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in and the Helm chart, tested: build/scheduler (Go 1.26)
+scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in for the two newest minors, and the Helm chart, tested: build/scheduler (Go 1.26)
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
 	@mkdir -p build/scheduler

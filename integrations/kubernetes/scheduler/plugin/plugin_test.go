@@ -297,6 +297,28 @@ func TestWhileOneQuestionIsTriedAfterARestNobodyElseWaits(t *testing.T) {
 	}
 }
 
+func TestWhereAReplicaEndsAnotherIsAskedAtOnce(t *testing.T) {
+	there := serve(t, text(freely))
+	p := asking(t, there.URL)
+	cycle(p, guest("a"), nodes("h1", "h2"))
+	ended := false
+	there.answers(func(w http.ResponseWriter, asked question) {
+		if ended {
+			text(freely)(w, asked)
+			return
+		}
+		ended = true
+		connection, _, _ := w.(http.Hijacker).Hijack()
+		_ = connection.Close()
+	})
+	if _, _, scores := cycle(p, guest("b"), nodes("h1", "h2")); scores["h2"] != 40 {
+		t.Errorf("it went on without advice: %v", scores)
+	}
+	if asked := about(there.questions()); asked != 3 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 func TestAQuestionThatIsRefusedStopsNoOtherPod(t *testing.T) {
 	there := serve(t, status(http.StatusUnprocessableEntity))
 	p := asking(t, there.URL)
