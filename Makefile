@@ -17,7 +17,7 @@ HELM := var/tools/usr/bin/helm
 TOFU := var/tools/usr/bin/tofu
 PROVIDER := integrations/terraform
 SCHEDULER := integrations/kubernetes/scheduler
-SCHEDULER_MODULES := 1.36:go.mod
+SCHEDULER_MODULES := go.mod go-1.36.mod
 CHART := integrations/kubernetes/chart
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
@@ -113,7 +113,7 @@ test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
 	COTENANT_TEST_WATCHER_PYTHON=var/openstack-lab/venv/bin/python $(BIN)/python -m pytest tests/research/test_watcher.py tests/integrations/openstackclient
 
-test-kubernetes: setup  ## a real kube-apiserver and kube-scheduler with the sync and the extender (Debian); builds them once with Go
+test-kubernetes: setup server-tools  ## real kube-apiservers and kube-schedulers with sync, extender and plug-in (Debian): each version that is built, else the newest, built once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))
 	COTENANT_TEST_KUBERNETES=1 $(BIN)/python -m pytest tests/kubernetes
 
@@ -211,12 +211,13 @@ $(RUN_QUEUE): $(addprefix $(RUN_QUEUE_SOURCES)/run_queue.,bpf.c c h)
 scheduler-plugin: export GOTOOLCHAIN := auto
 scheduler-plugin: export GOFLAGS := -p=2 -trimpath
 scheduler-plugin: export CGO_ENABLED := 0
-scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in and the Helm chart, tested: build/scheduler (Go 1.26)
+scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in for the two newest minors, and the Helm chart, tested: build/scheduler (Go 1.26)
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
 	@mkdir -p build/scheduler
-	@set -e; for one in $(SCHEDULER_MODULES); do minor=$${one%%:*}; module=$${one#*:}; cd $(CURDIR)/$(SCHEDULER); \
+	@set -e; cd $(SCHEDULER); for module in $(SCHEDULER_MODULES); do \
 	  version=$$(go list -modfile=$$module -m -f '{{.Version}}' k8s.io/kubernetes); echo "kube-scheduler $$version"; \
+	  minor=$${version#v}; minor=$${minor%.*}; \
 	  go vet -modfile=$$module ./...; \
 	  go test -modfile=$$module ./...; \
 	  go build -modfile=$$module -o $(CURDIR)/build/scheduler/cotenant-scheduler-$$minor -ldflags "-s -w \

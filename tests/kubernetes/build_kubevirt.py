@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.kubernetes.build_control_plane import CACHE, LONGEST_S, CannotBuildError, run
 
 VERSION = "1.6.0"  # the first with addedNodeSelector
-FOLDER = CACHE.parent / f"kubevirt-{VERSION}"
+FOLDER = CACHE / f"kubevirt-{VERSION}"
 CONTROLLER, DEFINITIONS = FOLDER / "virt-controller", FOLDER / "definitions.json"
 NAMESPACE = "kubevirt"
 _MODULE = "kubevirt.io/kubevirt"

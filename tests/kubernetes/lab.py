@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from tests.kubernetes.build_control_plane import PLUGIN
+from tests.kubernetes.build_control_plane import built, plugin
 from tests.kubernetes.control_plane import ControlPlane, running
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.running import Running
@@ -104,16 +104,26 @@ class Lab:
         self.cluster.create(pod(name, kind, **more) for name, kind in kinds.items())
         return dict(self.cluster.wait_bound(kinds, within_s))
 
+    def pods(self, result: str) -> float:
+        """Tries of pods that ask the second scheduler, by result: advised, wrong, unadvised."""
+        return self.cluster.metric(rf'cotenant_scheduler_pods_total\{{[^}}]*"{result}"[^}}]*\}}', plugin=True)
+
     def cpu_s(self) -> float:
         """CPU time of the service's process so far."""
         return cpu_s(self.service.running)
 
 
 @contextmanager
-def laboratory(programs: Path, folder: Path, patience_s: float | None = None) -> Iterator[Lab]:
+def laboratory(
+    version: str, folder: Path, patience_s: float | None = None, database: str | None = None
+) -> Iterator[Lab]:
     """etcd, kube-apiserver, kube-scheduler with our extender entry, `cotenant serve`, and `cotenant sync --watch` as
-    the ServiceAccount of the manifest; with the times that are shipped, or with so many seconds for an answer."""
-    database = sqlite_with_tables(folder / "db.sqlite3")
+    the ServiceAccount of the manifest; with the times that are shipped, or with so many seconds for an answer.
+
+    `database` is the URL of an empty one, else SQLite. CannotBuildError says why there is no control plane.
+    """
+    programs = built(version)
+    database = database or sqlite_with_tables(folder / "db.sqlite3")
     own = {"COTENANT_DATABASE": database, "COTENANT_STATE_DIR": str(folder)}
     argv = [str(COTENANT), "token", "create", "--name", "kube-scheduler", "--scope", "write"]
     told = subprocess.run(argv, env={**os.environ, **own}, check=True, capture_output=True, text=True)
@@ -123,9 +133,8 @@ def laboratory(programs: Path, folder: Path, patience_s: float | None = None) ->
         argv = [str(COTENANT), "sync", "kubernetes", "--watch"]
         sync = Running(argv, lambda: True, folder / "sync.log", drop=False, environment=environment)
         changed = {} if patience_s is None else {"httpTimeout": f"{patience_s:g}s"}
-        plugin = PLUGIN if PLUGIN.is_file() else None
         timeout = "300ms" if patience_s is None else f"{patience_s:g}s"
-        made = Lab(cluster, service, sync, told.stdout.strip(), changed, plugin, timeout)
+        made = Lab(cluster, service, sync, told.stdout.strip(), changed, plugin(version), timeout)
         try:
             workloads = [{"name": name, "metrics": metrics} for name, (_, metrics) in KINDS.items()]
             made.ask("PUT", "/v1/inventory", json={"workloads": workloads, "mode": "merge"})

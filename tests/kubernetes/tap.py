@@ -1,11 +1,14 @@
-"""Between kube-scheduler and the service: answers of all kinds that no service of ours gives, and none at all."""
+"""Between kube-scheduler and services: answers of all kinds that none of ours gives, none at all, and a Service."""
 
 from __future__ import annotations
 
+import itertools
+import socket
+import socketserver
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
@@ -43,3 +46,48 @@ def answering(fault: Fault) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def forwarding(ports: Sequence[int]) -> Iterator[str]:
+    """The address of a server that hands each connection on to the next port of 127.0.0.1 that takes it, as a Service
+    of Kubernetes does to its endpoints."""
+    turns = itertools.count()
+
+    def connected() -> socket.socket | None:
+        first = next(turns)
+        for number in range(len(ports)):
+            with suppress(OSError):
+                return socket.create_connection(("127.0.0.1", ports[(first + number) % len(ports)]))
+        return None
+
+    class Forwards(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            there = connected()
+            if there is None:
+                return
+            with there:
+                back = threading.Thread(target=_pass_on, args=(there, self.request))
+                back.start()
+                _pass_on(self.request, there)
+                back.join()
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forwards)
+    server.daemon_threads = True
+    server.block_on_close = False
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _pass_on(source: socket.socket, to: socket.socket) -> None:
+    with suppress(OSError):
+        while some := source.recv(65536):
+            to.sendall(some)
+    with suppress(OSError):
+        to.shutdown(socket.SHUT_WR)

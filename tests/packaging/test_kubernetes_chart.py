@@ -23,6 +23,7 @@ from profiler.cli import _parser
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "integrations" / "kubernetes"
+MODULES = ("go.mod", "go-1.36.mod")  # of the newest minor and the one before
 RULES = yaml.safe_load((ROOT / "integrations" / "prometheus" / "cotenant.rules.yml").read_text(encoding="utf-8"))
 EVERYTHING = ("agent.enabled=true", "prometheus.enabled=true", "prometheus.tokenSecret=scrape")
 MOVER = ("mover.enabled=true", "mover.apply=true", "mover.evict=true", "mover.namespaces={shop,prod}")
@@ -52,14 +53,13 @@ def named(rows: list[Row], kind: str, name: str) -> Row:
 
 
 @cache
-def published() -> tuple[dict[str, str], Row]:
+def published(module: str) -> tuple[dict[str, str], Row]:
     """Which definition each kind has, and all of them, by the description of its API that a Kubernetes is released
     with. What has fields has no others: that finds what is misspelt or lies at the wrong depth."""
     go = shutil.which("go")
     if go is None:
         pytest.skip("there is no go to get Kubernetes' description of its API with")
-    module = (KUBERNETES / "scheduler" / "go.mod").read_text()
-    version = re.search(r"k8s\.io/kubernetes (v\S+)", module)
+    version = re.search(r"k8s\.io/kubernetes (v\S+)", (KUBERNETES / "scheduler" / module).read_text())
     assert version is not None
     done = subprocess.run(
         [go, "mod", "download", "-json", f"k8s.io/kubernetes@{version[1]}"], cwd=KUBERNETES / "scheduler",
@@ -80,17 +80,18 @@ def published() -> tuple[dict[str, str], Row]:
     return kinds, definitions
 
 
-def faults(row: Row) -> list[str]:
-    kinds, definitions = published()
+def faults(row: Row, module: str) -> list[str]:
+    kinds, definitions = published(module)
     definition = kinds[" ".join((row["apiVersion"], row["kind"]))]
     checked = jsonschema_rs.validator_for({"$ref": f"#/definitions/{definition}", "definitions": definitions})
     return [f"{row['kind']} {error.instance_path}: {error.message}" for error in checked.iter_errors(row)]
 
 
 @pytest.mark.parametrize("values", [(), (*EVERYTHING, *MOVER), (*EVERYTHING, *DATABASE), ("scheduler.enabled=false",)])
-def test_what_is_made_is_what_kubernetes_takes(values: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_made_is_what_kubernetes_takes(values: tuple[str, ...], module: str) -> None:
     rows = rendered(*values)
-    assert [fault for row in rows if row["apiVersion"] != OPERATOR for fault in faults(row)] == []
+    assert [fault for row in rows if row["apiVersion"] != OPERATOR for fault in faults(row, module)] == []
     names = [(row["kind"], row["metadata"].get("namespace"), row["metadata"]["name"]) for row in rows]
     assert len(names) == len(set(names))
 
@@ -99,9 +100,9 @@ def test_the_description_finds_what_is_misspelt_and_what_lies_too_deep() -> None
     (deployment, *_) = [row for row in rendered() if row["kind"] == "Deployment"]
     deployment["spec"]["replica"] = 1
     deployment["spec"]["template"]["spec"]["containers"][0]["restartPolicie"] = "Always"
-    assert len(faults(deployment)) == 2
+    assert len(faults(deployment, MODULES[0])) == 2
     deployment["spec"]["replicas"] = "two"
-    assert any("replicas" in fault for fault in faults(deployment))
+    assert any("replicas" in fault for fault in faults(deployment, MODULES[0]))
 
 
 def test_nobody_may_more_than_the_work_needs() -> None:

@@ -151,6 +151,8 @@ func (c *client) post(ctx context.Context, asked *question) (*answer, error) {
 		return nil, aboutThisPod{err}
 	}
 	request.Header.Set("Content-Type", "application/json")
+	// Asked twice is as asked once. So where a replica ends on whose open connection this goes, another is asked at once.
+	request.Header["Idempotency-Key"] = nil // for net/http.Transport; nothing is sent
 	// The service gives up when we do, rather than work on what nobody waits for.
 	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(c.timeout.Seconds(), 'f', -1, 64))
 	if c.tokenFile != "" {

@@ -16,6 +16,7 @@ type ledger struct {
 	lock     sync.Mutex
 	placed   []entry // in their order, one for a pod
 	released []entry
+	telling  []entry // placed, in a question that is not answered yet
 }
 
 type entry struct {
@@ -51,8 +52,26 @@ func (l *ledger) take() (placed, released []entry) {
 	l.placed, l.released = fresh(l.placed), fresh(l.released)
 	n, m := min(len(l.placed), mostPlaced), min(len(l.released), mostPlaced)
 	placed, released = l.placed[:n:n], l.released[:m:m]
-	l.placed, l.released = l.placed[n:], l.released[m:]
+	l.placed, l.released, l.telling = l.placed[n:], l.released[m:], placed
 	return placed, released
+}
+
+// told is for a question that was answered, or never will be.
+func (l *ledger) told() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.telling = nil
+}
+
+// gone is for a pod that was deleted or has ended. The inventory's sync tells that, too, but maybe before the service
+// hears where the pod was put: then it would count there until the hold ends.
+func (l *ledger) gone(pod *v1.Pod) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.placed = without(l.placed, pod.UID)
+	if len(without(l.telling, pod.UID)) < len(l.telling) {
+		l.released = append(without(l.released, pod.UID), entry{pod: slim(pod), at: time.Now()})
+	}
 }
 
 // giveBack is for a question that failed. What happened meanwhile wins.
@@ -65,7 +84,7 @@ func (l *ledger) giveBack(placed, released []entry) {
 	for _, later := range l.released {
 		placed, released = without(placed, later.pod.UID), without(released, later.pod.UID)
 	}
-	l.placed, l.released = append(placed, l.placed...), append(released, l.released...)
+	l.placed, l.released, l.telling = append(placed, l.placed...), append(released, l.released...), nil
 	l.bound()
 }
 

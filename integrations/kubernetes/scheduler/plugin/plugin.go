@@ -7,18 +7,23 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // Name of the plug-in in a KubeSchedulerConfiguration.
 const Name = "Cotenant"
+
+// unanswered is where the state has a pod that nobody answered about.
+const unanswered = Name + "/unanswered"
 
 // soon is when placements are told that no other pod's question has told: a burst has one every few milliseconds.
 const soon = 200 * time.Millisecond
@@ -48,7 +53,7 @@ var (
 )
 
 // New reads the plug-in's arguments; see Args.
-func New(ctx context.Context, given runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+func New(ctx context.Context, given runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, err := readArgs(given)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,27 @@ func New(ctx context.Context, given runtime.Object, _ fwk.Handle) (fwk.Plugin, e
 		return nil, err
 	}
 	registerMetrics()
-	return &Plugin{client: made, soon: soon, ctx: ctx}, nil
+	p := &Plugin{client: made, soon: soon, ctx: ctx}
+	if handle != nil {
+		pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
+		if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: p.deleted}); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// deleted takes a pod, or the last that was known of one whose deletion was missed.
+func (p *Plugin) deleted(found any) {
+	if last, missed := found.(cache.DeletedFinalStateUnknown); missed {
+		found = last.Obj
+	}
+	if pod, ok := found.(*v1.Pod); ok && asks(pod) {
+		p.ledger.gone(pod)
+		if !p.ledger.empty() {
+			p.tellSoon(p.soon)
+		}
+	}
 }
 
 // Name of the plug-in.
@@ -84,8 +109,10 @@ func (a *advice) Clone() fwk.StateData {
 	return &advice{a.view, a.kind, a.pod, gone, a.left, a.patience, a.scored}
 }
 
-func adviceIn(state fwk.CycleState) *advice {
-	if data, err := state.Read(Name); err == nil {
+func adviceIn(state fwk.CycleState) *advice { return in(state, Name) }
+
+func in(state fwk.CycleState, key fwk.StateKey) *advice {
+	if data, err := state.Read(key); err == nil {
 		if found, ok := data.(*advice); ok {
 			return found
 		}
@@ -114,6 +141,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		}
 		if err != nil {
 			pods.WithLabelValues("unadvised").Inc()
+			state.Write(unanswered, &advice{pod: told})
 			return nil, fwk.NewStatus(fwk.Skip)
 		}
 		if found.Error != "" { // it becomes an event of the pod, so that its owner sees what is wrong
@@ -187,6 +215,10 @@ func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
 	found := adviceIn(state)
 	if found == nil {
+		if found = in(state, unanswered); found != nil { // it counts where it goes all the same
+			p.ledger.place(found.pod, node)
+			p.tellSoon(p.soon)
+		}
 		return nil
 	}
 	if why := p.refusedNow(ctx, found, node); why != "" {
@@ -218,7 +250,11 @@ func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) str
 
 // Unreserve takes that back.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
-	if found := adviceIn(state); found != nil {
+	found := adviceIn(state)
+	if found == nil {
+		found = in(state, unanswered)
+	}
+	if found != nil {
 		p.ledger.release(found.pod)
 		p.tellSoon(p.soon)
 	}
@@ -266,7 +302,14 @@ func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 		asked.Released = append(asked.Released, one.pod)
 	}
 	found, err := p.client.ask(ctx, asked)
-	if err != nil {
+	var refused aboutThisPod
+	switch {
+	case err == nil:
+		p.ledger.told()
+	case asked.Pod == nil && errors.As(err, &refused): // one of them is why; it must not spoil every question
+		untold.Add(float64(len(placed)))
+		p.ledger.told()
+	default:
 		p.ledger.giveBack(placed, released)
 	}
 	return found, err

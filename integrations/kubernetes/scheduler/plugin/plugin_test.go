@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -296,6 +297,28 @@ func TestWhileOneQuestionIsTriedAfterARestNobodyElseWaits(t *testing.T) {
 	}
 }
 
+func TestWhereAReplicaEndsAnotherIsAskedAtOnce(t *testing.T) {
+	there := serve(t, text(freely))
+	p := asking(t, there.URL)
+	cycle(p, guest("a"), nodes("h1", "h2"))
+	ended := false
+	there.answers(func(w http.ResponseWriter, asked question) {
+		if ended {
+			text(freely)(w, asked)
+			return
+		}
+		ended = true
+		connection, _, _ := w.(http.Hijacker).Hijack()
+		_ = connection.Close()
+	})
+	if _, _, scores := cycle(p, guest("b"), nodes("h1", "h2")); scores["h2"] != 40 {
+		t.Errorf("it went on without advice: %v", scores)
+	}
+	if asked := about(there.questions()); asked != 3 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 func TestAQuestionThatIsRefusedStopsNoOtherPod(t *testing.T) {
 	there := serve(t, status(http.StatusUnprocessableEntity))
 	p := asking(t, there.URL)
@@ -373,6 +396,81 @@ func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
 	eventually(t, func() bool { return len(there.questions()) == 3 })
 	if told := there.questions()[2]; len(told.Placed) != 1 || told.Placed[0].Pod.UID != "a" {
 		t.Errorf("%+v", told)
+	}
+}
+
+func TestAPodThatNobodyAnsweredAboutCountsWhereItGoes(t *testing.T) {
+	there := serve(t, status(http.StatusInternalServerError))
+	p, ctx := asking(t, there.URL), context.Background()
+	p.soon = time.Hour
+	state, _, _ := cycle(p, guest("a"), nodes("h1", "h2"))
+	p.Reserve(ctx, state, guest("a"), "h1")
+	plain, _, _ := cycle(p, pod("plain", nil), nodes("h1", "h2"))
+	p.Reserve(ctx, plain, pod("plain", nil), "h2")
+	state, _, _ = cycle(p, guest("back"), nodes("h1", "h2"))
+	p.Reserve(ctx, state, guest("back"), "h2")
+	p.Unreserve(ctx, state, guest("back"), "h2")
+	there.answers(text(freely))
+	time.Sleep(350 * time.Millisecond) // the rest
+	cycle(p, guest("b"), nodes("h1", "h2"))
+	asked := there.questions()
+	if told := asked[len(asked)-1].Placed; len(told) != 1 || told[0].Pod.UID != "a" || told[0].NodeName != "h1" {
+		t.Errorf("%+v", told)
+	}
+}
+
+func TestAPodThatIsGoneIsNotToldOf(t *testing.T) {
+	there := serve(t, text(freely))
+	p, ctx := asking(t, there.URL), context.Background()
+	p.soon = time.Hour
+	for _, uid := range []string{"a", "b"} {
+		state, _, _ := cycle(p, guest(uid), nodes("h1"))
+		p.Reserve(ctx, state, guest(uid), "h1")
+	}
+	p.deleted(cache.DeletedFinalStateUnknown{Key: "prod/web-b", Obj: guest("b")})
+	if !p.ledger.empty() {
+		t.Error("something is left to tell")
+	}
+}
+
+func TestAPodThatGoesWhileItsPlacementIsToldIsReleased(t *testing.T) {
+	there := serve(t, text(freely))
+	p, ctx := asking(t, there.URL), context.Background()
+	p.soon = time.Hour
+	state, _, _ := cycle(p, guest("a"), nodes("h1"))
+	p.Reserve(ctx, state, guest("a"), "h1")
+	there.answers(func(w http.ResponseWriter, asked question) {
+		if len(asked.Placed) > 0 {
+			p.deleted(guest("a"))
+		}
+		text(freely)(w, asked)
+	})
+	cycle(p, guest("b"), nodes("h1"))
+	cycle(p, guest("c"), nodes("h2")) // of another node, so that somebody is asked
+	asked := there.questions()
+	if last := asked[len(asked)-1]; len(last.Released) != 1 || last.Released[0].UID != "a" {
+		t.Errorf("%+v", last)
+	}
+	p.deleted(guest("a"))
+	if !p.ledger.empty() {
+		t.Error("it is released again, though the sync tells of it")
+	}
+}
+
+func TestPlacementsThatTheServiceRefusesSpoilNoQuestion(t *testing.T) {
+	there := serve(t, func(w http.ResponseWriter, asked question) {
+		if len(asked.Placed) > 0 {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return
+		}
+		text(freely)(w, asked)
+	})
+	p := asking(t, there.URL)
+	state, _, _ := cycle(p, guest("a"), nodes("h1"))
+	p.Reserve(context.Background(), state, guest("a"), "h1")
+	eventually(t, func() bool { return len(there.questions()) == 2 && p.ledger.empty() })
+	if _, _, scores := cycle(p, guest("b"), nodes("h1", "h2")); scores["h2"] != 40 {
+		t.Errorf("the next pod: %v", scores)
 	}
 }
 

@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -38,6 +40,9 @@ profiles:
       - name: Cotenant
         args: {url: "%s", timeout: %s, rest: 1m%s}
 `
+
+// newPlugin makes the plug-in; a test may change what it is made of.
+var newPlugin = New
 
 type cluster struct {
 	*fake.Clientset
@@ -72,20 +77,20 @@ func run(t *testing.T, address, timeout string, objects ...runtime.Object) *clus
 		bound.Spec.NodeName = binding.Target.Name
 		return true, binding, client.Tracker().Update(action.GetResource(), bound, action.GetNamespace())
 	})
-	informers := scheduler.NewInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactory(client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	made, err := scheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster),
+	made, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(read.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: New}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: newPlugin}),
 		scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(ctx.Done())
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 	if err := made.WaitForHandlersSync(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +178,38 @@ func TestASchedulerAsksOnceForEachPodAndDoesAsItIsTold(t *testing.T) {
 	})
 	if asked := about(there.questions()); asked != 5 {
 		t.Errorf("%d questions about 5 pods that ask and 5 that do not", asked)
+	}
+}
+
+func TestASchedulerTellsOfNoPodThatIsGone(t *testing.T) {
+	there := serve(t, text(`{"FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Scores": {"h1": 100}, "Error": ""}`))
+	newPlugin = func(ctx context.Context, given runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		one, err := New(ctx, given, handle)
+		if err == nil {
+			one.(*Plugin).soon = time.Hour
+		}
+		return one, err
+	}
+	t.Cleanup(func() { newPlugin = New })
+	c := run(t, there.URL, "20s", machine("h1"))
+	c.create(guest("a"))
+	c.bound("a")
+	c.create(guest("b"))
+	c.bound("b")
+	if err := c.CoreV1().Pods("prod").Delete(context.Background(), "web-b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // for the scheduler to hear of it
+	c.create(guest("c"))
+	c.bound("c")
+	told := map[string]bool{}
+	for _, one := range there.questions() {
+		for _, placed := range one.Placed {
+			told[string(placed.Pod.UID)] = true
+		}
+	}
+	if !told["a"] || told["b"] {
+		t.Errorf("told of %v", told)
 	}
 }
 
