@@ -300,10 +300,11 @@ class PlacementService(Protocol):
         where it is held, and none else."""
         ...
 
-    def hold(self, placed: Sequence[Instance]) -> None:
-        """Count instances where their scheduler has put them, for `reserve_s` seconds.
+    def hold(self, placed: Sequence[Instance]) -> bool:
+        """Count instances where their scheduler has put them, for `reserve_s` seconds; whether others place, too.
 
         Nothing is predicted for them, and only the audit log keeps it. Who is on a host that nobody knows is left out.
+        Others are those who had an answer held in the last seconds.
         """
         ...
 

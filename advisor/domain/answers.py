@@ -216,7 +216,8 @@ class Recommendation:
 class HostRanking:
     """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none.
 
-    `per_host` = what is said of each host depends on no other host that was asked about.
+    `per_host` = what is said of each host depends on no other host that was asked about, and nobody else is placing, so
+    that it stands until the caller places somebody there.
     """
 
     answer: Recommendation

@@ -27,6 +27,7 @@ from advisor.store import counters, hosts, pending, recommendations
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
 
+_ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held somebody else is taken to be placing, too
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 
 
@@ -121,18 +122,21 @@ class DatabasePlacements:
                     break
             return ranking
 
-    def hold(self, placed: Sequence[Instance]) -> None:
-        if not placed or not self._settings.reserve_s:
-            return
+    def hold(self, placed: Sequence[Instance]) -> bool:
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
+        if not placed or not reserve:
+            with self._read() as connection:
+                return pending.answered_since(connection, now - _ELSEWHERE, reserve)
         with self._write() as connection:
             counters.bump(connection, "pending")
             pending.purge(connection, now, reserve)
             known = hosts.staying(connection, [one.host for one in placed if one.host])
             there = [one for one in placed if one.host in known]
             pending.hold(connection, [Pending("", one, None, now + reserve) for one in there])
-            self._audit.record(connection, "placement.hold", [one.id for one in there], hosts=len(known))
+            if there:
+                self._audit.record(connection, "placement.hold", [one.id for one in there], hosts=len(known))
+            return pending.answered_since(connection, now - _ELSEWHERE, reserve)
 
     def release(self, instance_ids: Sequence[str]) -> None:
         with self._write() as connection:
@@ -200,6 +204,9 @@ class DatabasePlacements:
     ) -> tuple[HostRanking, CloudView]:
         view, snapshot, context = self._asked_about(without)
         ranking = sequential.ranked_as_it_is(snapshot, context, request, told=told)
+        begun = context.now - _ELSEWHERE + timedelta(seconds=self._settings.reserve_s)
+        if any(one.recommendation and one.expires_at > begun for one in view.pending):
+            ranking = replace(ranking, per_host=False)
         if not told:
             return ranking, view
         answer = ranking.answer

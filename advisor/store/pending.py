@@ -31,7 +31,8 @@ pending = sa.Table(
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One answer that the inventory does not show yet; `placed.host` is the advised host.
+    """One answer that the inventory does not show yet; `placed.host` is the advised host. Without a `recommendation` a
+    scheduler placed the instance by itself, and told.
 
     `changes` are the settings that the answer gives to residents of that host, `driver_cpus` the pCPUs that it gives to
     the driver domain, None = as they are.
@@ -81,6 +82,12 @@ def load_all(
         rows = connection.execute(sa.select(pending).where(pending.c.instance.in_(some))).mappings()
         found.update({row["instance"]: _read(row) for row in rows})
     return tuple(one for one in found.values() if one is not None)
+
+
+def answered_since(connection: sa.Connection, since: datetime, reserve: timedelta) -> bool:
+    """Whether an answer was held since then, rather than what a scheduler told of by itself."""
+    later = sa.and_(pending.c.recommendation != "", pending.c.expires_at > since + reserve)
+    return connection.execute(sa.select(pending.c.instance).where(later).limit(1)).first() is not None
 
 
 def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:

@@ -21,7 +21,6 @@ from api.schemas.schedulers.kubernetes import (
     FilterAnswer,
     HostPriority,
     MetaVictims,
-    PlacedPod,
     PreemptionAnswer,
     PreemptionArgs,
 )
@@ -125,20 +124,19 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
     it (`Placed`), and then it counts there as an answer that is held does. Nodes that the inventory does not have are
     worth what an empty one is, those without fresh data half of it.
     """
-    if body.placed:
-        _count_in({one.pod.metadata.uid: one for one in body.placed}.values(), inventory, placements)
+    alone = not _count_in(body, inventory, placements)
     if body.released:
         placements.release([one.id for one in _told((pod.as_json() for pod in body.released), inventory)])
     named = list(dict.fromkeys(body.node_names))
     if body.pod is None or not named:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="", per_node=False)
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="", per_node=alone)
     try:
         instance = _instance(body.pod.as_json(), inventory)
     except InvalidInput as error:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message, per_node=False)
+        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message, per_node=alone)
     if instance is None:
         zeros = dict.fromkeys(named, 0)
-        return AdviceAnswer(failed={}, unresolvable={}, scores=zeros, error="", per_node=True)
+        return AdviceAnswer(failed={}, unresolvable={}, scores=zeros, error="", per_node=alone)
     gone = _instances(body.without, cloud) if body.without else ()
     # All of them are told apart: of a large cluster kube-scheduler scores a part, which may have none of the best.
     thought = opinion.ask(placements, instance, named, most=len(named), holds_next=not gone, without=gone)
@@ -153,20 +151,20 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
     )
 
 
-def _count_in(placed: Iterable[PlacedPod], inventory: InventoryService, placements: PlacementService) -> None:
-    """Count pods on the nodes that they were put on, unless the inventory shows them there already.
+def _count_in(body: AdviceArgs, inventory: InventoryService, placements: PlacementService) -> bool:
+    """Count pods on the nodes that they were put on, unless the inventory shows them there already; whether somebody
+    else had hosts held lately.
 
-    The first is answered as if it had been asked about that node alone, so that what is predicted for it is stored and
-    judged later. In a burst that would cost more than placing the pods, so that the others only count.
+    A pod that is told alone, or before the next one is asked about, is answered as if it had been asked about that node
+    only, so that what is predicted for it is stored and judged later. In a burst that would cost more than placing the
+    pods, so that they only count.
     """
+    placed = {one.pod.metadata.uid: one for one in body.placed}.values()
     told = [(each, one.node) for one in placed for each in _told([one.pod.as_json()], inventory)]
     new = [(each, node) for each, node in told if each.host != node]
-    if not new:
-        return
-    first, node = new[0]
-    (answer,) = placements.in_turn([opinion.question(first, (node,))], hold=True)
-    held = new[1:] if answer.candidates else new
-    placements.hold([replace(each, host=node) for each, node in held])
+    if new and (len(new) == 1 or body.pod is not None):
+        placements.in_turn([opinion.question(new[0][0], (new[0][1],))], hold=True)
+    return placements.hold([replace(each, host=node) for each, node in new])
 
 
 def _told(some: Iterable[Json], inventory: InventoryService) -> Iterator[Instance]:

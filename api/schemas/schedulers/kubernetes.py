@@ -211,5 +211,6 @@ class AdviceAnswer(AnswerBody):
     error: str = Field(serialization_alias="Error", description="what the pod says wrongly of itself, else empty")
     per_node: bool = Field(
         serialization_alias="PerNode",
-        description="what is said of each node depends on no other node: it stands until that node changes",
+        description="what is said of each node depends on no other node, and nobody else had hosts held lately: it "
+        "stands until that node changes",
     )

@@ -128,6 +128,22 @@ def test_whom_a_scheduler_has_placed_counts_there_until_time_is_up(equal: Adviso
     assert placed(equal, "f") == ["h0"]
 
 
+def test_it_is_told_for_some_seconds_that_somebody_else_had_a_host_held(equal: Advisor, clock: Clock) -> None:
+    def alone() -> bool:
+        """As an answer, and what is placed, say it."""
+        per_host = equal.placements.scores(question("x"), hold=False).per_host
+        assert equal.placements.hold([]) is not per_host
+        return per_host
+
+    assert equal.placements.hold([Instance("a", 1, 1024.0, host="h0", workload="busy")]) is False
+    assert alone()
+    placed(equal, "b")
+    assert not alone()
+    assert equal.placements.hold([Instance("c", 1, 1024.0, host="h3", workload="busy")]) is True
+    clock.turn(6)
+    assert alone()
+
+
 def test_who_is_placed_anew_counts_on_its_new_host_only(equal: Advisor) -> None:
     for host in ("h0", "h1"):
         equal.placements.hold([Instance("a", 1, 1024.0, host=host, workload="busy")])

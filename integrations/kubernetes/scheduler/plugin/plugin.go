@@ -25,8 +25,8 @@ const Name = "Cotenant"
 // unanswered is where the state has a pod that nobody answered about.
 const unanswered = Name + "/unanswered"
 
-// soon is when placements are told that no other pod's question has told: a burst has one every few milliseconds.
-const soon = 200 * time.Millisecond
+// soon is when placements are told that no other pod's question has told. Until then others may take the same node.
+const soon = 25 * time.Millisecond
 
 // Plugin is one profile's.
 type Plugin struct {
@@ -255,6 +255,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, _
 		found = in(state, unanswered)
 	}
 	if found != nil {
+		p.tables.drop() // what was said of its node may have counted it
 		p.ledger.release(found.pod)
 		p.tellSoon(p.soon)
 	}
@@ -306,6 +307,9 @@ func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 	switch {
 	case err == nil:
 		p.ledger.told()
+		if !found.PerNode {
+			p.tables.drop()
+		}
 	case asked.Pod == nil && errors.As(err, &refused): // one of them is why; it must not spoil every question
 		untold.Add(float64(len(placed)))
 		p.ledger.told()

@@ -140,6 +140,13 @@ func (t *tables) keep(kind string, found *answer, asked []string, before *view, 
 	return seen
 }
 
+// drop forgets what was answered: the service says that it may not stand, or a pod was not bound.
+func (t *tables) drop() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.of = nil
+}
+
 // choseChanged notes that other plug-ins weigh more than what is alike here.
 func (t *tables) choseChanged(kind string) {
 	t.lock.Lock()

@@ -179,6 +179,25 @@ func TestAnswersThatDependOnTheOtherNodesAreForOnePodOnly(t *testing.T) {
 	}
 }
 
+func TestWhileSomebodyElsePlacesEveryPodIsAskedAbout(t *testing.T) {
+	there, c, p := sinking(t, 10, 0)
+	c.place(p, guest("a"))
+	c.place(p, guest("b"))
+	if asked(there) != 1 {
+		t.Fatalf("%d questions", asked(there))
+	}
+	alone := there.answer
+	there.answers(func(w http.ResponseWriter, _ question) {
+		_, _ = w.Write([]byte(`{"FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Scores": {}, "Error": "", "PerNode": false}`))
+	})
+	p.tellNow() // the answer to what is told without a pod says so, too
+	there.answers(alone)
+	c.place(p, guest("c"))
+	if asked(there) != 2 {
+		t.Errorf("%d questions", asked(there))
+	}
+}
+
 func TestAnAnswerStandsForAShortTimeOnly(t *testing.T) {
 	there, c, p := sinking(t, 10, 0)
 	c.place(p, guest("a"))
