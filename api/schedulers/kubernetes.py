@@ -120,26 +120,29 @@ def preempt(
 def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placements: PlacementDep) -> AdviceAnswer:
     """Everything about one pod and all nodes in one answer, for the plug-in of kube-scheduler's framework.
 
-    Nothing is held for the pod: the plug-in tells with its next question, or soon without one, where kube-scheduler put
-    it (`Placed`), and then it counts there as an answer that is held does. Nodes that the inventory does not have are
-    worth what an empty one is, those without fresh data half of it.
+    Nothing is held for the pod unless the question says `Hold`: the plug-in tells with its next question, or soon
+    without one, where kube-scheduler put it (`Placed`), and then it counts there as an answer that is held does. Nodes
+    that the inventory does not have are worth what an empty one is, those without fresh data half of it.
     """
-    alone = not _count_in(body, inventory, placements)
+    others = _count_in(body, inventory, placements)
     if body.released:
         placements.release([one.id for one in _told((pod.as_json() for pod in body.released), inventory)])
     named = list(dict.fromkeys(body.node_names))
     if body.pod is None or not named:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error="", per_node=alone)
+        return _of_no_node({}, "", others)
     try:
         instance = _instance(body.pod.as_json(), inventory)
     except InvalidInput as error:
-        return AdviceAnswer(failed={}, unresolvable={}, scores={}, error=error.message, per_node=alone)
+        return _of_no_node({}, error.message, others)
     if instance is None:
-        zeros = dict.fromkeys(named, 0)
-        return AdviceAnswer(failed={}, unresolvable={}, scores=zeros, error="", per_node=alone)
+        return _of_no_node(dict.fromkeys(named, 0), "", others)
     gone = _instances(body.without, cloud) if body.without else ()
     # All of them are told apart: of a large cluster kube-scheduler scores a part, which may have none of the best.
-    thought = opinion.ask(placements, instance, named, most=len(named), holds_next=not gone, without=gone)
+    if body.hold:
+        thought, best = opinion.ask_and_hold(placements, instance, named)
+        placements.hold([replace(instance, host=best)] if best else [])
+    else:
+        thought = opinion.ask(placements, instance, named, most=len(named), holds_next=not gone, without=gone)
     points = dict.fromkeys(thought.unknown, MOST_OF_FRAMEWORK)
     points |= dict.fromkeys(thought.silent, MOST_OF_FRAMEWORK // 2) | thought.points(MOST_OF_FRAMEWORK, None)
     return AdviceAnswer(
@@ -148,7 +151,12 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
         scores={name: points[name] for name in named if name not in thought.refused},
         error="",
         per_node=thought.per_host,
+        others=others,
     )
+
+
+def _of_no_node(scores: dict[str, int], error: str, others: bool) -> AdviceAnswer:
+    return AdviceAnswer(failed={}, unresolvable={}, scores=scores, error=error, per_node=not others, others=others)
 
 
 def _count_in(body: AdviceArgs, inventory: InventoryService, placements: PlacementService) -> bool:

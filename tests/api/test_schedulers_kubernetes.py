@@ -243,6 +243,19 @@ def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, settings: 
     assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is False
 
 
+def test_where_others_place_too_a_node_is_held_with_the_question(equal: Advisor, settings: Settings) -> None:
+    client = Client(create_app(equal, settings))
+    framework = Framework(client)
+    assert framework.asks({"NodeNames": []})["Others"] is False
+    scheduled(client, "theirs")  # by the extender, which holds
+    found = framework.asks({"Pod": pod("a", workload="busy"), "NodeNames": ["n05"], "Hold": True})
+    assert (found["Others"], found["PerNode"]) == (True, False)
+    scores = framework.asks({"Pod": pod("b", workload="busy"), "NodeNames": list(NODES)})["Scores"]
+    taken = {name for name in NODES if scores[name] < max(scores.values())}
+    assert "n05" in taken
+    assert len(taken) == 2
+
+
 def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings: Settings) -> None:
     """The watch may tell of a bound pod before the plug-in does."""
     framework = Framework(Client(create_app(equal, settings)))

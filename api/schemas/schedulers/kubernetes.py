@@ -193,6 +193,9 @@ class AdviceArgs(Incoming):
     released: Annotated[list[Pod], Field(max_length=MOST_TOLD)] = Field(
         default=[], alias="Released", description="pods that were placed and then were not bound"
     )
+    hold: Flag = Field(
+        default=False, alias="Hold", description="count the pod on the best of these nodes, if it may go to one"
+    )
 
 
 class AdviceAnswer(AnswerBody):
@@ -211,6 +214,9 @@ class AdviceAnswer(AnswerBody):
     error: str = Field(serialization_alias="Error", description="what the pod says wrongly of itself, else empty")
     per_node: bool = Field(
         serialization_alias="PerNode",
-        description="what is said of each node depends on no other node, and nobody else had hosts held lately: it "
-        "stands until that node changes",
+        description="what is said of each node depends on no other node, and there are no `Others`: it stands until "
+        "that node changes",
+    )
+    others: bool = Field(
+        serialization_alias="Others", description="somebody else had hosts held lately, and may place there, too"
     )

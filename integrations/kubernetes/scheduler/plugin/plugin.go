@@ -221,8 +221,12 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 		}
 		return nil
 	}
-	if why := p.refusedNow(ctx, found, node); why != "" {
+	held, why := p.refusedNow(ctx, found, node)
+	if why != "" {
 		return fwk.NewStatus(fwk.Error, node+" filled up meanwhile: "+why) // so that it is tried again soon
+	}
+	if held {
+		return nil
 	}
 	p.ledger.place(found.pod, node)
 	p.victims.forget(found.pod.UID)
@@ -230,22 +234,34 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 	return nil
 }
 
-// refusedNow is why the chosen node is refused, empty = it is not.
-func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) string {
-	if _, changed := found.changed[node]; changed {
-		if found.scored {
+// refusedNow is why the chosen node is refused, empty = it is not. Where others place, too, it is held at once: between
+// the question and the next one they might choose it.
+func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (held bool, why string) {
+	thought := found.score(node)
+	_, changed := found.changed[node]
+	if changed || found.Others {
+		if changed && found.scored {
 			p.tables.choseChanged(found.kind)
 		}
-		newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: []string{node}})
+		newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: []string{node}, Hold: found.Others})
 		if err != nil {
-			return ""
+			return false, ""
+		}
+		score, fits := newer.Scores[node]
+		switch held = found.Others && fits; {
+		case held && score+alike < thought:
+			p.ledger.release(found.pod)
+			p.tellSoon(p.soon)
+			return false, "somebody else has placed there"
+		case held:
+			p.victims.forget(found.pod.UID)
 		}
 		found.view = &view{answer: newer}
 	}
 	if why, never := found.Unresolvable[node]; never {
-		return why
+		return false, why
 	}
-	return found.Failed[node]
+	return held, found.Failed[node]
 }
 
 // Unreserve takes that back.

@@ -22,6 +22,7 @@ type question struct {
 	Without   []string    `json:"Without,omitempty"`
 	Placed    []placedPod `json:"Placed,omitempty"`
 	Released  []*v1.Pod   `json:"Released,omitempty"`
+	Hold      bool        `json:"Hold,omitempty"` // the node, the only one that is named, if the pod may go there
 }
 
 type placedPod struct {
@@ -37,6 +38,7 @@ type answer struct {
 	Scores       map[string]int64  `json:"Scores"`
 	Error        string            `json:"Error"`
 	PerNode      bool              `json:"PerNode"`
+	Others       bool              `json:"Others"` // had nodes held lately, too
 }
 
 // asks tells whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.

@@ -190,7 +190,7 @@ func (a *answer) about(name string) (refused, told bool) {
 
 // with is this answer where another is newer about some nodes.
 func (a *answer) with(newer *answer, asked []string) *answer {
-	joined := &answer{maps.Clone(a.Failed), maps.Clone(a.Unresolvable), maps.Clone(a.Scores), newer.Error, newer.PerNode}
+	joined := &answer{maps.Clone(a.Failed), maps.Clone(a.Unresolvable), maps.Clone(a.Scores), newer.Error, newer.PerNode, newer.Others}
 	for _, name := range asked {
 		delete(joined.Failed, name)
 		delete(joined.Unresolvable, name)

@@ -198,6 +198,35 @@ func TestWhileSomebodyElsePlacesEveryPodIsAskedAbout(t *testing.T) {
 	}
 }
 
+// Between a question and the next one somebody else may choose the same node.
+func TestWhereOthersPlaceTheChosenNodeIsHeldAtOnceOrThePodIsTriedAgain(t *testing.T) {
+	worth := int64(100)
+	there := serve(t, func(w http.ResponseWriter, asked question) {
+		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}, Others: true}
+		for _, name := range asked.NodeNames {
+			found.Scores[name] = worth
+		}
+		_ = json.NewEncoder(w).Encode(found)
+	})
+	p, ctx := asking(t, there.URL), context.Background()
+	p.soon = time.Hour
+	state, _, _ := cycle(p, guest("a"), nodes("h1", "h2"))
+	if said := p.Reserve(ctx, state, guest("a"), "h2"); !said.IsSuccess() {
+		t.Errorf("%v", said)
+	}
+	if last := there.questions()[1]; !last.Hold || !slices.Equal(last.NodeNames, []string{"h2"}) || !p.ledger.empty() {
+		t.Errorf("%+v", last)
+	}
+	state, _, _ = cycle(p, guest("b"), nodes("h1", "h2"))
+	worth = 60
+	if said := p.Reserve(ctx, state, guest("b"), "h2"); said.Code() != fwk.Error {
+		t.Errorf("%v", said)
+	}
+	if len(p.ledger.released) != 1 || p.ledger.released[0].pod.UID != "b" {
+		t.Errorf("it is still held: %+v", p.ledger.released)
+	}
+}
+
 func TestAnAnswerStandsForAShortTimeOnly(t *testing.T) {
 	there, c, p := sinking(t, 10, 0)
 	c.place(p, guest("a"))
