@@ -63,7 +63,7 @@ func New(ctx context.Context, given runtime.Object, handle fwk.Handle) (fwk.Plug
 		return nil, err
 	}
 	registerMetrics()
-	p := &Plugin{client: made, soon: soon, ctx: ctx}
+	p := &Plugin{client: made, soon: soon, ctx: ctx, tables: tables{watch: watched}}
 	if handle != nil {
 		pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 		if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: p.deleted}); err != nil {
@@ -234,21 +234,22 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 	return nil
 }
 
-// refusedNow is why the chosen node is refused, empty = it is not. Where others place, too, it is held at once: between
-// the question and the next one they might choose it.
+// refusedNow is why the chosen node is refused, empty = it is not. Where others may place, too, it is held at once:
+// between the question and the next one they might choose it.
 func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (held bool, why string) {
 	thought := found.score(node)
 	_, changed := found.changed[node]
-	if changed || found.Others {
+	others := p.tables.others()
+	if changed || others {
 		if changed && found.scored {
 			p.tables.choseChanged(found.kind)
 		}
-		newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: []string{node}, Hold: found.Others})
+		newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: []string{node}, Hold: others})
 		if err != nil {
 			return false, ""
 		}
 		score, fits := newer.Scores[node]
-		switch held = found.Others && fits; {
+		switch held = others && fits; {
 		case held && score+alike < thought:
 			p.ledger.release(found.pod)
 			p.tellSoon(p.soon)
@@ -323,9 +324,7 @@ func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 	switch {
 	case err == nil:
 		p.ledger.told()
-		if !found.PerNode {
-			p.tables.drop()
-		}
+		p.tables.answered(found, time.Now())
 	case asked.Pod == nil && errors.As(err, &refused): // one of them is why; it must not spoil every question
 		untold.Add(float64(len(placed)))
 		p.ledger.told()

@@ -98,7 +98,9 @@ func made(t *testing.T, args string) *Plugin {
 // asking of `address`: an answer may take as long as a busy machine needs, and a rest is short.
 func asking(t *testing.T, address string) *Plugin {
 	t.Helper()
-	return made(t, `{"url": "`+address+`", "timeout": "20s", "rest": "300ms"}`)
+	p := made(t, `{"url": "`+address+`", "timeout": "20s", "rest": "300ms"}`)
+	p.tables.watch = 0 // nobody else may be placing
+	return p
 }
 
 func pod(uid string, annotations map[string]string) *v1.Pod {

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	lasting   = 2 * time.Second // for so long an answer stands for pods alike; what is measured of nodes is older
-	alike     = 2               // points of 100 that nodes may differ by and still be as good; no prediction is as sure
-	mostKinds = 64              // of pods that are remembered
-	mostMarks = 32768           // nodes
+	lasting   = 2 * time.Second        // for so long an answer stands for pods alike; what is measured of nodes is older
+	alike     = 2                      // points of 100 that nodes may differ by and still be as good; no prediction is as sure
+	watched   = 150 * time.Millisecond // a burst of somebody else who began at the same time is noticed in that
+	burst     = time.Second            // without a question for so long the next one begins a burst
+	mostKinds = 64                     // of pods that are remembered
+	mostMarks = 32768                  // nodes
 )
 
 // tables are what was answered last about each kind of pods: pods that differ in their names only.
@@ -27,6 +29,9 @@ type tables struct {
 	lock  sync.Mutex
 	of    map[string]*table
 	marks marks
+	alone time.Time // since when, in this burst, answers say that nobody else places; zero = somebody does
+	last  time.Time // when the last answer came
+	watch time.Duration
 }
 
 // table of one kind. Its answer and marks are never changed, only replaced: preemption reads them later.
@@ -66,7 +71,7 @@ func (t *tables) look(kind string, nodes []fwk.NodeInfo) (*view, []string) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	one := t.of[kind]
-	if one == nil || kind == "" || one.found == nil || time.Since(one.at) > lasting {
+	if one == nil || kind == "" || one.found == nil || t.mayPlace() || time.Since(one.at) > lasting {
 		return nil, names(nodes)
 	}
 	seen := t.seen(one, nodes)
@@ -138,6 +143,34 @@ func (t *tables) keep(kind string, found *answer, asked []string, before *view, 
 	}
 	t.of[kind] = now
 	return seen
+}
+
+// answered notes whether others place, and what no longer stands then.
+func (t *tables) answered(found *answer, now time.Time) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if !found.PerNode {
+		t.of = nil
+	}
+	switch {
+	case found.Others:
+		t.alone = time.Time{}
+	case t.alone.IsZero() || now.Sub(t.last) > burst:
+		t.alone = now
+	}
+	t.last = now
+}
+
+// others tells whether somebody else may be placing, too.
+func (t *tables) others() bool {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.mayPlace()
+}
+
+func (t *tables) mayPlace() bool {
+	now := time.Now()
+	return t.alone.IsZero() || now.Sub(t.alone) < t.watch || now.Sub(t.last) > burst
 }
 
 // drop forgets what was answered: the service says that it may not stand, or a pod was not bound.

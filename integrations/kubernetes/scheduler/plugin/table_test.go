@@ -62,6 +62,9 @@ func sinking(t *testing.T, step, most int) (*service, *crowd, *Plugin) {
 		for _, one := range asked.Placed {
 			told[one.NodeName]++
 		}
+		if asked.Hold {
+			defer func() { told[asked.NodeNames[0]]++ }()
+		}
 		for _, name := range asked.NodeNames {
 			if most > 0 && told[name] >= most {
 				found.Failed[name] = "full"
@@ -195,6 +198,26 @@ func TestWhileSomebodyElsePlacesEveryPodIsAskedAbout(t *testing.T) {
 	c.place(p, guest("c"))
 	if asked(there) != 2 {
 		t.Errorf("%d questions", asked(there))
+	}
+}
+
+func TestABurstBeginsWatchfully(t *testing.T) {
+	there, c, p := sinking(t, 10, 0)
+	p.tables.watch = 100 * time.Millisecond
+	c.place(p, guest("a"))
+	if asked := there.questions(); len(asked) != 2 || !asked[1].Hold {
+		t.Errorf("the first pod's node was not held: %+v", asked)
+	}
+	time.Sleep(110 * time.Millisecond)
+	c.place(p, guest("b"))
+	c.place(p, guest("c"))
+	if asked := there.questions(); len(asked) != 3 && len(asked) != 2 {
+		t.Errorf("%d questions", len(asked))
+	}
+	p.tables.last = p.tables.last.Add(-burst)
+	c.place(p, guest("d"))
+	if asked := there.questions(); !asked[len(asked)-1].Hold {
+		t.Error("the next burst does not begin so")
 	}
 }
 
