@@ -50,7 +50,7 @@ def replay(
     (advisor.replay.parallel). InvalidInput names the field.
     """
     _check(trace, request, host)
-    host = replace(host, labels={})  # a mapping proxy cannot be pickled
+    host = replace(host, labels={}, probed=dict(host.probed))  # a mapping proxy cannot be pickled
     first = _first_step(trace, request)
     hosts = request.hosts or _enough(trace, host)
     if hosts < request.shards:
