@@ -197,10 +197,9 @@ def test_where_demand_is_high_the_advisor_breaks_fewer_limits_than_rules_that_on
     assert result["cotenant"].hosts_mean > result["first fit"].hosts_mean
 
 
-def test_a_replay_in_several_processes_is_the_same() -> None:
-    """On a host that was probed, and by a policy with a judge of its own."""
+@pytest.mark.parametrize("host", [HOST, replace(HOST, labels={"rack": "r1"}, probed={"cpu_share": 0.6})])
+def test_a_replay_in_several_processes_is_the_same(host: Host) -> None:
     request = ReplayRequest(("cotenant", "first fit", "lower bound"), hosts=5, history_s=1200)
-    host = replace(HOST, labels={"rack": "r1"}, probed={"cpu_share": 0.6})
     here, there = (replayed(made_trace(), request, host=host, processes=count) for count in (1, 2))
     for one, other in zip(here.policies, there.policies, strict=True):
         assert (one.hosts_used, one.ratios, one.refused) == (other.hosts_used, other.ratios, other.refused)
