@@ -36,16 +36,8 @@ def answering(fault: Fault) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with _serving(ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
+        yield url
 
 
 @contextmanager
@@ -73,8 +65,15 @@ def forwarding(ports: Sequence[int]) -> Iterator[str]:
                 back.join()
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forwards)
-    server.daemon_threads = True
     server.block_on_close = False
+    with _serving(server) as url:
+        yield url
+
+
+@contextmanager
+def _serving(server: ThreadingHTTPServer | socketserver.ThreadingTCPServer) -> Iterator[str]:
+    """Its address, until the end of this context."""
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -239,7 +239,8 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (held bool, why string) {
 	thought := found.score(node)
 	_, changed := found.changed[node]
-	others := p.tables.others()
+	// The service still has victims of this pod on the node: without the sync it would refuse it.
+	others := p.tables.others() && len(found.left) == 0
 	if changed || others {
 		if changed && found.scored {
 			p.tables.choseChanged(found.kind)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -198,6 +199,29 @@ func TestWhileSomebodyElsePlacesEveryPodIsAskedAbout(t *testing.T) {
 	c.place(p, guest("c"))
 	if asked(there) != 2 {
 		t.Errorf("%d questions", asked(there))
+	}
+}
+
+// The service would refuse the node for victims that only kube-scheduler knows to be gone.
+func TestANodeThatVictimsHaveLeftIsNotAskedAboutAgain(t *testing.T) {
+	there := serve(t, func(w http.ResponseWriter, asked question) {
+		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}}
+		if len(asked.Without) > 0 {
+			found.Scores["h1"] = 80
+		} else {
+			found.Failed["h1"] = "full"
+		}
+		_ = json.NewEncoder(w).Encode(found)
+	})
+	p := asking(t, there.URL)
+	p.tables.watch = time.Hour
+	p.victims.remember("a", "h1", map[types.UID]struct{}{"low": {}})
+	state, refused, _ := cycle(p, guest("a"), nodes("h1"))
+	if said := p.Reserve(context.Background(), state, guest("a"), "h1"); len(refused) > 0 || !said.IsSuccess() {
+		t.Errorf("refused %v, %v", refused, said)
+	}
+	if p.ledger.empty() {
+		t.Error("nobody is told of it")
 	}
 }
 
