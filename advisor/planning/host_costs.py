@@ -31,6 +31,15 @@ def price(snapshot: ClusterSnapshot) -> float | None:
     return _sum(_number(host, PRICE_LABEL) for host in snapshot.hosts)
 
 
+def wrong_labels(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """A sentence for each of these labels that says no number somewhere; without it a figure would be missing silently."""
+    return tuple(
+        f"{host.id} has the label {label}: {host.labels[label][:40]}, which is no number from 0 on; it counts as not said."
+        for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL)
+        for host in [one for one in snapshot.hosts if label in one.labels and _number(one, label) is None][:1]
+    )
+
+
 def _watts(host: Host, busy: float) -> float | None:
     idle, full = _number(host, IDLE_LABEL), _number(host, FULL_LABEL)
     return None if idle is None or full is None else idle + (full - idle) * min(busy, 1.0)

@@ -12,6 +12,7 @@ from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
 from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.host_costs import wrong_labels
 from advisor.planning.cpu_demand import Measured
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import MigrationOrder
@@ -118,7 +119,9 @@ def build_plan(
         undo=undo_steps,
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
-        notes=tuple(dict.fromkeys((*chosen.notes, *_unknown(snapshot, request), *draft.notes))),
+        notes=tuple(
+            dict.fromkeys((*chosen.notes, *_unknown(snapshot, request), *wrong_labels(snapshot), *draft.notes))
+        ),
     )
 
 

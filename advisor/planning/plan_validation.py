@@ -85,6 +85,10 @@ def _check_spare(snapshot: ClusterSnapshot, request: PlanRequest, effective_kind
         return
     if effective_kind != "capacity":
         raise InvalidInput(f"spare_hosts is only allowed for capacity, not for {effective_kind}", field="spare_hosts")
+    labels = {label for host in snapshot.hosts for label in host.labels}
+    if request.spare_label is not None and request.spare_label not in labels:
+        there = f"; there are {', '.join(sorted(labels)[:10])}" if labels else ""
+        raise InvalidInput(f"no host has the label {request.spare_label}{there}", field="spare_label")
     failures = len(failures_of(snapshot, 1, request.spare_label))
     number = math.comb(failures, min(request.spare_hosts, failures))
     if number > MAX_FAILURES:

@@ -138,7 +138,7 @@ def advice(body: AdviceArgs, inventory: InventoryDep, cloud: CloudDep, placement
         return _of_no_node(dict.fromkeys(named, 0), "", others)
     gone = _instances(body.without, cloud) if body.without else ()
     # All of them are told apart: of a large cluster kube-scheduler scores a part, which may have none of the best.
-    if body.hold:
+    if body.hold and not gone:
         thought, best = opinion.ask_and_hold(placements, instance, named)
         placements.hold([replace(instance, host=best)] if best else [])
     else:

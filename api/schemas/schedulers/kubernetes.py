@@ -194,7 +194,9 @@ class AdviceArgs(Incoming):
         default=[], alias="Released", description="pods that were placed and then were not bound"
     )
     hold: Flag = Field(
-        default=False, alias="Hold", description="count the pod on the best of these nodes, if it may go to one"
+        default=False,
+        alias="Hold",
+        description="count the pod on the best of these nodes, if it may go to one; not with `Without`",
     )
 
 

@@ -71,6 +71,13 @@ def test_what_contradicts_itself_is_refused(field: str, more: dict[str, object])
     assert refused.value.field == field
 
 
+def test_a_label_that_no_host_has_is_refused_with_those_that_there_are() -> None:
+    asked = PlanRequest("capacity", MIX, spare_hosts=1, spare_label="zone")
+    with pytest.raises(InvalidInput, match="no host has the label zone; there are rack$") as refused:
+        plan(cloud(hosts=racks("a", "b")), asked)
+    assert refused.value.field == "spare_label"
+
+
 def test_growth_that_is_uncertain_gives_a_day_between_two_others() -> None:
     asked = PlanRequest(
         "capacity", (vm("n", memory_mb=8000, load=0.05),), keep_ratio=0.1, growth=Growth(1, 0, 24, uncertain_percent=50)

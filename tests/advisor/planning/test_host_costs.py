@@ -37,6 +37,18 @@ def test_of_a_host_that_does_not_say_nothing_is_told(wrong: str) -> None:
     assert sums((*labelled(1), *labelled(2, price_per_month=wrong)[1:])).price is None
 
 
+def test_a_label_that_is_no_number_is_told_of() -> None:
+    def notes(**labels: str) -> list[str]:
+        found = plan(cloud(HALF_BUSY, hosts=labelled(3, **labels)), PlanRequest("rebalance"))
+        return [note for note in found.notes if "label" in note]
+
+    assert notes() == []
+    assert notes(watts_full="lots", price_per_month="-1") == [
+        "h0 has the label watts_full: lots, which is no number from 0 on; it counts as not said.",
+        "h0 has the label price_per_month: -1, which is no number from 0 on; it counts as not said.",
+    ]
+
+
 def test_an_imagined_cloud_stands_beside_the_present_one_with_run_way_and_price() -> None:
     mix = (vm("n", memory_mb=8000, load=0.05),)
     new = replace(host("new", 8100, pcpus=8), labels=LABELS)
