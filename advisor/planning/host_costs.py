@@ -32,12 +32,16 @@ def price(snapshot: ClusterSnapshot) -> float | None:
 
 
 def wrong_labels(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """A sentence for each of these labels that says no number somewhere; without it a figure would be missing silently."""
-    return tuple(
-        f"{host.id} has the label {label}: {host.labels[label][:40]}, which is no number from 0 on; it counts as not said."
-        for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL)
-        for host in [one for one in snapshot.hosts if label in one.labels and _number(one, label) is None][:1]
-    )
+    """A sentence for each of these labels that says no number on some host: or a figure would be missing silently."""
+    found = []
+    for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL):
+        host = next((one for one in snapshot.hosts if label in one.labels and _number(one, label) is None), None)
+        if host is not None:
+            said = host.labels[label][:40]
+            found.append(
+                f"{host.id} has the label {label}: {said}, which is no number from 0 on; it counts as not said."
+            )
+    return tuple(found)
 
 
 def _watts(host: Host, busy: float) -> float | None:

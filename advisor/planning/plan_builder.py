@@ -12,8 +12,8 @@ from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
 from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.host_costs import wrong_labels
 from advisor.planning.cpu_demand import Measured
+from advisor.planning.host_costs import wrong_labels
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time

@@ -73,7 +73,7 @@ def test_what_contradicts_itself_is_refused(field: str, more: dict[str, object])
 
 def test_a_label_that_no_host_has_is_refused_with_those_that_there_are() -> None:
     asked = PlanRequest("capacity", MIX, spare_hosts=1, spare_label="zone")
-    with pytest.raises(InvalidInput, match="no host has the label zone; there are rack$") as refused:
+    with pytest.raises(InvalidInput, match=r"no host has the label zone; there are rack$") as refused:
         plan(cloud(hosts=racks("a", "b")), asked)
     assert refused.value.field == "spare_label"
 
