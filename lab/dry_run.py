@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -20,7 +21,8 @@ from lab.schedule import Run
 class DryRunEstimate:
     """Counts of runs and minutes. `most_minutes` counts further rounds as if all of them measured everything.
 
-    `run_s` is how long a run takes, from finished runs where there are any. `finished` runs are not measured again.
+    `run_s` is the mean time of a round's runs, from finished ones where there are any. `finished` runs are not
+    measured again.
     """
 
     campaign: str
@@ -67,8 +69,7 @@ def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstima
     plan = RoundPlan(campaign)
     groups = [run for run in plan.runs if run.kind == "group"]
     done = sum(record.round <= plan.least_rounds for record in records)
-    guess_s = fmean(_guess_s(campaign, run) for run in plan.runs)
-    run_s = median(record.took_s for record in records) if records else guess_s
+    run_s = mean_run_s(campaign, plan.runs, records)
     repeats, temporal = campaign.repeats, campaign.temporal
     further = 0 if temporal else max(0, repeats.most - plan.least_rounds) * len(plan.runs)
     minutes = max(0, plan.least_total - done) * run_s / 60
@@ -93,6 +94,18 @@ def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstima
         temporal.every_min if temporal else None,
         tuple(missing_tools(campaign)),
     )
+
+
+def mean_run_s(campaign: Campaign, runs: Sequence[Run], records: Sequence[Record]) -> float:
+    """Mean time that these runs take: each as long as it took in `records`, and the others by what was guessed of
+    those."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        took[record.run].append(record.took_s)
+    guesses = {run.run: _guess_s(campaign, run) for run in runs}
+    known = {name: median(took[name]) for name in guesses if name in took}
+    slower = sum(known.values()) / sum(guesses[name] for name in known) if known else 1.0
+    return fmean(known.get(name, slower * guess) for name, guess in guesses.items())
 
 
 def _guess_s(campaign: Campaign, run: Run) -> float:

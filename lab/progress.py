@@ -25,7 +25,7 @@ class CampaignProgress:
         self._console = rich_console.console(stream, soft_wrap=True)
         self._total = total
         self._done = done
-        self._first_guess_s = run_s + OVERHEAD_S
+        self._first_guess_s = run_s
         self._took: list[float] = []
         self._quiet = quiet
         self._last_line = 0.0

@@ -12,6 +12,7 @@ from typing import Any, Literal, TextIO
 from lab.campaign import Campaign
 from lab.control_groups import GroupMaker
 from lab.dataset_writer import write_dataset
+from lab.dry_run import mean_run_s
 from lab.emulated_xen.pair_runs import EmulatedXenRuns
 from lab.environment import circumstances, read_machine, remembered
 from lab.errors import LabError, RepeatedError, StopRequested
@@ -101,7 +102,7 @@ class _Campaigner:
         self._counts = _Counts(self._plan.least_total)
         self._done = journal.done()
         least = sum(number <= self._plan.least_rounds for _, number in self._done)
-        run_s = campaign.seconds + campaign.warmup_s
+        run_s = mean_run_s(campaign, self._plan.runs, journal.records)
         self._progress = CampaignProgress(self._counts.total, least, run_s, stream, quiet=quiet)
         self._grid = None if campaign.temporal is None else TimeGrid(campaign.temporal, journal, self._progress.say)
 

@@ -158,6 +158,17 @@ def test_an_estimate_counts_runs_and_takes_the_time_of_finished_ones() -> None:
     assert within.most_minutes == pytest.approx(25 * 1.5 / 60)  # five of six further rounds
 
 
+def test_what_was_not_measured_yet_is_guessed_to_be_as_much_slower_as_the_rest() -> None:
+    """One run on/off goes through many states: the median of all finished runs would tell of none of them."""
+    campaign = _campaign(1, 1, None)
+    solos = [run for run in expand(campaign) if run.kind == "solo"]
+    guess = estimate_campaign(campaign, []).run_s
+    took = [replace(record(campaign, run, 1), took_s=2 * guess) for run in solos]
+    assert estimate_campaign(campaign, took).run_s == pytest.approx(2 * guess)
+    once = [replace(one, took_s=2 * guess if number else 7 * guess) for number, one in enumerate(took)]
+    assert estimate_campaign(campaign, once).run_s == pytest.approx((7 + 2 + 3 * 4.5) / 5 * guess)
+
+
 def test_an_estimate_ends_where_the_minutes_end() -> None:
     campaign = replace(_campaign(4, 10, 0.03), repeats=Repeats(4, 10, 0.03, 0.2))
     assert estimate_campaign(campaign, []).minutes == pytest.approx(0.2)
