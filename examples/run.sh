@@ -18,8 +18,8 @@ import json, sys
 sys.exit(not any(model["version"] != "prior" for model in json.load(sys.stdin)))'
 }
 if ! trained; then
-  echo "Training on datasets/lab-pairs ..."
-  version=$("$bin/cotenant" train --dataset datasets/lab-pairs --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
+  echo "Training on datasets/lab-pairs and datasets/lab-pairs-xeon-2cpu ..."
+  version=$("$bin/cotenant" train --dataset datasets/lab-pairs --dataset datasets/lab-pairs-xeon-2cpu --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
   "$bin/cotenant" models activate "$version" || echo "The queueing prior answers instead."
 fi
 "$bin/cotenant" sync examples/cloud.yaml

@@ -14,7 +14,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
@@ -30,10 +30,11 @@ _MEAN_OF_NORMAL = math.sqrt(2 / math.pi)  # mean distance from 0 in standard dev
 @dataclass(frozen=True, slots=True)
 class PairRatio:
     """T/B of one member of a state: `place` says who shared CPUs with whom, `company` who the others were, both members
-    with their settings. `run` is one in one round."""
+    with their settings. `run` is one in one round, or how many rounds it is the mean of."""
 
     run: str
     state: str
+    instance: str
     workload: str
     company: tuple[str, ...]
     place: str
@@ -68,7 +69,8 @@ def _ratio(row: dict[str, str], rows: Sequence[dict[str, str]], clients: Mapping
     whose = tuple(clients.get((row["run"].partition("/")[0], one["instance"]), "") for one in (row, *others))
     company = tuple(_member(other) for other in others)
     run = f"{row['run'].partition('/')[0]} {row['repeat']}"
-    return PairRatio(run, row["run"], _member(row), company, place, whose, ratio, float(row["ratio_se"]))
+    error = float(row["ratio_se"])
+    return PairRatio(run, row["run"], row["instance"], _member(row), company, place, whose, ratio, error)
 
 
 def _member(row: Mapping[str, str]) -> str:
@@ -80,9 +82,26 @@ def _cpus(pinning: str) -> str:
     return pinning.partition(":")[2]
 
 
+def over_rounds(ratios: Iterable[PairRatio]) -> list[PairRatio]:
+    """The mean of each member of each state over the rounds that measured it."""
+    alike: dict[tuple[str, str], list[PairRatio]] = defaultdict(list)
+    for one in ratios:
+        alike[one.state, one.instance].append(one)
+    return [
+        replace(
+            of[0],
+            run=str(len(of)),
+            ratio=fmean(one.ratio for one in of),
+            error=math.sqrt(sum(one.error**2 for one in of)) / len(of),
+        )
+        for of in alike.values()
+    ]
+
+
 def sentences(ratios: Iterable[PairRatio]) -> list[str]:
-    """One line for each number of members and place, and one of what was measured twice."""
-    known = list(ratios)
+    """One line for each number of members and place, of means over rounds, and one of what was measured twice."""
+    singly = list(ratios)
+    known = over_rounds(singly)
     lines = [
         "| members | CPUs | states | ratios | within ±3 % | median ±95 % | noise MAE |",
         "|---|---|---|---|---|---|---|",
@@ -97,7 +116,7 @@ def sentences(ratios: Iterable[PairRatio]) -> list[str]:
         lines.append(
             f"| {size} | {place} | {states} | {len(of)} | {100 * narrow:.0f} % | {100 * width:.1f} % | {noise:.4f} |"
         )
-    twice = repeats(known)
+    twice = repeats(singly)
     if twice:
         apart, expected = (fmean(values) for values in zip(*twice, strict=True))
         lines.append(
@@ -165,7 +184,7 @@ def main(arguments: Sequence[str]) -> None:
     if widths:
         narrow = 100 * fmean(width <= NARROW for width in widths)
         sys.stdout.write(
-            f"all ratios: ±95 % median {100 * median(one.width for one in ratios):.1f} %,"
+            f"all ratios of single rounds: ±95 % median {100 * median(one.width for one in ratios):.1f} %,"
             f" {100 * fmean(one.width <= NARROW for one in ratios):.0f} % within ±3 %;"
             f" with speed left in: {100 * median(widths):.1f} %, {narrow:.0f} %\n"
         )

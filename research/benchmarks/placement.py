@@ -1,9 +1,21 @@
-"""Quality of placement: clouds of measured hosts filled by rules of thumb, by the advisor and by an oracle; tables.
+"""The placement table: prior, rules of thumb, the learned model and an oracle, in worlds and loads, with intervals.
 
-    python -m research.benchmarks.placement [DATASET ...] [--public DIR] [--quick] [--json] [--report out.png]
+    python -m research.benchmarks.placement [DATASET ...] [--public DIR] [--together] [--hosts 50] [--streams 12]
+        [--json] [--chart OUT.png]
 
-Every question about a newcomer is answered by a model whose training had no run of its workload. Nothing in the
-product is tuned on these tables.
+Five parts: regret to the oracle of the worst-off of each host, of all instances, and of these with nobody counted as
+faster than alone, and violations, all in clouds of measured hosts; and the part of its time in which an instance is
+short on simulated evenings (see `newcomer_choices`), where no pair was measured and so no model can be trained.
+
+A cloud is made of hosts whose outcomes are known: a host has as many seats as instances were measured together, and its
+outcome is the measured mean T/B of that very set. The product is asked for what a figure is about: with the objective
+`total` for all instances, and with its default, `worst`, for the rest. The best rule is the one that does best on
+streams of its own, of all rules and all values of their parameters, chosen anew for each world, load and figure. Every
+interval is of 95 %, by bootstrap over streams or evenings; differences are of the same stream or evening, and where
+their interval holds 0 the two are not told apart.
+
+The learned model that answers about a newcomer never saw its workload (see `unseen_newcomer`). The lab's two tables are
+learned from together, as `make run` does. Nothing in the product is tuned on these tables.
 """
 
 from __future__ import annotations
@@ -11,185 +23,340 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import islice
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from advisor.domain import Objective
+from advisor.prediction.cache import PredictionCache
 from models.data.dataset import load_dataset
 from models.data.tables import DatasetError
+from models.physics.prior import PriorPredictor
+from models.prediction import Predictor
 from profiler import pictures
-from research.benchmarks.clouds import chart, runs
-from research.benchmarks.clouds.worlds import NoWorldError, worlds
-from research.benchmarks.unseen_newcomer import NewcomerModels, newcomer_models
+from research.benchmarks.clouds import runs
+from research.benchmarks.clouds.advisor_policy import CotenantPolicy
+from research.benchmarks.clouds.policies import oracles, rules_of_thumb, tunable_rules
+from research.benchmarks.clouds.streams import FilledCloud, SituationPolicy, fill
+from research.benchmarks.clouds.worlds import MeasuredWorld, NoWorldError, at_most_alone, halves, worlds
+from research.benchmarks.unseen_newcomer import newcomer_models
+from research.contention import newcomer_choices as evenings
+from research.contention.newcomer_world import NewcomerWorld, draw
 
-LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
-MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the targets
-
-# Two lines of title, the figure, its width and digits.
-COLUMNS = (
-    ("to opti-", "mum, %", "regret_to_optimum_percent", 9, 2),
-    ("worst", "tenth", "worst_tenth", 7, 3),
-    ("below", str(runs.SLO), "below_slo_percent", 6, 1),
-    ("below", str(runs.MILD_SLO), "below_mild_slo_percent", 6, 1),
-    ("hosts", "opened", "hosts_opened", 8, 1),
-    ("regret a", "decision", "decision_regret_percent", 9, 1),
-    ("right", "%", "right_percent", 7, 1),
-    ("right", "+ ties", "right_with_ties_percent", 7, 1),
-    ("ties", "%", "tied_percent", 6, 1),
+LAB = (Path("datasets/lab-pairs-xeon-2cpu"), Path("datasets/lab-pairs"))
+MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the aims
+PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
+    "prior",
+    "first fit",
+    "least loaded",
+    "best rule",
+    "learned",
+    "oracle",
 )
-HEADER = tuple(
-    f"  {'':24}{first:>6}{regret:>25}" + "".join(f"{column[line]:>{column[3]}}" for column in COLUMNS)
-    for line, (first, regret) in enumerate((("mean", "regret to oracle"), ("T/B", "%, 95 % interval")))
-)
+BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # nobody of these may do better
+REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {runs.SLO} of alone, %", "time short, %"
+WORST_REGRET = "the worst-off of each host: regret to the oracle, %"  # what the objective `worst` is about
+CAPPED_REGRET = "nobody counted as faster than alone: regret to the oracle, %"
+FAIR_REGRET = "regret to an oracle that knows other repeats, %"
+TUNED_ON = 1000  # number of the first stream, or evening's world, that rules are tuned on
+TUNING = 4  # streams for it
+EVENING_WORLDS, EVENING_SETS = range(10, 14), range(4)
+WANTED = 0.8  # of all worlds and loads, in which the first aim is to be met
 
-Result = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """One figure of one world and load: by column a value for each stream, lower is better; an oracle may be missing,
+    and so may a model. `rule` is the best rule's name."""
+
+    figure: str
+    where: str
+    load: str
+    rule: str
+    values: Mapping[str, Sequence[float]]
+
+    def mean(self, column: str) -> float:
+        """Over streams."""
+        return float(np.mean(self.values[column]))
+
+    def worse(self, than: str) -> tuple[float, list[float]]:
+        """By how much the advice is worse than another column, stream by stream, and the interval of that."""
+        theirs = self.values[than]
+        each = [mine - its for mine, its in zip(self.values[self.advice], theirs, strict=True)]
+        return float(np.mean(each)), runs.interval(each) or [-np.inf, np.inf]
+
+    @property
+    def advice(self) -> str:
+        """The column that the product answers with."""
+        return LEARNED if LEARNED in self.values else PRIOR
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print tables, or the numbers with `--json`; 0 done, 1 with one sentence where a dataset cannot be read."""
+    """Print the tables and which aims are met; 1 with one sentence where a dataset cannot be read."""
     options = _options(arguments)
-    datasets = [*(options.datasets or LAB), *_public(options.public)]
-    results: list[Result] = []
+    public = sorted(path.parent for path in options.public.glob("*/dataset.yaml")) if options.public else []
+    named = tuple(options.datasets) or LAB
+    together = options.together or not options.datasets
+    found: list[PlacementRow] = []
     try:
-        if options.report:
-            pictures.check_target(options.report)
-        for path in datasets:
-            found = of_dataset(path, runs.QUICK if options.quick else runs.SIZES)
-            results += found
-            for result in () if options.json else found:
-                print("\n".join(lines(result)), end="\n\n", flush=True)
+        if options.chart:
+            pictures.check_target(options.chart)
+        for path in named:
+            found += of_dataset(path, options.hosts, options.streams, named if together else ())
+        for path in public:
+            found += of_dataset(path, options.hosts, options.streams)
     except (DatasetError, pictures.PictureError) as error:
         print(error, file=sys.stderr)
         return 1
-    if options.json:
-        print(json.dumps(results, indent=1))
-    else:
-        print("\n".join(targets(results)))
-    if options.report:
-        chart.draw(results, options.report)
-        _say(f"drew {options.report}")
+    if options.chart:
+        picture(found, options.chart)
+    found += [] if options.datasets else [of_evenings()]
+    print(json.dumps([asdict(row) for row in found]) if options.json else "\n".join((*tables(found), *aims(found))))
     return 0
 
 
-def of_dataset(path: Path, sizes: Sequence[runs.Size]) -> list[Result]:
-    """All results of one dataset, its worlds side by side; none, with a sentence, where no cloud can be made of it."""
+def of_dataset(path: Path, hosts: int, streams: int, learned_from: Sequence[Path] = ()) -> list[PlacementRow]:
+    """The rows of every world that a dataset makes; none, with a sentence, where it makes none. Without `learned_from`
+    it alone is learned from."""
     dataset = load_dataset(path)
     try:
         found = list(worlds(dataset))
     except NoWorldError as error:
         _say(str(error))
         return []
-    learned = newcomer_models(path, say=_say)
-    results: dict[int, list[Result]] = {}
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(of_world, path, number, learned, sizes): number for number in range(len(found))}
-        for job in as_completed(jobs):
-            results[jobs[job]] = [{"dataset": dataset.name, **one} for one in job.result()]
-    return [result for number in sorted(results) for result in results[number]]
+    learned = newcomer_models([path, *(other for other in learned_from if other != path)], say=_say)
+    rows = []
+    for world in found:
+        _say(f"{dataset.name}: {world.name}")
+        rows += list(of_world(f"{dataset.name}, {world.name}", world, learned, hosts, streams))
+    return rows
 
 
-def of_world(path: Path, number: int, learned: NewcomerModels, sizes: Sequence[runs.Size]) -> list[Result]:
-    """All results of one world of a dataset."""
-    world = next(islice(worlds(load_dataset(path)), number, None))
-    return list(runs.run(world, learned, sizes, _say))
+def of_world(
+    name: str,
+    world: MeasuredWorld,
+    learned: Predictor | Mapping[str, Predictor],
+    hosts: int,
+    streams: int,
+) -> Iterator[PlacementRow]:
+    """Regret and violations of every column in a world, at both loads."""
+    thumb = rules_of_thumb(world)
+    prior, remembered = PredictionCache(), PredictionCache()
+
+    def asked(objective: Objective) -> dict[str, SituationPolicy]:
+        return {
+            PRIOR: CotenantPolicy(world, PriorPredictor(), objective, prior),
+            **{column: thumb[column] for column in (FIRST_FIT, LEAST_LOADED) if column in thumb},
+            LEARNED: CotenantPolicy(world, learned, objective, remembered),
+        }
+
+    policies = {objective: asked(objective) for objective in ("worst", "total")}
+    known, parts, capped = oracles(world), halves(world), at_most_alone(world)
+    for load in (runs.PART, runs.FULL):
+
+        def filled(
+            policy: SituationPolicy,
+            seeds: Sequence[int] = range(streams),
+            load: runs.ArrivalLoad = load,
+            judge: MeasuredWorld = world,
+        ) -> list[FilledCloud]:
+            return [fill(judge, hosts, load.workloads(judge, hosts, seed), policy, seed) for seed in seeds]
+
+        clouds = {
+            objective: {column: filled(policy) for column, policy in of_objective.items()}
+            for objective, of_objective in policies.items()
+        }
+        tuning = {
+            rule: filled(policy, range(TUNED_ON, TUNED_ON + TUNING)) for rule, policy in tunable_rules(world).items()
+        }
+        for figure, of, objective, oracle, judge in (
+            (VIOLATIONS, _below, "worst", known["oracle (worst)"], world),
+            (WORST_REGRET, _worst_lost, "worst", known["oracle (worst)"], world),
+            (CAPPED_REGRET, _lost, "total", oracles(capped)["oracle (total)"], capped),
+            (REGRET, _lost, "total", known["oracle (total)"], world),
+        ):
+            rule = min(tuning, key=lambda one: float(np.mean([of(judge, cloud) for cloud in tuning[one]])))
+            every = {**clouds[objective], BEST_RULE: filled(tunable_rules(world)[rule]), ORACLE: filled(oracle)}
+            values = {column: [of(judge, cloud) for cloud in every[column]] for column in COLUMNS if column in every}
+            yield _row(figure, name, load.name, rule, values)
+        if parts:
+            yield _fair(name, load, parts, {**policies["total"], BEST_RULE: tunable_rules(world)[rule]}, rule, filled)
 
 
-def lines(result: Result) -> list[str]:
-    """One result as a table."""
-    if "used" in result:
-        title = f"{result['dataset']}, {result['world']}: hosts for {result['instances']} instances, at most "
-        title += f"{100 * runs.ALLOWED:.0f} % of them below {runs.SLO} of alone"
-        return [title, *(_used(name, row) for name, row in result["used"].items())]
-    if "noise" in result:
-        return _noise(result)
-    title = f"{result['dataset']}, {result['world']}: {result['hosts']} hosts, {result['load']}"
-    found = [f"{title}, {result['streams']} streams", *HEADER]
-    found += [_line(name, row) for name, row in result["policies"].items()]
-    if "violations" in result:
-        found.append(f"  instances below {runs.SLO} of alone on {result['violations_on']}:")
-        found += [_violations(name, row) for name, row in result["violations"].items()]
-    return found
+def _fair(
+    name: str,
+    load: runs.ArrivalLoad,
+    parts: tuple[MeasuredWorld, MeasuredWorld],
+    policies: Mapping[str, SituationPolicy],
+    rule: str,
+    filled: Callable[..., list[FilledCloud]],
+) -> PlacementRow:
+    """Regret to an oracle that knows every other repeat, judged by those between, each way round."""
+    values: dict[str, list[float]] = {}
+    for judge, other in (parts, parts[::-1]):
+        every = {**policies, ORACLE: oracles(other)["oracle (total)"]}
+        for column, policy in every.items():
+            values.setdefault(column, []).extend(_lost(judge, cloud) for cloud in filled(policy, judge=judge))
+    each_way = {column: np.reshape(both, (2, -1)).mean(axis=0).tolist() for column, both in values.items()}
+    return _row(FAIR_REGRET, name, load.name, rule, each_way)
 
 
-def _noise(result: Result) -> list[str]:
-    found = [f"{result['dataset']}, {result['world']}: {result['hosts']} hosts, regret to an oracle, % as judged by"]
-    for case, rows in result["noise"].items():
-        regrets = (f"{name} {row['regret_percent']:.2f}" for name, row in rows.items() if name != runs.ORACLE)
-        found.append(f"  {case}: " + ", ".join(regrets))
-    return found
+def _row(figure: str, name: str, load: str, rule: str, values: dict[str, list[float]]) -> PlacementRow:
+    if figure != VIOLATIONS:  # what is lost becomes a regret to the oracle of the same stream
+        best = values[ORACLE]
+        values = {
+            column: [100 * (one - least) / (1 - least) for one, least in zip(each, best, strict=True)]
+            for column, each in values.items()
+        }
+    return PlacementRow(figure, name, load, rule, {column: values[column] for column in COLUMNS if column in values})
 
 
-def _line(name: str, row: Mapping[str, Any]) -> str:
-    ends = row.get("regret_interval")
-    regret = f"{row['regret_percent']:.2f}" + (f" [{ends[0]:6.2f},{ends[1]:6.2f}]" if ends else " " * 16)
-    text = f"  {name:24}{row['mean_ratio']:6.3f}{regret:>25}"
-    for _, _, figure, width, digits in COLUMNS:
-        value = row.get(figure)
-        text += " " * width if value is None else f"{value:{width}.{digits}f}"
-    return text.rstrip()
+def _lost(world: MeasuredWorld, cloud: FilledCloud) -> float:
+    """One minus the mean T/B."""
+    return 1 - float(cloud.ratios(world).mean())
 
 
-def _violations(name: str, row: Mapping[str, Any]) -> str:
-    text = f"    {name:22}{row['violations']:8.1f}"
-    if row.get("removed_percent") is not None:
-        ends = row["removed_interval"]
-        text += f"  {row['removed_percent']:5.1f} % removed" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
-    return text + (f", {row['more_hosts']:.1f} more hosts" if row.get("more_hosts") else "")
+def _worst_lost(world: MeasuredWorld, cloud: FilledCloud) -> float:
+    """One minus the mean, over hosts, of the T/B of the worst-off there."""
+    return 1 - float(np.mean([min(world.ratios(host)) for host in cloud.hosts if host]))
 
 
-def _used(name: str, row: Mapping[str, Any]) -> str:
-    if row["hosts"] is None:
-        return f"  {name:24}  never ({row['below_slo_percent']:.1f} % below with a host for everybody)"
-    share = f"  ({row['below_slo_percent']:.1f} % below)" if "below_slo_percent" in row else ""
-    return f"  {name:24}{row['hosts']:8.1f}{share}"
+def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
+    return runs.below(cloud.ratios(world), runs.SLO)
 
 
-def targets(results: Sequence[Result]) -> list[str]:
-    """Which of the two targets are met, world by world; what no placement at all can reach is said."""
+def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EVENING_SETS) -> PlacementRow:
+    """Time short on simulated evenings; the oracle places greedily by what everybody will ask for."""
+    _say("evenings")
+    judged = [draw(world, number) for world in worlds for number in sets]
+    tuning = [draw(TUNED_ON + number, 0) for number in range(TUNING)]
+
+    def short(choose: evenings.Choose, nights: Sequence[NewcomerWorld]) -> list[float]:
+        return [100 * evenings.short_part(night, choose(night)) for night in nights]
+
+    rules = evenings.tunable_rules()
+    rule = min(rules, key=lambda one: float(np.mean(short(rules[one], tuning))))
+    columns: dict[str, evenings.Choose] = {
+        PRIOR: evenings.Product(),
+        FIRST_FIT: evenings.first_fit,
+        LEAST_LOADED: evenings.by_days(0),
+        BEST_RULE: rules[rule],
+        ORACLE: evenings.by_days(None, known=True),
+    }
+    return PlacementRow(
+        SHORT,
+        "simulated, 10 hosts of 16 CPUs",
+        "30 come to 24",
+        rule,
+        {column: short(choose, judged) for column, choose in columns.items()},
+    )
+
+
+def tables(rows: Sequence[PlacementRow]) -> list[str]:
+    """A table for each figure, in Markdown."""
     found = []
-    for result in results:
-        if "policies" not in result:
-            continue
-        where = f"{result['dataset']}, {result['world']}, {result['hosts']} hosts, {result['load']}"
-        regret = result["policies"][runs.THROUGHPUT]["regret_percent"]
-        found.append(f"{_met(regret <= MOST_REGRET)} regret {regret:.2f} % (at most {MOST_REGRET:.0f} %): {where}")
-        if "violations" in result:
-            found.append(f"{_removed(result)}: {where}")
+    for figure in dict.fromkeys(row.figure for row in rows):
+        head = ["", *COLUMNS, *(f"advice - {other}" for other in (*BEATEN, BEST_RULE))]
+        found += [f"**{figure[0].upper()}{figure[1:]}**", "", _line([*head[:1], "load", *head[1:]]), "|---" * 12 + "|"]
+        found += [_line(_cells(row)) for row in rows if row.figure == figure]
+        found.append("")
     return found
 
 
-def _removed(result: Result) -> str:
-    violations = result["violations"]
-    removed = violations[runs.KEEPING]["removed_percent"]
-    if removed is None:
-        return "none first fit has no violation to remove"
-    text = f"{_met(removed >= LEAST_REMOVED)} {removed:.1f} % of first fit's violations removed "
-    text += f"on {result['violations_on']} (at least {LEAST_REMOVED:.0f} %"
-    best = violations.get(runs.BEST)
-    if best is None:
-        return text + ")"
-    beyond = "that no placement reaches; " if best["removed_percent"] < LEAST_REMOVED else ""
-    return text + f", {beyond}the best of all placements removes {best['removed_percent']:.1f} %)"
+def _cells(row: PlacementRow) -> list[str]:
+    cells = [row.where, row.load]
+    for column in COLUMNS:
+        if column not in row.values:
+            cells.append("")
+            continue
+        ends = runs.interval(row.values[column])
+        between = f" ({ends[0]:.1f} to {ends[1]:.1f})" if ends and ends[0] < ends[1] else ""
+        cells.append(f"{row.mean(column):.1f}{between}" + (f", {row.rule}" if column == BEST_RULE else ""))
+    for other in (*BEATEN, BEST_RULE):
+        if other not in row.values or other == row.advice:
+            cells.append("")
+            continue
+        mean, ends = row.worse(other)
+        apart = "" if ends[0] > 0 or ends[1] < 0 else "not told apart: "
+        cells.append(f"{apart}{mean:+.1f} ({ends[0]:+.1f} to {ends[1]:+.1f})")
+    return cells
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+MARKS = {
+    FIRST_FIT: ("s", pictures.SOFT),
+    LEAST_LOADED: ("^", pictures.BAD),
+    PRIOR: ("D", pictures.FAIR),
+    LEARNED: ("o", pictures.ACCENT),
+    ORACLE: ("|", pictures.GOOD),
+}
+DRAWN = {
+    WORST_REGRET: "lost by the worst-off of each host, beside an oracle, %",
+    VIOLATIONS: f"instances below {runs.SLO} of alone, %",
+}
+
+
+def picture(rows: Sequence[PlacementRow], path: Path) -> None:
+    """A panel for each of two figures: a line for each world and load, a mark for each column, and an interval."""
+    shown = list(dict.fromkeys((row.where, row.load) for row in rows))
+    figure, panels = pictures.new_figure(2, width=11.0, height=0.26 * len(shown) + 1.4)
+    for axes, (name, text) in zip(panels, DRAWN.items(), strict=True):
+        for row in (row for row in rows if row.figure == name):
+            at = shown.index((row.where, row.load))
+            for column, (marker, colour) in MARKS.items():
+                if column in row.values:
+                    mean, ends = row.mean(column), runs.interval(row.values[column])
+                    axes.plot(ends or [mean, mean], [at, at], color=colour, linewidth=1, alpha=0.6)
+                    size = 70 if marker == "|" else 32
+                    axes.scatter(mean, at, marker=marker, color=colour, s=size, label=column, zorder=3)
+        axes.set_yticks(range(len(shown)), [f"{where.removeprefix('lab-')}, {load}" for where, load in shown])
+        axes.invert_yaxis()
+        pictures.label(axes, "", text)
+    panels[1].set_yticklabels([])
+    handles, labels = panels[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    pictures.legend_below(figure, len(once), handles=list(once.values()), loc="outside lower center")
+    pictures.save(figure, path)
+
+
+def aims(rows: Sequence[PlacementRow]) -> list[str]:
+    """Which of the aims are met, a sentence each, and where the others are not."""
+    found = []
+    for figure in (REGRET, FAIR_REGRET):
+        regrets = [row for row in rows if row.figure == figure]
+        if not regrets:
+            continue
+        low = sum(row.mean(row.advice) <= MOST_REGRET for row in regrets)
+        met = low >= WANTED * len(regrets)
+        found.append(f"{_met(met)} at most {MOST_REGRET:g} % of {figure[:-3]}: in {low} of {len(regrets)}")
+    for other in (*BEATEN, BEST_RULE):
+        both = [
+            row
+            for row in rows
+            if row.figure not in (FAIR_REGRET, CAPPED_REGRET) and other in row.values and other != row.advice
+        ]
+        if not both:
+            continue
+        worse = [row for row in both if row.worse(other)[1][0] > 0]
+        better = sum(row.worse(other)[1][1] < 0 for row in both)
+        text = f"{_met(not worse)} never worse than {other} beyond noise: worse in {len(worse)} of {len(both)}"
+        places = "; ".join(f"{row.figure.split(',')[0]}: {row.where}, {row.load}" for row in worse)
+        found.append(f"{text}, better in {better}" + (f" ({places})" if worse else ""))
+    some = [row for row in rows if row.figure in (VIOLATIONS, SHORT) and row.mean(FIRST_FIT) > 0]
+    for row in some:
+        removed, best = (100 * (1 - row.mean(column) / row.mean(FIRST_FIT)) for column in (row.advice, ORACLE))
+        text = f"{_met(removed >= LEAST_REMOVED)} {removed:.0f} % of first fit's removed (at least {LEAST_REMOVED:g})"
+        found.append(f"{text}, the oracle {best:.0f} %: {row.figure.split(',')[0]}, {row.where}, {row.load}")
+    return found
 
 
 def _met(met: bool) -> str:
     return "met " if met else "MISS"
-
-
-def _public(folder: Path | None) -> list[Path]:
-    """The converted public datasets of a folder; a sentence where there are none."""
-    if folder is None:
-        _say(
-            "no --public folder: public tables (python -m research.benchmarks.public_data all SOURCE DIR) are left out"
-        )
-        return []
-    found = sorted(path.parent for path in folder.glob("*/dataset.yaml"))
-    if not found:
-        _say(f"{folder} holds no converted dataset: public tables are left out")
-    return found
 
 
 def _say(text: str) -> None:
@@ -199,17 +366,17 @@ def _say(text: str) -> None:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m research.benchmarks.placement",
-        description="Fill clouds of measured hosts by several policies and compare what came of it.",
+        description="Compare placements by the prior, rules of thumb, the learned model and an oracle.",
     )
     parser.add_argument(
-        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's two tables of pairs"
+        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's two tables of pairs, and evenings"
     )
-    parser.add_argument(
-        "--public", type=Path, metavar="DIR", help="a folder of converted public datasets, one below it each"
-    )
-    parser.add_argument("--quick", action="store_true", help="10 and 100 hosts, few streams")
+    parser.add_argument("--public", type=Path, metavar="DIR", help="a folder of converted public datasets")
+    parser.add_argument("--together", action="store_true", help="learn from all DATASETs together; the default pair is")
+    parser.add_argument("--hosts", type=int, default=50, help="of each cloud")
+    parser.add_argument("--streams", type=int, default=12, help="of arrivals, for each world and load")
     parser.add_argument("--json", action="store_true", help="print the numbers")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="draw regret and violations (.png or .svg)")
+    parser.add_argument("--chart", type=Path, metavar="OUT.png", help="draw them, too")
     return parser.parse_args(arguments)
 
 

@@ -25,24 +25,28 @@ MOST_MODELS = 16  # of a dataset with more workloads several are left out togeth
 NewcomerModels = dict[str, LearnedPredictor]  # by workload the one that did not see it
 
 
-def newcomer_models(path: Path, *, say: Callable[[str], None] = lambda _: None) -> NewcomerModels:
-    """Train on a dataset once without each of its workloads, or without each group of them."""
-    dataset = throughput_only(load_dataset(path))
+def newcomer_models(paths: Sequence[Path], *, say: Callable[[str], None] = lambda _: None) -> NewcomerModels:
+    """Train on datasets together, once without each workload of the first one, or without each group of them."""
+    dataset = throughput_only(load_dataset(paths[0]))
     groups = groups_of({name for colocation in dataset.colocations for name in workloads_of(colocation)})
     found: NewcomerModels = {}
     # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for group, model in zip(groups, pool.map(without, [path] * len(groups), groups), strict=True):
+        for group, model in zip(groups, pool.map(without, [paths] * len(groups), groups), strict=True):
             say(f"{dataset.name}: learned without {', '.join(group)}")
             found |= dict.fromkeys(group, model)
     return found
 
 
-def without(path: Path, workloads: Collection[str]) -> LearnedPredictor:
-    """A predictor trained on a dataset without any run of these workloads."""
-    dataset = throughput_only(load_dataset(path))
-    kept = tuple(one for one in dataset.colocations if not workloads_of(one) & set(workloads))
-    return fit_predictor([replace(dataset, colocations=kept)])
+def without(paths: Sequence[Path], workloads: Collection[str]) -> LearnedPredictor:
+    """A predictor trained on datasets without any run of these workloads."""
+    datasets = [throughput_only(load_dataset(path)) for path in paths]
+    return fit_predictor(
+        [
+            replace(one, colocations=tuple(run for run in one.colocations if not workloads_of(run) & set(workloads)))
+            for one in datasets
+        ]
+    )
 
 
 def groups_of(workloads: Collection[str], most: int = MOST_MODELS) -> list[Sequence[str]]:

@@ -37,7 +37,7 @@ def test_training_lacks_every_run_of_those_left_out_and_keeps_the_others(monkeyp
     trained: list[Dataset] = []
     monkeypatch.setattr(unseen_newcomer, "load_dataset", lambda _path: dataset)
     monkeypatch.setattr(unseen_newcomer, "fit_predictor", trained.extend)
-    without(Path("made-up"), ("a",))
+    without([Path("made-up")], ("a",))
     (kept,) = trained
     assert [sorted(workloads_of(one)) for one in kept.colocations] == [["b", "c"], ["b", "c", "d"]]
     assert {outcome.outcome for one in kept.colocations for outcome in one.outcomes} == {"throughput"}

@@ -1,4 +1,4 @@
-"""Policies to compare with the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle."""
+"""Policies to compare with the advisor: rules of thumb, and an oracle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.scheduling.scoring import KEPT, harm
-from models.data.scene import ProfileTable, build_batch
-from models.features.sensitivity_curves import curve_columns, families
+from models.data.scene import ProfileTable
 from research.benchmarks.clouds.streams import Offer, SituationChoice, SituationPolicy, gain
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
@@ -202,62 +201,3 @@ def named(there: Situation, ratios: tuple[float, ...]) -> dict[str, float]:
     """Ratios by name; of several instances of one workload each has a name of its own."""
     names = [f"{name}.{there[:at].count(name)}" for at, name in enumerate(there)]
     return dict(zip(names, ratios, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class BubbleUpPolicy:
-    """Sensitivity times pressure, as Bubble-Up predicts (Mars et al., MICRO 2011), pressures of several added up.
-
-    Where the dataset brings sweeps with a bubble: a workload's curve at the bubble that the others are worth. Else a
-    sensitivity and a pressure for every workload, fitted to the world's other pairs: of a set, no pair of it.
-    """
-
-    world: MeasuredWorld
-    _known: dict[Situation, Mapping[str, float]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._known.update(self._by_sweep())
-
-    def ratios(self, situation: Situation) -> Mapping[str, float]:
-        """The expected T/B of all instances in a situation."""
-        if situation not in self._known:
-            found = self._by_scores(situation) if len(situation) > 1 else (1.0,) * len(situation)
-            self._known[situation] = named(situation, found)
-        return self._known[situation]
-
-    def _by_sweep(self) -> dict[Situation, Mapping[str, float]]:
-        """Every set whose workloads were all measured beside a bubble."""
-        table = ProfileTable.build(self.world.profiles)
-        if not families(table.columns):
-            return {}
-        sets = list(self.world.measured)
-        scenes = [(self.world.host, [self.world.instances[name] for name in there]) for there in sets]
-        names, values = curve_columns(build_batch(scenes, table))
-        curves = [values[:, :, at] for at, name in enumerate(names) if name.startswith("curve ")]
-        expected = np.exp(np.min(curves, axis=0))
-        told = {there: tuple(row[: len(there)].tolist()) for there, row in zip(sets, expected, strict=True)}
-        return {there: named(there, ratios) for there, ratios in told.items() if np.isfinite(ratios).all()}
-
-    def _by_scores(self, there: Situation) -> tuple[float, ...]:
-        position = {name: at for at, name in enumerate(self.world.workloads)}
-        loss = np.full((len(position), len(position)), np.nan)
-        for (one, other), outcome in ((key, it) for key, it in self.world.measured.items() if len(key) == 2):
-            if one not in there or other not in there or (one == other and there.count(one) < 2):
-                loss[position[one], position[other]] = 1 - outcome.ratios[0]
-                loss[position[other], position[one]] = 1 - outcome.ratios[1]
-        sensitivity, pressure = scores(loss)
-        rows = [position[name] for name in there]
-        total = pressure[rows].sum()
-        return tuple(float(1 - sensitivity[row] * (total - pressure[row])) for row in rows)
-
-
-def scores(loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sensitivity (W,) and pressure (W,) whose products are closest to the losses (W, W) of rows beside columns, nan =
-    unknown; by alternating least squares, with a little ridge so that who was hardly measured has a score, too."""
-    there = np.isfinite(loss)
-    filled = np.where(there, loss, 0.0)
-    sensitivity, pressure = np.ones(len(loss)), np.ones(len(loss))
-    for _ in range(SWEEPS):
-        pressure = (filled.T @ sensitivity) / (there.T @ sensitivity**2 + 1e-3)
-        sensitivity = (filled @ pressure) / (there @ pressure**2 + 1e-3)
-    return sensitivity, pressure

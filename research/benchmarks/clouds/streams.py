@@ -1,4 +1,4 @@
-"""Streams of arrivals and departures, and a cloud of measured hosts that a policy fills."""
+"""Streams of arrivals, and a cloud of measured hosts that a policy fills."""
 
 from __future__ import annotations
 
@@ -10,17 +10,6 @@ from typing import Protocol
 import numpy as np
 
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
-
-NOISE = 2.0  # a measured difference counts where it exceeds this many standard errors
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Instance `number` of a workload comes, or goes."""
-
-    number: int
-    workload: str
-    comes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +35,11 @@ class SituationPolicy(Protocol):
     def choose(self, offer: Offer, workload: str, random: np.random.Generator) -> SituationChoice: ...
 
 
-@dataclass(slots=True)
-class Decisions:
-    """How decisions between at least two different situations went: `regret` is the sum of T/B that the best of the
-    situations would have gained more, `right` that none was better by more than the noise of the measurement,
-    `right_with_ties` that one of those which the chooser held for as good was the best one."""
-
-    made: int = 0
-    regret: float = 0.0
-    tied: int = 0
-    right: int = 0
-    right_with_ties: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class FilledCloud:
-    """A cloud after a stream: hosts by number, how many were opened at any time, and the decisions."""
+    """A cloud after a stream: hosts by number."""
 
     hosts: tuple[Situation, ...]
-    opened: int
-    decisions: Decisions
 
     def ratios(self, world: MeasuredWorld) -> np.ndarray:
         """Measured T/B of every instance."""
@@ -105,57 +79,24 @@ class _Cloud:
         return Offer(first, self.count)
 
 
-def fill(world: MeasuredWorld, hosts: int, events: Sequence[Event], policy: SituationPolicy, seed: int) -> FilledCloud:
+def fill(world: MeasuredWorld, hosts: int, workloads: Sequence[str], policy: SituationPolicy, seed: int) -> FilledCloud:
     """Let a policy place a stream on empty hosts. Where no host is left that was measured with the newcomer, one more
     host is opened, and counts."""
     cloud = _Cloud(world, [])
     for number in range(hosts):
         cloud.put(number, ())
     random = np.random.default_rng(seed)
-    decisions = Decisions()
-    where: dict[int, int] = {}
-    opened: set[int] = set()
-    for event in events:
-        if not event.comes:
-            host = where.pop(event.number)
-            left = world.without(cloud.hosts[host], event.workload)
-            assert left is not None, "who remains was never measured"
-            cloud.put(host, left)
-            continue
-        offer = cloud.offer(event.workload)
+    for workload in workloads:
+        offer = cloud.offer(workload)
         if offer.first:
-            choice = policy.choose(offer, event.workload, random)
-            judge(world, offer, event.workload, choice, decisions)
-            host = offer.first[choice.situation]
+            host = offer.first[policy.choose(offer, workload, random).situation]
         else:
             host = len(cloud.hosts)
             cloud.put(host, ())
-        there = world.after(cloud.hosts[host], event.workload)
+        there = world.after(cloud.hosts[host], workload)
         assert there is not None, "that was never measured"
         cloud.put(host, there)
-        where[event.number] = host
-        opened.add(host)
-    return FilledCloud(tuple(cloud.hosts), len(opened), decisions)
-
-
-def judge(world: MeasuredWorld, offer: Offer, workload: str, choice: SituationChoice, decisions: Decisions) -> None:
-    """Hold one choice against what was measured of every situation that was offered."""
-    if len(offer.first) < 2:
-        return
-    gains = {situation: gain(world, situation, workload) for situation in offer.first}
-    best = max(gains, key=lambda situation: gains[situation])
-
-    def as_good(situation: Situation) -> bool:
-        noise = np.hypot(change_error(world, situation, workload), change_error(world, best, workload))
-        return gains[best] - gains[situation] <= NOISE * float(noise)
-
-    decisions.made += 1
-    decisions.regret += gains[best] - gains[choice.situation]
-    tied = choice.tied & offer.first.keys()
-    decisions.tied += bool(tied)
-    right = as_good(choice.situation)
-    decisions.right += right
-    decisions.right_with_ties += right or any(as_good(situation) for situation in tied)
+    return FilledCloud(tuple(cloud.hosts))
 
 
 def gain(world: MeasuredWorld, situation: Situation, workload: str) -> float:
@@ -165,36 +106,6 @@ def gain(world: MeasuredWorld, situation: Situation, workload: str) -> float:
     return sum(world.ratios(after)) - sum(world.ratios(situation))
 
 
-def change_error(world: MeasuredWorld, situation: Situation, workload: str) -> float:
-    """Standard error of `gain`."""
-    after = world.after(situation, workload)
-    assert after is not None
-    return float(np.hypot(world.error(after), world.error(situation)))
-
-
-def arrivals(workloads: Sequence[str], count: int, seed: int) -> list[Event]:
+def arrivals(workloads: Sequence[str], count: int, seed: int) -> list[str]:
     """Instances one after another, each of any workload alike."""
-    random = np.random.default_rng(seed)
-    return [Event(number, str(one)) for number, one in enumerate(random.choice(workloads, count))]
-
-
-def churn(workloads: Sequence[str], count: int, turns: int, seed: int) -> list[Event]:
-    """`count` arrivals, then in each turn one instance goes, whichever, and a new one comes."""
-    random = np.random.default_rng(seed)
-    events = arrivals(workloads, count, seed)
-    there = list(events)
-    for turn in range(turns):
-        gone = there.pop(int(random.integers(len(there))))
-        new = Event(count + turn, str(random.choice(workloads)))
-        events += [Event(gone.number, gone.workload, comes=False), new]
-        there.append(new)
-    return events
-
-
-def counts(hosts: Sequence[Situation]) -> dict[str, int]:
-    """How many instances of each workload are on the hosts."""
-    found: dict[str, int] = {}
-    for situation in hosts:
-        for workload in situation:
-            found[workload] = found.get(workload, 0) + 1
-    return found
+    return [str(one) for one in np.random.default_rng(seed).choice(workloads, count)]

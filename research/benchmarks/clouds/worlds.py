@@ -69,12 +69,6 @@ class MeasuredWorld:
             self._after[key] = there if self.known(there) else None
         return self._after[key]
 
-    def without(self, situation: Situation, workload: str) -> Situation | None:
-        """The host with one instance of the workload removed; None when the rest was never measured."""
-        at = situation.index(workload)
-        there = (*situation[:at], *situation[at + 1 :])
-        return there if self.known(there) else None
-
     def known(self, situation: Situation) -> bool:
         """Whether outcomes are known; they always are for an instance alone, whose ratio is 1."""
         return len(situation) <= 1 or situation in self.measured
@@ -88,13 +82,12 @@ class MeasuredWorld:
         return self.measured[situation].error if len(situation) > 1 else 0.0
 
     def situations(self) -> list[Situation]:
-        """Everything that a host can come to by arrivals and departures, the empty one first."""
+        """Everything that a host can come to by arrivals, the empty one first."""
         found: dict[Situation, None] = {(): None}
         open_ones: list[Situation] = [()]
         while open_ones:
             situation = open_ones.pop()
             new = [self.after(situation, workload) for workload in self.workloads]
-            new += [self.without(situation, workload) for workload in situation]
             for one in new:
                 if one is not None and one not in found:
                     found[one] = None
