@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
-from advisor.protocols import InventoryService
+from advisor.service import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.schedulers.cortex import ExternalAnswer, ExternalBody
