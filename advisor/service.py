@@ -1,4 +1,8 @@
-"""Advisor: the services of one database, put together."""
+"""Advisor: the eight services of one database, put together.
+
+All are thread-safe: each call opens its own transaction. Each raises StorageUnavailable when the database cannot be
+read or written, and SchemaMismatch while its tables are of another version.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +27,16 @@ from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
 from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
 from advisor.planning.planner import Progress
-from advisor.protocols import (
-    AccessService,
-    CloudService,
-    InventoryService,
-    ModelService,
-    OutcomeService,
-    PlacementService,
-    PlanService,
-    TelemetryService,
-)
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
-from advisor.serving.access import DatabaseAccess
+from advisor.serving.access import AccessService
 from advisor.serving.arrivals import ArrivalWatch
-from advisor.serving.cloud import DatabaseCloud
-from advisor.serving.inventory import DatabaseInventory
-from advisor.serving.outcomes import DatabaseOutcomes
-from advisor.serving.placements import DatabasePlacements
-from advisor.serving.plans import DatabasePlans
+from advisor.serving.cloud import CloudService
+from advisor.serving.inventory import InventoryService
+from advisor.serving.outcomes import OutcomeService
+from advisor.serving.placements import PlacementService
+from advisor.serving.plans import PlanService
 from advisor.serving.snapshot_cache import SnapshotCache
-from advisor.serving.telemetry import DatabaseTelemetry
+from advisor.serving.telemetry import TelemetryService
 from advisor.serving.window_checks import WindowChecks
 from advisor.settings import Settings
 from advisor.store import held, models, windows
@@ -59,20 +53,28 @@ __all__ = [
     "REPORT_KINDS",
     "SOURCES",
     "WATCHED",
+    "AccessService",
     "Advisor",
+    "CloudService",
     "Idempotency",
+    "InventoryService",
     "InventorySource",
     "KeptAnswer",
     "Keystone",
+    "ModelRegistry",
     "MonitoringHistory",
     "MoveOutcome",
     "Mover",
+    "OutcomeService",
+    "PlacementService",
+    "PlanService",
     "Progress",
     "Reading",
     "Reported",
     "SourceOptions",
     "Standing",
     "SyncDiff",
+    "TelemetryService",
     "TurnedOut",
     "WatchedSource",
     "acting",
@@ -95,15 +97,6 @@ class Advisor:
     program; on one of an older version every call does, until `upgrade_database`. `clock` is for tests.
     """
 
-    access: AccessService
-    cloud: CloudService
-    inventory: InventoryService
-    models: ModelService
-    outcomes: OutcomeService
-    placements: PlacementService
-    plans: PlanService
-    telemetry: TelemetryService
-
     def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database = database = Database(settings.database)
         try:
@@ -124,15 +117,14 @@ class Advisor:
             self._window_checks.nudge()
             self._arrivals.nudge()
 
-        registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
-        self.access = DatabaseAccess(settings, transactions, audit, clock)
-        self.cloud = DatabaseCloud(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
-        self.inventory = DatabaseInventory(transactions, audit, clock, timedelta(seconds=settings.fresh_s))
-        self.models = registry
-        self.outcomes = DatabaseOutcomes(cache, monitor, registry, transactions, audit, clock)
-        self.placements = DatabasePlacements(cache, monitor, audit, settings, transactions, clock, stored)
-        self.plans = DatabasePlans(cache, monitor, registry, audit, settings, transactions, clock, stored)
-        self.telemetry = DatabaseTelemetry(settings, transactions, audit, clock, stored)
+        self.models = registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
+        self.access = AccessService(settings, transactions, audit, clock)
+        self.cloud = CloudService(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
+        self.inventory = InventoryService(transactions, audit, clock, timedelta(seconds=settings.fresh_s))
+        self.outcomes = OutcomeService(cache, monitor, registry, transactions, audit, clock)
+        self.placements = PlacementService(cache, monitor, audit, settings, transactions, clock, stored)
+        self.plans = PlanService(cache, monitor, registry, audit, settings, transactions, clock, stored)
+        self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:
         """Finish the steps in the background that are under way, and let go of the database."""

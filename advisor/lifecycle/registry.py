@@ -34,7 +34,10 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class ModelRegistry:
-    """The ModelService over the database. `read` and `write` open a transaction, artifacts lie below `model_dir`."""
+    """The registered models: at most one active and one in shadow, the queueing prior ("prior") where none is.
+
+    `read` and `write` open a transaction, artifacts lie below `model_dir`.
+    """
 
     model_dir: Path
     read: Transaction

@@ -1,4 +1,4 @@
-"""Cloud reports as dated folders in one: naming, retention, and regular repetition."""
+"""Cloud reports as dated folders in one: naming and retention; and work that is repeated regularly."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _order(path: Path) -> tuple[str, int]:
     return moment, int(number[1:] or 1)
 
 
-def repeat(work: Callable[[], None], every_s: float, stop: threading.Event, what: str = "report") -> None:
+def repeat(work: Callable[[], None], every_s: float, stop: threading.Event, what: str) -> None:
     """Run `work` now and every `every_s` seconds by the monotonic clock until `stop` is set.
 
     An error is logged and the schedule continues; a run longer than `every_s` skips the runs that it overlaps.

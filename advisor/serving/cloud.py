@@ -15,8 +15,11 @@ from advisor.settings import Settings
 from advisor.store.transactions import Transactions
 
 
-class DatabaseCloud:
-    """The CloudService over the database; thread-safe. `backend` is the database's name, as /readyz tells it."""
+class CloudService:
+    """The cloud as predictions see it now, and the state of the service itself; thread-safe.
+
+    `backend` is the database's name, as /readyz tells it.
+    """
 
     def __init__(
         self,
@@ -36,15 +39,22 @@ class DatabaseCloud:
         self._overview = overview.Overview(settings.fresh_s)
 
     def clock(self) -> datetime:
+        """What time it is for the service."""
         return self._clock()
 
     def inventory(self) -> Inventory:
+        """The whole inventory as it is now, without the answers that are pending."""
         return self._cache.at(self._clock())[0].inventory
 
     def now(self) -> CloudNow:
+        """Every host with what is predicted of everybody on it, pending answers included, and its load."""
         return self._overview.now(*self._cache.at(self._clock()))
 
     def host(self, host_id: str) -> HostDetail:
+        """One host more closely: what happens to each resident, and who slows whom by how much.
+
+        NotFound when there is none such.
+        """
         view, active = self._cache.at(self._clock())
         detail = overview.detail(view, active, self._overview.now(view, active), host_id)
         with self._read() as connection:
@@ -52,9 +62,11 @@ class DatabaseCloud:
         return overview.widened(detail, factors)
 
     def alarms(self) -> tuple[Contradiction, ...]:
+        """Who gets less of the CPU time that it wants than was predicted, by host and instance: alarms that stand."""
         return self._cache.at(self._clock())[0].alarms
 
     def ready(self) -> Mapping[str, Any]:
+        """What answers now, as database, generation, model, degraded, snapshot_age_s, hosts."""
         now = self._clock()
         view, active = self._cache.at(now)
         return {
@@ -67,9 +79,11 @@ class DatabaseCloud:
         }
 
     def vitals(self) -> Vitals:
+        """What monitoring wants to know of the state of the service."""
         now = self._clock()
         view, active = self._cache.at(now)
         return vitals.take(view, active, now=now, fresh_s=self._settings.fresh_s)
 
     def remembered(self) -> tuple[int, int]:
+        """Predictions found and missed among the remembered ones of the active model; asks no database."""
         return self._cache.remembered()

@@ -35,8 +35,12 @@ T = TypeVar("T")
 FOLLOW_TRIES = 3  # at comparing with another system while others may write
 
 
-class DatabaseInventory:
-    """The InventoryService over the database; thread-safe."""
+class InventoryService:
+    """Hosts, instances and workload profiles; thread-safe, and every change is in the audit log.
+
+    `only_if` gets what is stored now (None = nothing) in the transaction of the change, and raises where that may not
+    be changed.
+    """
 
     def __init__(
         self, transactions: Transactions, audit: Audit, clock: Callable[[], datetime], fresh: timedelta
@@ -47,14 +51,17 @@ class DatabaseInventory:
         self._fresh = fresh
 
     def put_host(self, host: Host, *, only_if: Only[Host] = anyway) -> bool:
+        """True when it is new; Conflict when an instance on it is pinned to a pCPU that it no longer has."""
         with self._change("host.put", host.id) as connection:
             return writes.put_host(connection, host, self._clock(), only_if)
 
     def host(self, host_id: str) -> Host:
+        """One host; NotFound when there is none such."""
         with self._read() as connection:
             return _found(hosts.get(connection, host_id), "host", host_id)
 
     def delete_host(self, host_id: str, *, only_if: Only[Host] = anyway) -> None:
+        """Conflict while instances are on it, NotFound when there is none such."""
         with self._change("host.delete", host_id) as connection:
             writes.delete_host(connection, host_id, only_if)
 
@@ -67,20 +74,24 @@ class DatabaseInventory:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Host]:
+        """All hosts, or those that have every one of these labels, are of this kind, are enabled or not."""
         with self._read() as connection:
             return hosts.list_page(
                 connection, labels=labels or {}, kind=kind, enabled=enabled, cursor=cursor, limit=limit
             )
 
     def put_instance(self, instance: Instance, *, only_if: Only[Instance] = anyway) -> bool:
+        """True when it is new; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
         with self._change("instance.put", instance.id, *filter(None, [instance.host])) as connection:
             return writes.put_instance(connection, instance, only_if)
 
     def instance(self, instance_id: str) -> Instance:
+        """One instance; NotFound when there is none such."""
         with self._read() as connection:
             return _found(instances.get(connection, instance_id), "instance", instance_id)
 
     def delete_instance(self, instance_id: str, *, only_if: Only[Instance] = anyway) -> None:
+        """Forget it, wherever it is; NotFound when there is none such."""
         with self._change("instance.delete", instance_id) as connection:
             writes.delete_instance(connection, instance_id, only_if)
 
@@ -93,43 +104,64 @@ class DatabaseInventory:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Instance]:
+        """All instances, or those on one host, of one workload, or with `part` in their id or their label `name`."""
         with self._read() as connection:
             return instances.list_page(connection, host=host, workload=workload, part=part, cursor=cursor, limit=limit)
 
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
+        """Instances with `part` in their id, whatever its case; those that begin with it come first."""
         with self._read() as connection:
             return instances.named(connection, part, limit)
 
     def flavors(self, part: str, *, limit: int = 10) -> tuple[NamedSize, ...]:
+        """Sizes that instances have under the name of a flavor with `part` in it, those of most instances first."""
         with self._read() as connection:
             return instances.flavors(connection, part, limit)
 
     def put_workload(self, workload: WorkloadProfile, *, only_if: Only[WorkloadProfile] = anyway) -> bool:
+        """True when there was no profile of this name on its platform, which is what `only_if` gets."""
         with self._change("workload.put", workload.name) as connection:
             return writes.put_workload(connection, workload, only_if)
 
     def workload(self, name: str, *, platform: str | None = None) -> WorkloadProfile:
+        """The profile on one platform; without one the profile that holds everywhere, or else any.
+
+        NotFound when there is none such.
+        """
         with self._read() as connection:
             named = workloads.named(connection, name)
         fitting = [profile for profile in named if platform in {None, profile.platform}]
         return _found(fitting[0] if fitting else None, "workload", name)
 
     def delete_workload(self, name: str, *, only_if: Only[WorkloadProfile] = anyway) -> None:
+        """Forget it on every platform; instances that run it count as unknown from then on.
+
+        `only_if` gets the profile that `workload` finds without a platform.
+        """
         with self._change("workload.delete", name) as connection:
             writes.delete_workload(connection, name, only_if)
 
     def workloads(
         self, *, platform: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[WorkloadProfile]:
+        """All profiles, or those of one platform ("" = those that hold everywhere)."""
         with self._read() as connection:
             return workloads.list_page(connection, platform=platform, cursor=cursor, limit=limit)
 
     def put(self, inventory: Inventory, *, mode: str, generation: int | None) -> int:
+        """Replace or merge the whole cloud in one transaction; returns the new generation.
+
+        StaleGeneration unless `generation` is None or the current one; InvalidInput writes nothing.
+        """
         writes.check_all_labels(inventory)
         with self._change("inventory.put", mode=mode, **writes.sizes(inventory)) as connection:
             return writes.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 
     def follow(self, reading: Reading, *, dry_run: bool = False, again: timedelta | None = None) -> SyncDiff:
+        """Bring the inventory to what another system reports; returns what that changed. A dry run writes nothing.
+
+        `again` is how long the next read may take before the silence of its hosts counts: zero = there is none.
+        """
         if reading.partial and not dry_run:
             return self._follow_changes(reading, again)
         # Comparing takes a second for 10,000 instances, so others may write meanwhile. Where they do so again and
@@ -168,6 +200,7 @@ class DatabaseInventory:
         return difference
 
     def announce(self, announcement: Announcement) -> Announced:
+        """Bring one host and who is on it to what its agent tells; Conflict where two machines go by its name."""
         now = self._clock()
         with self._read() as connection:
             news, found = announced.compare(announcement, self._around(connection, announcement, now), now)
@@ -207,6 +240,7 @@ class DatabaseInventory:
         return Around(host, known, several, frozenset(silent))
 
     def generation(self) -> int:
+        """How often the inventory was written so far."""
         with self._read() as connection:
             return counters.read(connection).inventory
 

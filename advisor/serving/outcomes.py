@@ -23,8 +23,8 @@ from advisor.validation import check_value
 from profiler.observed import Colocation
 
 
-class DatabaseOutcomes:
-    """The OutcomeService over the database; thread-safe."""
+class OutcomeService:
+    """What was observed after answers and of co-locations, and how well predictions held; thread-safe."""
 
     def __init__(
         self,
@@ -43,6 +43,10 @@ class DatabaseOutcomes:
         self._clock = clock
 
     def record(self, recommendation_id: str, host: str, ratios: Mapping[str, float]) -> None:
+        """Store where the instance went and the throughput ratio of each instance there; the latest report wins.
+
+        It is compared with the answer, and with what the shadow and the prior predict for the same scene.
+        """
         check_value(host, "host")
         check_value(ratios, "ratios")
         answer, former = self._read_both(recommendation_id)
@@ -59,6 +63,10 @@ class DatabaseOutcomes:
             self._monitor.keep(connection, checked, instead_of=source_of(recommendation_id))
 
     def record_colocation(self, colocation: Colocation) -> bool:
+        """True when it is new, False when it was sent before; Conflict when it was sent with other values.
+
+        What the models in use, in shadow and the prior predict for it is stored beside it, where its host is known.
+        """
         ingest.check_colocation(colocation)
         now = self._clock()
         view, scorers = self._scorers(now)
@@ -71,15 +79,21 @@ class DatabaseOutcomes:
             return new
 
     def get(self, recommendation_id: str) -> RecommendationOutcome:
+        """One answer with what was reported of it; NotFound when there is none such."""
         return outcomes.beside(*self._read_both(recommendation_id))
 
     def page(
         self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100
     ) -> Page[RecommendationOutcome]:
+        """Answers with what was reported of them, newest first: all, real ones (no dry runs), or those reported of."""
         with self._read() as connection:
             return outcomes.page(connection, which, cursor=cursor, limit=limit)
 
     def quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:
+        """How a model's predictions held recently, by default the active one's; NotFound when there is none such.
+
+        `window` is how many rows each group has at most, by default `quality_window`.
+        """
         if version is None:
             version = self._cache.at(self._clock())[1].predictor.version
         else:
@@ -88,6 +102,7 @@ class DatabaseOutcomes:
             return self._monitor.quality(connection, version, window)
 
     def worth(self, *, since: str = "7d") -> AdviceWorth:
+        """What the advice of so long ago until now was worth; InvalidInput for a time that is none."""
         now = self._clock()
         begin = datetime.fromtimestamp(max(now.timestamp() - parse_since(since), 0.0), UTC)
         with self._read() as connection:

@@ -31,8 +31,11 @@ _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held somebo
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 
 
-class DatabasePlacements:
-    """The PlacementService over the database; thread-safe. `stored` is called after answers were stored."""
+class PlacementService:
+    """Where instances should go on the cloud as it is now, pending answers included; thread-safe.
+
+    `stored` is called after answers were stored.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class DatabasePlacements:
         self._one_at_a_time = threading.Lock()
 
     def predict(self, scene: Scene) -> SceneEffects:
+        """What co-located instances do to each other; workloads that the scene lacks are looked up by name."""
         view, active = self._cache.at(self._clock())
         effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
@@ -62,6 +66,7 @@ class DatabasePlacements:
         return interval_inflation.scene(effects, scene.host, factors)
 
     def place(self, request: PlacementRequest) -> EncodedRecommendation:
+        """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
         check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             found, _ = self._answer(request, former=True)
@@ -84,6 +89,13 @@ class DatabasePlacements:
         holds_next: bool = False,
         without: Collection[str] = (),
     ) -> tuple[Recommendation, ...]:
+        """Answer for a scheduler that puts instances on hosts and changes no settings.
+
+        Each answer counts as carried out for the next one. With `hold` the answers are stored with their first
+        candidates, which count as placed for `reserve_s` seconds. Without it, and without a candidate, each leaves
+        only an entry in the audit log; `holds_next` leaves that out where a host was found, because the caller asks
+        again and holds it. `without` are instances that count as gone.
+        """
         for request in requests:
             check_request(request)
         if not hold:
@@ -106,6 +118,8 @@ class DatabasePlacements:
     def scores(
         self, request: PlacementRequest, *, hold: bool, holds_next: bool = False, without: Collection[str] = ()
     ) -> HostRanking:
+        """One such question of which only scores are wanted, which is less work: the answer has the first candidate
+        where it is held, and none else."""
         check_request(request)
         if not hold:
             ranking, _ = self._ranked(request, without, told=0)
@@ -123,6 +137,11 @@ class DatabasePlacements:
             return ranking
 
     def hold(self, placed: Sequence[Instance]) -> bool:
+        """Count instances where their scheduler has put them, for `reserve_s` seconds; whether others place, too.
+
+        Nothing is predicted for them, and only the audit log keeps it. Who is on a host that nobody knows is left out.
+        Others are those who had an answer held in the last seconds.
+        """
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
         if not placed or not reserve:
@@ -139,12 +158,14 @@ class DatabasePlacements:
             return pending.answered_since(connection, now - _ELSEWHERE, reserve)
 
     def release(self, instance_ids: Sequence[str]) -> None:
+        """Hold no host for these instances any longer: their scheduler gave up. Who holds none is left alone."""
         with self._write() as connection:
             if pending.drop(connection, instance_ids):
                 counters.bump(connection, "pending")
                 self._audit.record(connection, "placement.release", list(instance_ids))
 
     def get(self, recommendation_id: str) -> Recommendation:
+        """A stored answer; NotFound when there is none such."""
         with self._read() as connection:
             stored = recommendations.get(connection, recommendation_id)
         if stored is None:
@@ -152,9 +173,11 @@ class DatabasePlacements:
         return stored
 
     def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
+        """Where the residents of a host go when it is emptied, `targets` None = to any other host; holds nothing."""
         return self._moves([host], lambda snapshot, context: moves.evacuation(snapshot, context, host, targets))
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
+        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; holds nothing."""
         return self._moves(
             [], lambda snapshot, context: moves.improvements(snapshot, context, targets, most=most, within_s=within_s)
         )

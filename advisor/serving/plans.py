@@ -31,8 +31,8 @@ LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs 
 T = TypeVar("T")
 
 
-class DatabasePlans:
-    """The PlanService over the database; thread-safe. `stored` is called after a plan was stored."""
+class PlanService:
+    """Plans for the whole cloud, which hold no host; thread-safe. `stored` is called after a plan was stored."""
 
     def __init__(
         self,
@@ -55,6 +55,11 @@ class DatabasePlans:
         self._stored = stored
 
     def make(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
+        """Plan the cloud with its pending answers, and store the plan.
+
+        InvalidInput for what contradicts itself or the cloud, NotFound and BrokenArtifact for the model of an imagined
+        cloud.
+        """
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
@@ -78,6 +83,7 @@ class DatabasePlans:
         return found
 
     def get(self, plan_id: str) -> Plan:
+        """A stored plan; NotFound when there is none such."""
         with self._read() as connection:
             found = plans.get(connection, plan_id)
         if found is None:
@@ -85,10 +91,12 @@ class DatabasePlans:
         return found
 
     def page(self, *, kind: PlanKind | None = None, cursor: str | None = None, limit: int = 100) -> Page[PlanEntry]:
+        """The stored plans, newest first; those of one kind."""
         with self._read() as connection:
             return plans.list_page(connection, kind=kind, cursor=cursor, limit=limit)
 
     def age(self, plan: Plan) -> PlanAge:
+        """Whether the inventory was written since a plan was made, and what of it."""
         with self._read() as connection:
             generation = counters.read(connection).inventory
             if plan.generation is None:
@@ -101,17 +109,24 @@ class DatabasePlans:
         return PlanAge(True, generation, tuple(sorted(since.hosts)), tuple(sorted(since.instances)))
 
     def sentences(self, plan: Plan) -> tuple[str, ...]:
+        """What the plan changes, how its search ended, and how far it may be from the best plan."""
         return plan_reading.sentences(plan)
 
     def report_html(self, plan_id: str) -> str:
+        """The report of a stored plan as one HTML file that needs no other; NotFound when there is none such."""
         return self._report(plan_id, plan_reading.as_html)
 
     def report_data(self, plan_id: str) -> dict[str, Any]:
+        """Every word and every number of that report; NotFound when there is none such."""
         return self._report(plan_id, plan_reading.as_data)
 
     def write_report(
         self, request: PlanRequest, folder: Path, *, keep: int, progress: Progress | None = None
     ) -> Reported:
+        """Make a plan and write its report to a new dated folder in `folder`, of which the newest `keep` stay.
+
+        InvalidInput or OutOfSpace when the folder cannot be written. The plan is stored as every plan.
+        """
         folders.check_folder(folder)
         plan = self.make(request, progress)
         view, active = self._cache.at(self._clock())

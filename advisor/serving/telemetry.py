@@ -48,8 +48,8 @@ from profiler.observed import MetricSample
 HOSTS_KEPT = 100  # of which it is known until the next window is over who slows whom
 
 
-class DatabaseTelemetry:
-    """The TelemetryService over the database; thread-safe. `stored` is called after samples were stored."""
+class TelemetryService:
+    """What was measured of hosts and instances; thread-safe. `stored` is called after samples were stored."""
 
     def __init__(
         self,
@@ -67,6 +67,10 @@ class DatabaseTelemetry:
         self._slowing: LRUCache[tuple[object, ...], SlowingHere] = LRUCache(HOSTS_KEPT)
 
     def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
+        """Store samples: `accepted`, `duplicate`, and `dropped` as (position, reason) of each sample not taken.
+
+        `only` is the one host that the sender may speak for, None = any.
+        """
         if len(samples) > self._settings.max_batch:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
@@ -81,6 +85,10 @@ class DatabaseTelemetry:
         return counts
 
     def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
+        """Keep the newest result of each probe: `accepted`, `older`, and `dropped` as (position, reason) of the others.
+
+        `only` is the one host that the sender may speak for, None = any.
+        """
         with self._write() as connection:
             taken = probe_reports.take(connection, reports, now=self._clock(), only=only)
             counts = asdict(taken)
@@ -97,6 +105,7 @@ class DatabaseTelemetry:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[ProbeReport]:
+        """The newest result of every probe, or those of one host, one instance, one kind of probe."""
         with self._read() as connection:
             return probes.list_page(connection, host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
 
@@ -109,6 +118,14 @@ class DatabaseTelemetry:
         dry_run: bool = False,
         progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> tuple[MonitoringHistory, tuple[str, ...]]:
+        """Learn demands from the store that `prometheus_url` names, or from what a system keeps of its own guests; what
+        was found, and whose demand that changes.
+
+        `source` is a preset's name or file, or a system with a history (`options` say which one). With a preset,
+        `options.cloud` is the OpenStack cloud whose metric storage (Aetos) is asked in place of `prometheus_url`.
+        `progress` is called with the parts that were read, and of how many. SeriesUnavailable where the other side
+        does not answer.
+        """
         since_s = profiles.parse_since(since)
         if source == "proxmox":
             found = self._own_history(options or SourceOptions(), since_s, progress)
@@ -163,6 +180,11 @@ class DatabaseTelemetry:
             return list(instances.load_all(connection))
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
+        """What an instance does, phase by phase, by its samples of the last `since` (such as 90m, 24h, 7d).
+
+        They are in the database, or in the store that `prometheus_url` names. NotFound where there are none,
+        InvalidInput where there are more windows than are looked at.
+        """
         now, elsewhere = self._clock(), None
         if self._settings.prometheus_url is not None:
             elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
@@ -173,6 +195,10 @@ class DatabaseTelemetry:
     def save_profile(
         self, profile: InstanceProfile, name: str, *, phase: int | None, anyway: bool = False, extrapolate: bool = False
     ) -> WorkloadProfile:
+        """Store a phase as a workload on the platform of its host; InvalidInput when it is not enough for one.
+
+        No instance changes: callers say themselves which instances run this workload.
+        """
         with self._write() as connection:
             host = hosts.get(connection, profile.host)
             workload = profiles.workload_of(
@@ -188,6 +214,10 @@ class DatabaseTelemetry:
         return workload
 
     def slowing(self, host_id: str, *, since: str = "24h") -> SlowingHere:
+        """Who slows whom on a host as it was measured in the last `since` (such as 90m, 24h, 7d).
+
+        NotFound when there is no such host, InvalidInput when `since` is no such time.
+        """
         now = self._clock()
         with self._read() as connection:
             if hosts.get(connection, host_id) is None:
@@ -203,6 +233,10 @@ class DatabaseTelemetry:
         return found
 
     def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
+        """What an instance obtained in the last `since` (such as 90m, 24h, 7d): CPU time, and its stalls.
+
+        NotFound when there is no such instance, InvalidInput when `since` is no such time.
+        """
         now = self._clock()
         if self._settings.prometheus_url is not None:
             return obtained.scraped(self._settings, instance_id, since=since, now=now)
@@ -210,6 +244,11 @@ class DatabaseTelemetry:
             return obtained.stored(connection, instance_id, since=since, now=now)
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
+        """The eight metrics of everybody on a host, or of one instance, in the last `since` (such as 90m, 24h, 7d).
+
+        Empty where nothing was measured, or where the store of `prometheus_url` cannot be asked, which `missing` says;
+        InvalidInput when `since` is no such time.
+        """
         now = self._clock()
         if self._settings.prometheus_url is not None:
             return histories.scraped(self._settings, instance, since=since, now=now)

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
 from advisor.errors import AdvisorError, IdentityUnavailable, StorageUnavailable
-from advisor.protocols import AccessService
-from advisor.service import Keystone, acting, form_key
+from advisor.service import AccessService, Keystone, acting, form_key
 from api.auth import cookies
 from api.auth.listening import is_loopback
 from api.auth.origin import is_from_another_site

@@ -26,7 +26,7 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
     if vitals.degraded:
         found.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
     if as_json:
-        told = [ContradictionOut.of(one).model_dump(mode="json") for one in alarms]
+        told = [ContradictionOut.like(one).model_dump(mode="json") for one in alarms]
         print_json({"problems": found, "alarms": told})
     else:
         for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:

@@ -31,7 +31,7 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         found = advisor.models.listing()
     if as_json:
-        print_json([_as_json(ModelOut.of(one)) for one in found])
+        print_json([_as_json(ModelOut.like(one)) for one in found])
     else:
         rows = [(one.version, one.status, _gate(one), _created(one), one.origin) for one in found]
         print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
@@ -55,7 +55,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
         found = advisor.models.judge(version)
     verdict = found.verdict
     if as_json:
-        print_json(_as_json(ModelOut.of(found)))
+        print_json(_as_json(ModelOut.like(found)))
     elif verdict is None:
         say("The queueing prior needs no gate: it is what models are compared with.")
     else:
@@ -110,7 +110,7 @@ def shadow_model(
     with Advisor(settings(database=database)) as advisor:
         found = advisor.models.shadow(version)
     if as_json:
-        print_json(_as_json(ModelOut.of(found)))
+        print_json(_as_json(ModelOut.like(found)))
     elif found.status == "shadow":
         say(f"Model {found.version} is scored beside the active one from now on.")
     else:
@@ -121,7 +121,7 @@ def shadow_model(
 def show_history(database: Database = None, as_json: AsJson = False) -> None:
     """Show which model answered when, and by what that changed."""
     with Advisor(settings(database=database)) as advisor:
-        found = [ActivationOut.of(one) for one in advisor.models.history()]
+        found = [ActivationOut.like(one) for one in advisor.models.history()]
     if as_json:
         print_json([one.model_dump(mode="json") for one in found])
     elif found:
@@ -135,7 +135,7 @@ models.command("quality")(quality)
 
 def _say_active(model: ModelCard, *, as_json: bool) -> None:
     if as_json:
-        print_json(_as_json(ModelOut.of(model)))
+        print_json(_as_json(ModelOut.like(model)))
     else:
         say(f"Model {model.version} answers from now on.")
 

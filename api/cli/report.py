@@ -1,14 +1,8 @@
-"""`cotenant report`: the state of a cloud as a dated folder with a page and its data, once or on a schedule."""
+"""`cotenant report`: the state of a cloud as a dated folder with a page and its data."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +28,6 @@ from api.cli.options import (
 )
 from api.cli.output import Advance, print_json, progress, say
 from api.cli.plan import cloud_of, growth_of, planned_by
-from api.telemetry import start_logging
 
 KEEP = 30
 
@@ -65,17 +58,11 @@ def report(
     spare_hosts: SpareHosts = 0,
     spare_label: SpareLabel = None,
     keep_ratio: KeepRatio = PlanRequest().keep_ratio,
-    every: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Repeat at this interval, such as 24h, until SIGTERM.", show_default="once"),
-    ] = None,
     keep: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many of the newest reports in the folder to keep.")
     ] = KEEP,
     time_limit: TimeLimit = PlanRequest().time_limit_s,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report's path as JSON; with --every one line per report.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report's path as JSON.")] = False,
     model: ModelDir = None,
     server: Server = None,
     token_file: TokenFile = None,
@@ -100,7 +87,6 @@ def report(
         service_asked = asked_service(server, token_file, inventory, patience_s=time_limit)
     elif token_file is not None:
         raise InvalidInput("--token-file goes with --server", field="token_file")
-    pause_s = service.every_s(every) if every is not None else None
     chosen = settings(database=database)
     request = PlanRequest(
         kind=kind,
@@ -119,52 +105,25 @@ def report(
             cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
         )
 
-    turns = _Turns(pause_s, as_json)
-    if pause_s is not None:
-        start_logging(chosen.log_level, chosen.log_format)
-    if inventory is not None:
-        turns.run(partial(of_file, inventory))
-        return
-    if service_asked is not None:
-        turns.run(partial(_of_service, service_asked, request, out, keep))
-        return
-    with Advisor(chosen) as advisor:
-        turns.run(lambda advance: advisor.plans.write_report(request, out, keep=keep, progress=advance))
+    with progress() as advance:
+        if inventory is not None:
+            made = of_file(inventory, advance)
+        elif service_asked is not None:
+            made = _of_service(service_asked, request, out, keep)
+        else:
+            with Advisor(chosen) as advisor:
+                made = advisor.plans.write_report(request, out, keep=keep, progress=advance)
+    _tell(made, as_json=as_json)
 
 
-def _of_service(asked: Service, request: PlanRequest, out: Path, keep: int, _advance: Advance) -> Reported:
+def _of_service(asked: Service, request: PlanRequest, out: Path, keep: int) -> Reported:
     cloud = cloud_of(asked)
     return offline.write_planned_report(cloud, planned_by(asked, request), out, keep=keep)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turns:
-    """Once, or every `pause_s` seconds until SIGINT or SIGTERM, after the report that is being written then."""
-
-    pause_s: float | None
-    as_json: bool
-
-    def run(self, write: Callable[[Advance], Reported]) -> None:
-        if self.pause_s is None:
-            self._once(write)
-            return
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
-        service.repeat(partial(self._once, write), self.pause_s, stop)
-
-    def _once(self, write: Callable[[Advance], Reported]) -> None:
-        with progress() as advance:
-            made = write(advance)
-        _tell(made, as_json=self.as_json, line=self.pause_s is not None)
-
-
-def _tell(made: Reported, *, as_json: bool, line: bool) -> None:
+def _tell(made: Reported, *, as_json: bool) -> None:
     headline = " ".join(made.headline.split())  # a page keeps figure and unit together, a line need not
     told = {"report": str(made.path), "headline": headline, "removed": list(made.removed)}
-    if as_json and line:
-        typer.echo(json.dumps(told))
-        return
     if as_json:
         print_json(told)
         return

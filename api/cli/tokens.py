@@ -133,7 +133,7 @@ def show_audit(
         found = advisor.access.audit(actor=actor, named=named, limit=limit).items
         names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.access.tokens.listing()}
     if as_json:
-        print_json([AuditOut.of(one).model_dump(mode="json") for one in found])
+        print_json([AuditOut.like(one).model_dump(mode="json") for one in found])
         return
     rows = [
         (

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from advisor import deadline
 from advisor.domain import ServiceEvent
-from advisor.protocols import AccessService
+from advisor.service import AccessService
 from api.http.lanes import MANY, Lane
 from api.problems import Busy
 

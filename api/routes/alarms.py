@@ -11,4 +11,4 @@ def listing(cloud: CloudDep) -> AlarmsOut:
 
     Alarms are raised and ended in the audit log, too.
     """
-    return AlarmsOut(alarms=[ContradictionOut.of(one) for one in cloud.alarms()])
+    return AlarmsOut(alarms=[ContradictionOut.like(one) for one in cloud.alarms()])

@@ -21,4 +21,4 @@ def listing(
 ) -> PageOut[AuditOut]:
     """Who changed or was told what, newest first, in pages; of one actor, about one object."""
     page = access.audit(actor=actor, named=named, cursor=cursor, limit=limit)
-    return PageOut(items=[AuditOut.of(item) for item in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[AuditOut.like(item) for item in page.items], next_cursor=page.next_cursor)

@@ -11,11 +11,11 @@ from starlette.exceptions import HTTPException
 
 from advisor.domain import Caller
 from advisor.errors import InvalidInput
-from advisor.protocols import (
+from advisor.service import (
     AccessService,
     CloudService,
     InventoryService,
-    ModelService,
+    ModelRegistry,
     OutcomeService,
     PlacementService,
     PlanService,
@@ -82,7 +82,7 @@ async def get_caller(request: Request) -> Caller:
 AccessDep = Annotated[AccessService, _service("access")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]
-ModelDep = Annotated[ModelService, _service("models")]
+ModelDep = Annotated[ModelRegistry, _service("models")]
 OutcomeDep = Annotated[OutcomeService, _service("outcomes")]
 PlacementDep = Annotated[PlacementService, _service("placements")]
 PlanDep = Annotated[PlanService, _service("plans")]

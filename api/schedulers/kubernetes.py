@@ -10,7 +10,7 @@ from dataclasses import replace
 from advisor.domain import Instance, pods
 from advisor.domain.pods import Json
 from advisor.errors import InvalidInput
-from advisor.protocols import CloudService, InventoryService, PlacementService
+from advisor.service import CloudService, InventoryService, PlacementService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.base import as_input

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.domain.said import whole
 from advisor.errors import InvalidInput
-from advisor.protocols import InventoryService
+from advisor.service import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
 from api.schedulers import opinion
 from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, VmPlacement, VmRequest

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.domain import HostRanking, Instance, PlacementRequest
 from advisor.domain.said import SAID
 from advisor.errors import InvalidInput, NotFound
-from advisor.protocols import InventoryService, PlacementService
+from advisor.service import InventoryService, PlacementService
 from api.schemas.base import as_input
 
 # Hosts that are told apart; those behind them count half as much as the last. The work grows with it.

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.errors import AdvisorError, InvalidInput, NotFound
-from advisor.protocols import CloudService, PlacementService
+from advisor.service import CloudService, PlacementService
 from api.routes.common import CloudDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.schedulers import soap

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from advisor.domain import Contradiction
 from api.schemas.base import AnswerBody, Time
 
 
@@ -28,12 +27,6 @@ class ContradictionOut(AnswerBody):
         "saw; false = it is who wants most beyond what was expected"
     )
     text: str = Field(description="the alarm in words")
-
-    @classmethod
-    def of(cls, one: Contradiction) -> ContradictionOut:
-        """From the domain."""
-        names = [name for name in cls.model_fields if name != "text"]
-        return cls.model_validate({**{name: getattr(one, name) for name in names}, "text": one.text})
 
 
 class AlarmsOut(AnswerBody):

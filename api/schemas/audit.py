@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import Field
 
-from advisor.domain import AuditEntry
 from api.schemas.base import AnswerBody, Time
 
 
@@ -20,16 +19,3 @@ class AuditOut(AnswerBody):
     operation: str = Field(description="what was done, see docs/access.md")
     objects: list[str] = Field(description="ids that it is about")
     detail: dict[str, Any] = Field(description="counts and names")
-
-    @classmethod
-    def of(cls, entry: AuditEntry) -> AuditOut:
-        """From the domain."""
-        return cls(
-            id=entry.id,
-            at=entry.at,
-            actor=entry.actor,
-            request_id=entry.request_id,
-            operation=entry.operation,
-            objects=list(entry.objects),
-            detail=dict(entry.detail),
-        )

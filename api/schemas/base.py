@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -103,6 +103,11 @@ class AnswerBody(BaseModel):
     """Base of what only goes out: later versions may add fields, so clients must let unknown ones pass."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    @classmethod
+    def like(cls, value: object) -> Self:
+        """From a domain value whose fields have the same names."""
+        return cls.model_validate(value, from_attributes=True)
 
 
 def _whole(value: Any) -> Any:

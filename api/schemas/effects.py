@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Band, CpuTime, Effect, Scene, SceneEffects, waiting_told
+from advisor.domain import Band, Effect, Scene, SceneEffects, waiting_told
 from api.schemas.base import AnswerBody, Figure, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
@@ -45,17 +45,6 @@ class CpuOut(AnswerBody):
         description="more work arrives at its busy times than it is served; no finite latency is told"
     )
 
-    @classmethod
-    def of(cls, cpu: CpuTime) -> CpuOut:
-        """From the domain."""
-        return cls(
-            share=cpu.share,
-            worst_share=cpu.worst_share,
-            short=cpu.short,
-            short_before=cpu.short_before,
-            overloaded=cpu.overloaded,
-        )
-
 
 class EffectOut(AnswerBody):
     """What happens to one instance."""
@@ -78,7 +67,7 @@ class EffectOut(AnswerBody):
             latency_ratio=BandOut.of(waiting_told(effect, effect.latency_ratio)),
             jitter_ratio=None if effect.jitter_ratio is None else BandOut.of(waiting_told(effect, effect.jitter_ratio)),
             outside_training=effect.outside_training,
-            cpu=None if effect.cpu is None else CpuOut.of(effect.cpu),
+            cpu=None if effect.cpu is None else CpuOut.like(effect.cpu),
         )
 
 

@@ -39,16 +39,5 @@ class InstanceObtained(AnswerBody):
             begin=datetime.fromtimestamp(found.begin_s, UTC),
             end=datetime.fromtimestamp(found.end_s, UTC),
             elsewhere=found.elsewhere,
-            outcomes=[
-                ObtainedOut(
-                    metric=one.metric,
-                    unit=one.unit,
-                    help=one.help,
-                    mean=one.mean,
-                    tail=one.tail,
-                    worst=one.worst,
-                    windows=one.windows,
-                )
-                for one in found.found
-            ],
+            outcomes=[ObtainedOut.like(outcome) for outcome in found.found],
         )

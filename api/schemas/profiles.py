@@ -67,7 +67,7 @@ class PhaseOut(AnswerBody):
     @classmethod
     def of(cls, profile: InstanceProfile, phase: PhaseProfile) -> PhaseOut:
         """From the domain."""
-        load, scaled = phase.load, profile.at_full_load(phase, profile.instance)
+        scaled = profile.at_full_load(phase, profile.instance)
         return cls(
             number=phase.number,
             share=phase.share,
@@ -76,14 +76,7 @@ class PhaseOut(AnswerBody):
             solo_windows=phase.solo_windows,
             solo=phase.solo,
             effective_windows=phase.effective,
-            load=LoadOut(
-                value=load.value,
-                lower=load.lower,
-                upper=load.upper,
-                method=load.method,
-                sure=load.sure,
-                text=load.text,
-            ),
+            load=LoadOut.like(phase.load),
             metrics={key: EstimateOut.of(one) for key, one in phase.metrics.items()},
             metrics_at_full_load=dict(scaled.metrics) if scaled else None,
             neighbours=dict(phase.neighbours),

@@ -35,11 +35,6 @@ class ActivationOut(AnswerBody):
     after: str = Field(description="the version that answers since; prior = the queueing prior alone")
     cause: str = Field(description="activate, force or rollback")
 
-    @classmethod
-    def of(cls, activation: Activation) -> ActivationOut:
-        """From the domain."""
-        return cls(at=activation.at, before=activation.before, after=activation.after, cause=activation.cause)
-
 
 class ModelOut(AnswerBody):
     """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
@@ -59,19 +54,7 @@ class ModelOut(AnswerBody):
     )
 
     @classmethod
-    def of(cls, model: ModelCard) -> ModelOut:
-        """From the domain."""
-        return cls(
-            version=model.version,
-            status=model.status,
-            created_at=model.created_at,
-            origin=model.origin,
-            card=dict(model.card),
-            verdict=None if model.verdict is None else dict(model.verdict),
-        )
-
-    @classmethod
     def with_history(cls, model: ModelCard, history: Sequence[Activation]) -> ModelOut:
         """From the domain, with its part of the history."""
-        steps = [ActivationOut.of(one) for one in history]
-        return cls.of(model).model_copy(update={"history": steps})
+        steps = [ActivationOut.like(one) for one in history]
+        return cls.like(model).model_copy(update={"history": steps})

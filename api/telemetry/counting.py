@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.domain import Recommendation, SceneEffects
-    from advisor.protocols import CloudService, OutcomeService
+    from advisor.service import CloudService, OutcomeService
 
 access_log = logging.getLogger("cotenant.access")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -14,7 +14,7 @@ from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.domain import ModelGroup
-    from advisor.protocols import CloudService, OutcomeService
+    from advisor.service import CloudService, OutcomeService
 
 _CAUSES = ("neighbour", "itself", "host")
 _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (

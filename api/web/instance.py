@@ -19,7 +19,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import NotFound
-from advisor.protocols import InventoryService, TelemetryService
+from advisor.service import InventoryService, TelemetryService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathId, TelemetryDep
 from api.schemas.slowing import beside

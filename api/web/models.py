@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import ModelCard
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, RefusedByGate
-from advisor.protocols import ModelService, OutcomeService
+from advisor.service import ModelRegistry, OutcomeService
 from api.cards import figures, is_section, origins
 from api.html.render import page, see_other
 from api.routes.common import ModelDep, OutcomeDep, PathId
@@ -83,7 +83,7 @@ def roll_back(request: Request, version: PathId, models: ModelDep, form: Posted)
 
 
 def _confirm(
-    request: Request, models: ModelService, version: str, change: Change, error: AdvisorError | None = None
+    request: Request, models: ModelRegistry, version: str, change: Change, error: AdvisorError | None = None
 ) -> HTMLResponse:
     every = models.listing()
     return page(

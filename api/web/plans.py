@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import Plan, PlanKind
 from advisor.errors import InvalidInput, NotFound
-from advisor.protocols import InventoryService, ModelService, PlanService
+from advisor.service import InventoryService, ModelRegistry, PlanService
 from api.html.render import page, see_other
 from api.routes.common import Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
@@ -124,7 +124,7 @@ def _file(text: str, kind: str, name: str) -> Response:
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-def _form(request: Request, inventory: InventoryService, models: ModelService, form: PlanForm) -> HTMLResponse:
+def _form(request: Request, inventory: InventoryService, models: ModelRegistry, form: PlanForm) -> HTMLResponse:
     return page(
         request,
         "plan_new.html",

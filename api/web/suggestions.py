@@ -12,7 +12,7 @@ from fastapi import Query
 from fastapi.responses import JSONResponse
 
 from advisor.domain import Instance
-from advisor.protocols import InventoryService
+from advisor.service import InventoryService
 from api.routes.common import InventoryDep
 from api.web import one_line, picture
 

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import OBJECTIVES, Instance, Recommendation, like_another
 from advisor.errors import InvalidInput, NotFound
-from advisor.protocols import InventoryService, PlacementService
+from advisor.service import InventoryService, PlacementService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import one_line, picture, strip

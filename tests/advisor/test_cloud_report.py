@@ -1,4 +1,4 @@
-"""`cotenant report`: the state of a cloud in dated folders, of which the newest stay, once or on a schedule."""
+"""`cotenant report`: the state of a cloud in dated folders, of which the newest stay."""
 
 from __future__ import annotations
 
@@ -132,7 +132,6 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
         ((CLOUD, "--kind", "evacuate"), "--kind evacuate is none of"),
         ((CLOUD, "--database", "sqlite://"), "--database goes without a file"),
         ((CLOUD, "--kind", "capacity"), "capacity needs the instances"),
-        ((CLOUD, "--every", "soon"), "write 30s, 24h or 7d"),
         (("missing.yaml",), "missing.yaml"),
     ],
 )
@@ -210,7 +209,7 @@ def test_a_schedule_goes_on_after_errors_and_stops_when_it_is_told(caplog: pytes
         stop.set()
 
     with caplog.at_level(logging.ERROR, logger="advisor.reports.folders"):
-        folders.repeat(work, 0.01, stop)
+        folders.repeat(work, 0.01, stop, "report")
     assert turns == [0, 1, 2]
     assert [record.getMessage() for record in caplog.records] == [
         "no report this time: the database is not there",

@@ -297,7 +297,7 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
 @pytest.mark.parametrize(
     "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/kubernetes/advice",
              "/opennebula/place",
-             "/opennebula/optimize", "/scheduler/nova/external"],
+             "/opennebula/optimize"],
 )  # fmt: skip
 def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
     keys = st.sampled_from(

@@ -25,7 +25,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--count": ("how often is measured", {"probe"}),
     "--dataset": ("directory of a dataset", {"train", "evaluate", "lab run"}),
     "--dry-run": ("say what would be done", {"history", "sync", "lab run"}),
-    "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe", "train", "migrate"}),
+    "--every": ("time from one repetition to the next", {"sync", "once", "run", "probe", "train", "migrate"}),
     "--force": ("although it is advised against", {"profile", "models activate"}),
     "--host": ("the id of one host", {"token create", "once", "run", "probe"}),
     "--hosts": ("only these hosts", {"where", "plan"}),
