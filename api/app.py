@@ -47,7 +47,7 @@ from api.routes import (
     worth,
 )
 from api.routes.common import only_known_parameters, require_json
-from api.schedulers import cloudstack, kubernetes, opennebula, wlb
+from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
 from api.schedulers.patience import Patience, WithPatience, patient
 from api.schemas.placement_summaries import BatchSummary, PlacementSummary
 from api.schemas.placements import BatchAnswer, PlacementAnswer
@@ -177,6 +177,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/kubernetes/advice", kubernetes.advice, "schedulers", lane="question"),
     Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
     Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
+    Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),
     Route("GET", "/cloudstack/drs-plan/{cluster}", cloudstack.drs_plan, "schedulers", fails=(404,), lane="long"),
     Route(
         "POST",

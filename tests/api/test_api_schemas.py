@@ -191,7 +191,7 @@ def test_every_example_in_the_description_is_taken(client: Client) -> None:
             missing = {"/v1/models", "/v1/models/{version}/activate", "/v1/placements/{placement}/outcome"}
             assert answer.status_code in ({404} if route.path in missing else {200, 201}), f"{path}: {answer.text}"
             tried += 1
-    assert tried == 24
+    assert tried == 25
 
 
 IMAGINED = {"what_if": {"pinning": "own"}}
@@ -274,6 +274,7 @@ def test_a_number_without_a_fraction_is_whole_however_it_is_written(client: Clie
         ("/opennebula/place", {"VMS": [{"ID": False}]}),
         ("/opennebula/place", {"VMS": [{"ID": 1, "VM_ATTRIBUTES": {"VCPU": True}}]}),
         ("/kubernetes/filter", {"Pod": {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": False}}}}),
+        ("/scheduler/nova/external", {"spec": {}, "hosts": [], "options": {"read_only": 0}}),
     ],
 )
 def test_what_a_scheduler_sends_of_another_type_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""OpenNebula's questions: what is held, and what counts in; and what the audit log keeps of any scheduler's."""
+"""Cortex' and OpenNebula's questions: what is held, and what counts in."""
 
 from __future__ import annotations
 
@@ -27,6 +27,41 @@ def equal(advisor: Advisor) -> Advisor:
 @pytest.fixture
 def client(equal: Advisor, settings: Settings) -> Client:
     return Client(create_app(equal, settings))
+
+
+def _cortex(client: Client, server: str, *, read_only: bool = False, hosts: tuple[str, ...] = NAMES) -> list[str]:
+    flavor = {"vcpus": 1, "memory_mb": 1024, "extra_specs": {"cotenant:workload": "busy"}}
+    body = {
+        "spec": {"nova_object.data": {"instance_uuid": server, "flavor": {"nova_object.data": flavor}}},
+        "hosts": [{"host": name, "hypervisor_hostname": name} for name in hosts],
+        "options": {"read_only": read_only},
+    }
+    answer = client.ask("POST", "/scheduler/nova/external", json=body)
+    assert (answer.status_code, set(answer.json())) == (200, {"hosts"})
+    found: list[str] = answer.json()["hosts"]
+    return found
+
+
+def test_servers_that_boot_in_a_row_have_hosts_of_their_own(client: Client) -> None:
+    first = [_cortex(client, f"i-{number}") for number in range(6)]
+    assert sorted(one[0] for one in first) == list(NAMES)
+    assert all(sorted(one) == list(NAMES) for one in first)
+
+
+def test_a_read_only_question_holds_nothing(client: Client, equal: Advisor) -> None:
+    assert {_cortex(client, f"i-{number}", read_only=True)[0] for number in range(3)} == {"0"}
+    assert equal.outcomes.page().items == ()
+
+
+def test_a_server_that_is_asked_about_again_holds_one_host(client: Client) -> None:
+    assert len({_cortex(client, "i-1")[0] for _ in range(3)}) == 1
+    others = {_cortex(client, f"j-{number}")[0] for number in range(5)}
+    assert len(others) == 5
+
+
+def test_unknown_hosts_keep_their_order_behind_known_ones(client: Client) -> None:
+    assert _cortex(client, "i-1", hosts=("z", "3", "y", "x"))[:1] == ["3"]
+    assert _cortex(client, "i-1", hosts=("z", "3", "y", "x"))[1:] == ["z", "y", "x"]
 
 
 def _place(client: Client, *numbers: int, **more: Any) -> dict[int, int | None]:
@@ -84,3 +119,13 @@ def test_every_recommendation_to_a_scheduler_has_one_entry_in_the_audit_log(clie
     for method, path, body, _ in asked:
         assert client.ask(method, path, json=body).status_code == 200
     assert _newest(equal, before) == [operation for *_, operation in asked]
+    assert _cortex(client, "i-1", read_only=True)
+    assert _cortex(client, "i-1")
+    equal.inventory.put_instance(Instance("i-2", exclusive=True))
+    for number, name in enumerate(NAMES):
+        equal.inventory.put_instance(Instance(f"r-{number}", host=name))
+    before += len(asked)
+    assert _cortex(client, "i-2") == []
+    assert _newest(equal, before) == [
+        "placement.look", "placement.answer", *["instance.put"] * (1 + len(NAMES)), "placement.look",
+    ]  # fmt: skip

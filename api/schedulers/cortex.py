@@ -1,0 +1,57 @@
+"""OpenStack Nova's external scheduler call, as Cortex answers it and SAP's Nova asks it."""
+
+from __future__ import annotations
+
+from advisor.domain import Instance
+from advisor.errors import InvalidInput
+from advisor.service import InventoryService
+from api.routes.common import CloudDep, InventoryDep, PlacementDep
+from api.schedulers import opinion
+from api.schemas.schedulers.cortex import ExternalAnswer, ExternalBody
+from profiler.observed import MAX_CPUS
+
+PREFIX = "cotenant:"  # of extra specs
+
+
+def external(body: ExternalBody, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> ExternalAnswer:
+    """The hosts that came, best first, for Nova's external scheduler call.
+
+    Hosts that nothing is known about come after those that are known, in the order they came. Left out are hosts that
+    cannot take the server or would break a limit. Unless it is `read_only`, the best one counts as taken for a while.
+    """
+    known = {host.id for host in cloud.inventory().hosts}
+    by_name: dict[str, str] = {}  # our name of a host -> Nova's
+    unknown: list[str] = []
+    for one in body.hosts:
+        name = next((name for name in (one.hypervisor_hostname, one.host) if name in known), None)
+        if name is None:
+            unknown.append(one.host)
+        else:
+            by_name[name] = one.host
+    if not by_name:
+        return ExternalAnswer(hosts=list(dict.fromkeys(unknown)))
+    instance = _instance(body, inventory)
+    if body.options and body.options.read_only:
+        thought, best = opinion.ask(placements, instance, tuple(by_name)), None
+    else:
+        thought, best = opinion.ask_and_hold(placements, instance, tuple(by_name))
+    order = sorted([*thought.scores, *thought.behind, *thought.unknown], key=lambda name: name != best)
+    return ExternalAnswer(hosts=list(dict.fromkeys([*(by_name[name] for name in order), *unknown])))
+
+
+def _instance(body: ExternalBody, inventory: InventoryService) -> Instance:
+    spec = body.spec.data
+    flavor = spec.flavor.data if spec.flavor else None
+    if flavor is None:
+        return opinion.known(inventory, spec.instance_uuid)
+    if flavor.vcpus is not None and not 1 <= flavor.vcpus <= MAX_CPUS:
+        raise InvalidInput(f"{flavor.vcpus} vcpus are outside 1-{MAX_CPUS}", field="flavor.vcpus")
+    disks = [size for size in (flavor.root_gb, flavor.ephemeral_gb) if size is not None]
+    return opinion.described(
+        opinion.known(inventory, spec.instance_uuid),
+        {name: str(value) for name, value in (flavor.extra_specs or {}).items()},
+        lambda field: PREFIX + field,
+        vcpus=flavor.vcpus,
+        memory_mb=flavor.memory_mb,
+        disk_gb=sum(disks) if disks else None,
+    )
