@@ -40,3 +40,10 @@ class AlarmsOut(AnswerBody):
     """Alarms that stand, by host and instance."""
 
     alarms: list[ContradictionOut] = Field(description="each ends by itself when windows agree again")
+
+
+class DoctorOut(AnswerBody):
+    """What `cotenant doctor` finds wrong."""
+
+    problems: list[str] = Field(description="all that is wrong, as sentences")
+    alarms: list[ContradictionOut] = Field(description="contradictions between predictions and measurements among it")
