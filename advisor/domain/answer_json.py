@@ -21,13 +21,14 @@ from advisor.domain.answers import (
     Rejection,
 )
 from advisor.domain.evidence import Evidence
+from advisor.domain.figures import decimals, score_figure, significant
 from profiler.observed import IsolationSettings, Pinning
 
 Json = dict[str, Any]
 
 
 def recommendation_as_json(recommendation: Recommendation) -> Json:
-    """The answer to `POST /v1/placements`; numbers that are not finite, which JSON lacks, become null."""
+    """The answer to `POST /v1/placements`: figures with the digits that are known; null for what is not finite."""
     return head_as_json(recommendation) | body_as_json(recommendation)
 
 
@@ -38,7 +39,7 @@ def head_as_json(recommendation: Recommendation) -> Json:
         "created_at": time_as_json(recommendation.created_at),
         "model": {"version": recommendation.model_version, "origin": recommendation.model_origin},
         "degraded": recommendation.degraded,
-        "snapshot_age_s": recommendation.snapshot_age_s,
+        "snapshot_age_s": decimals(recommendation.snapshot_age_s, 3),
         "dry_run": recommendation.request.dry_run,
     }
 
@@ -58,14 +59,14 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
     answer: Json = {
         "rank": candidate.rank,
         "host": candidate.host,
-        "score": _number(candidate.score),
+        "score": score_figure(candidate.score),
         "tied_with": list(candidate.tied_with),
         "headroom": _headroom(candidate.headroom),
-        "reserved": _number(candidate.reserved),
-        "crowded": None if candidate.crowded is None else _number(candidate.crowded),
+        "reserved": score_figure(candidate.reserved),
+        "crowded": None if candidate.crowded is None else significant(candidate.crowded),
         "calibration": candidate.calibration,
         "evidence": dict(candidate.evidence),
-        "combined_score": _number(candidate.combined_score),
+        "combined_score": score_figure(candidate.combined_score),
         "pinning": pinning_as_json(candidate.pinning),
         "isolation": _isolation(candidate.isolation),
         "newcomer": _effect(candidate.newcomer),
@@ -81,7 +82,13 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
 
 
 def _evidence(evidence: Evidence | None) -> Json | None:
-    return None if evidence is None else asdict(evidence)
+    if evidence is None:
+        return None
+    held = evidence.held
+    return asdict(evidence) | {
+        "held": held
+        and {"windows": held.windows, "coverage": significant(held.coverage), "error": significant(held.error)}
+    }
 
 
 def _headroom(headroom: Headroom | None) -> Json | None:
@@ -89,10 +96,10 @@ def _headroom(headroom: Headroom | None) -> Json | None:
         return None
     parts = {"cpu": headroom.cpu, "memory": headroom.memory, "nic": headroom.nic}
     return {
-        **{name: _number(part) for name, part in parts.items()},
+        **{name: significant(part) for name, part in parts.items()},
         "one_numa_node": headroom.one_node,
         **{
-            name: _number(math.inf if (left := getattr(headroom, name)) is None else left)
+            name: significant(math.inf if (left := getattr(headroom, name)) is None else left)
             for name in ("cpu_before", "memory_before", "nic_before")
         },
     }
@@ -159,16 +166,16 @@ def waiting_told(effect: Effect, waiting: Band) -> Band:
 
 def _cpu(cpu: CpuTime) -> Json:
     return {
-        "share": _number(cpu.share),
-        "worst_share": _number(cpu.worst_share),
-        "short": _number(cpu.short),
-        "short_before": None if cpu.short_before is None else _number(cpu.short_before),
+        "share": significant(cpu.share),
+        "worst_share": significant(cpu.worst_share),
+        "short": significant(cpu.short),
+        "short_before": None if cpu.short_before is None else significant(cpu.short_before),
         "overloaded": cpu.overloaded,
     }
 
 
 def _band(band: Band) -> Json:
-    return {"expected": _number(band.expected), "lower": _number(band.lower), "upper": _number(band.upper)}
+    return {"expected": significant(band.expected), "lower": significant(band.lower), "upper": significant(band.upper)}
 
 
 def pinning_as_json(pinning: Pinning | None) -> dict[str, list[int]] | None:
@@ -189,19 +196,15 @@ def _isolation(settings: IsolationSettings) -> Json:
 def _reason(reason: Reason) -> Json:
     return {
         "resource": reason.resource,
-        "share": _number(reason.share),
+        "share": significant(reason.share),
         "text": reason.text,
         "neighbour": reason.neighbour,
         "kind": reason.kind,
         "finding": reason.finding,
-        "ratio": None if reason.ratio is None else _number(reason.ratio),
+        "ratio": None if reason.ratio is None else significant(reason.ratio),
     }
 
 
 def _command(command: Command) -> Json:
     note = {"note": command.note} if command.note else {}
     return {"tool": command.tool, "argv": list(command.argv), "undo": list(command.undo), **note}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from advisor.domain.answer_json import pinning_as_json, time_as_json
 from advisor.domain.answers import Band, Candidate, Effect, Headroom, Recommendation, Rejection
+from advisor.domain.figures import decimals, score_figure
 
 Json = dict[str, Any]
 MOST_TIED = 10  # hosts that a candidate names as tied; the rest is in the whole answer
-# Scores within 0.0005 are equal, and T/B is measured to about 0.01: further digits tell nothing.
-SCORE_DIGITS, RATIO_DIGITS = 4, 3
+RATIO_DECIMALS = 3
 
 
 def summary_as_json(recommendation: Recommendation) -> Json:
@@ -32,7 +31,7 @@ def _candidate(candidate: Candidate) -> Json:
     return {
         "rank": candidate.rank,
         "host": candidate.host,
-        "score": _rounded(candidate.score, SCORE_DIGITS),
+        "score": score_figure(candidate.score),
         "throughput_ratio": _band(candidate.newcomer.throughput_ratio),
         "worst_neighbour": _worst(candidate.neighbours),
         "tied_with": list(candidate.tied_with[:MOST_TIED]),
@@ -49,7 +48,10 @@ def _worst(neighbours: Sequence[Effect]) -> Json | None:
 
 def _headroom(headroom: Headroom) -> Json:
     parts = {"cpu": headroom.cpu, "memory": headroom.memory, "nic": headroom.nic}
-    return {**{name: _rounded(part) for name, part in parts.items()}, "one_numa_node": headroom.one_node}
+    return {
+        **{name: decimals(part, RATIO_DECIMALS) for name, part in parts.items()},
+        "one_numa_node": headroom.one_node,
+    }
 
 
 def _rejected(rejections: Sequence[Rejection]) -> list[Json]:
@@ -61,9 +63,4 @@ def _rejected(rejections: Sequence[Rejection]) -> list[Json]:
 
 
 def _band(band: Band) -> Json:
-    return {"expected": _rounded(band.expected), "lower": _rounded(band.lower), "upper": _rounded(band.upper)}
-
-
-def _rounded(value: float, digits: int = RATIO_DIGITS) -> float | None:
-    """None for what is not finite, which JSON lacks."""
-    return round(value, digits) if math.isfinite(value) else None
+    return {name: decimals(getattr(band, name), RATIO_DECIMALS) for name in ("expected", "lower", "upper")}

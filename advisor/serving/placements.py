@@ -298,4 +298,4 @@ class PlacementService:
 def _as_held(told: Recommendation) -> EncodedRecommendation:
     """What is stored of a scheduler's answer: the host that is held, as if no other had been asked for."""
     asked = replace(told.request, limit=1)
-    return EncodedRecommendation.of(replace(told, request=asked, candidates=told.candidates[:1]))
+    return EncodedRecommendation.only_kept(replace(told, request=asked, candidates=told.candidates[:1]))

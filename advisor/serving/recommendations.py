@@ -49,6 +49,11 @@ class EncodedRecommendation:
         kept = codec.text(body_of(recommendation)).encode()
         return cls(recommendation, to_json(body_as_json(recommendation)), kept)
 
+    @classmethod
+    def only_kept(cls, recommendation: Recommendation) -> EncodedRecommendation:
+        """Write what the store has; nobody is told the answer as JSON."""
+        return cls(recommendation, b"", codec.text(body_of(recommendation)).encode())
+
     @property
     def size(self) -> int:
         """About how many bytes it takes: beside the texts, values that take a fifth more than these."""

@@ -63,6 +63,7 @@ COMMANDS = (
     Listed(
         "doctor", "api.cli.doctor:doctor", "Say what is wrong now: contradictions, hosts without data, a broken model."
     ),
+    Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
     Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
     Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
     Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from advisor.domain import (
     Band,
@@ -20,6 +21,7 @@ from advisor.domain import (
     held_in_words,
     time_part,
 )
+from advisor.domain.figures import score_figure, significant
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -100,7 +102,7 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
     return (
         candidate.rank,
         candidate.host,
-        f"{candidate.score:.3f}",
+        shown(candidate.score, 3, score_figure),
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
         _shortest(candidate),
@@ -160,17 +162,17 @@ def show_commands(candidate: Candidate) -> None:
 
 def ratio(effect: Effect) -> str:
     band = effect.throughput_ratio
-    return f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})"
+    return f"{shown(band.expected, 2)} ({shown(band.lower, 2)}-{shown(band.upper, 2)})"
 
 
 def cpu_share(effect: Effect) -> str:
     """What it gets of the CPU time that it wants; empty where that was not predicted."""
-    return "" if effect.cpu is None else f"{effect.cpu.share:.3f}"
+    return "" if effect.cpu is None else shown(effect.cpu.share, 3)
 
 
 def short(effect: Effect) -> str:
     """The part of the time in which it gets less CPU than it wants; empty where that was not predicted."""
-    return "" if effect.cpu is None else time_part(effect.cpu.short)
+    return "" if effect.cpu is None else time_part(significant(effect.cpu.short) or 0.0)
 
 
 def _shortest(candidate: Candidate) -> str:
@@ -184,7 +186,7 @@ def _shortest(candidate: Candidate) -> str:
 
 def times(band: Band | None) -> str:
     """A ratio to alone; empty where it was not predicted."""
-    return "" if band is None else f"{band.expected:.2f}"
+    return "" if band is None else shown(band.expected, 2)
 
 
 def remark(effect: Effect) -> str:
@@ -193,7 +195,13 @@ def remark(effect: Effect) -> str:
 
 def worst_neighbour(candidate: Candidate) -> str:
     worst = min(candidate.neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
-    return f"{worst.instance} {worst.throughput_ratio.expected:.2f}" if worst else "none"
+    return f"{worst.instance} {shown(worst.throughput_ratio.expected, 2)}" if worst else "none"
+
+
+def shown(value: float, places: int, told: Callable[[float], float | None] = significant) -> str:
+    """A figure as a service would have told it, so that its answer reads as the same answer on a file."""
+    figure = told(value)
+    return f"{math.inf if figure is None else figure:.{places}f}"
 
 
 def settings_text(settings_there: IsolationSettings) -> str:

@@ -23,8 +23,9 @@ from advisor.domain import (
     scene_effects_from_json,
     time_part,
 )
+from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
-from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, times
+from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, ServiceFailed, TokenFile, asked_service
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import NO_HOST, print_json, print_table, say
@@ -144,8 +145,9 @@ def predict(
     )
     print_table(header, rows, right=(2, 3, 4, 5))
     if answer.crowded is not None:
-        say(f"More vCPUs are ready to run than there are CPUs {time_part(answer.crowded)} of the time.")
-    say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
+        crowded = time_part(significant(answer.crowded) or 0.0)
+        say(f"More vCPUs are ready to run than there are CPUs {crowded} of the time.")
+    say(f"Combined score {shown(answer.combined_score, 2, score_figure)} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 

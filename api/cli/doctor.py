@@ -7,7 +7,7 @@ import typer
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, say
-from api.schemas.alarms import ContradictionOut
+from api.schemas.alarms import ContradictionOut, DoctorOut
 
 
 def doctor(database: Database = None, as_json: AsJson = False) -> None:
@@ -26,8 +26,8 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
     if vitals.degraded:
         found.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
     if as_json:
-        told = [ContradictionOut.like(one).model_dump(mode="json") for one in alarms]
-        print_json({"problems": found, "alarms": told})
+        told = DoctorOut(problems=found, alarms=[ContradictionOut.like(one) for one in alarms])
+        print_json(told.model_dump(mode="json"))
     else:
         for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
             say(sentence)

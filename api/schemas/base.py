@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, ParamSpec, Self, TypeVar
 
 from pydantic import (
@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from advisor.domain.figures import decimals, score_figure, significant
 from advisor.errors import InvalidInput
 from profiler.observed import MAX_CPUS
 
@@ -159,7 +160,20 @@ Time = Annotated[
 ]
 Labels = Annotated[dict[Name, Annotated[str, Field(pattern=TEXT_PATTERN, max_length=255)]], Field(max_length=100)]
 Metrics = Annotated[dict[Id, Amount], Field(max_length=1000)]
-Figure = float | None  # in an answer; null where there is no finite number
+
+
+def _written_by(rounding: Callable[[float], float | None]) -> PlainSerializer:
+    return PlainSerializer(
+        lambda value: None if value is None else rounding(value), return_type=float | None, when_used="json"
+    )
+
+
+# Figures of answers, written with the digits that are known; null where there is no finite number. Values stay whole.
+Figure = Annotated[float | None, _written_by(significant)]  # ratios, shares, ends of intervals
+Score = Annotated[float | None, _written_by(score_figure)]  # scores and sums of ratios
+Tenths = Annotated[float | None, _written_by(partial(decimals, digits=1))]  # seconds, watts, days
+Hundredths = Annotated[float | None, _written_by(partial(decimals, digits=2))]  # money
+Known = Annotated[float, PlainSerializer(significant, return_type=float, when_used="json")]  # never null
 
 
 def same_name(given: str | None, path: str) -> str:

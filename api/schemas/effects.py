@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from advisor.domain import Band, Effect, Scene, SceneEffects, waiting_told
-from api.schemas.base import AnswerBody, Figure, Schema, examples
+from api.schemas.base import AnswerBody, Figure, Schema, Score, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
 LATENCY = "latency over its latency alone; null where it is overloaded"
@@ -111,7 +111,7 @@ class SceneAnswer(AnswerBody):
 
     model: ModelRef = Field(description="which model answered")
     degraded: bool = Field(description="the learned model failed and the queueing prior answered")
-    combined_score: Figure = Field(description="sum of the expected throughput ratios")
+    combined_score: Score = Field(description="sum of the expected throughput ratios")
     effects: list[EffectOut] = Field(description="what happens to each instance")
     crowded: Figure = Field(default=None, description=CROWDED)
 

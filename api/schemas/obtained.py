@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from advisor.domain import ObtainedHere
-from api.schemas.base import AnswerBody, Time
+from api.schemas.base import AnswerBody, Known, Time
 
 
 class ObtainedOut(AnswerBody):
@@ -16,9 +16,9 @@ class ObtainedOut(AnswerBody):
     metric: str = Field(description="`cpu_share`, of which less is worse, or a metric of which more is worse")
     unit: str = Field(description="unit of the values; empty = a share from 0 to 1")
     help: str = Field(description="what it is")
-    mean: float = Field(description="mean over the windows")
-    tail: float = Field(description="95 % of the windows were no worse")
-    worst: float = Field(description="the worst window")
+    mean: Known = Field(description="mean over the windows")
+    tail: Known = Field(description="95 % of the windows were no worse")
+    worst: Known = Field(description="the worst window")
     windows: int = Field(description="windows in which it was measured")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from api.schemas.base import AnswerBody, Figure, Time
+from api.schemas.base import AnswerBody, Score, Time
 from api.schemas.effects import BandOut
 from api.schemas.placements import HeadroomOut
 
@@ -21,7 +21,7 @@ class CandidateSummary(AnswerBody):
 
     rank: int = Field(description="1 is the best")
     host: str = Field(description="the host")
-    score: Figure = Field(description="by the objective that was asked for; higher is better")
+    score: Score = Field(description="by the objective that was asked for; higher is better")
     throughput_ratio: BandOut = Field(description="the newcomer's T/B")
     worst_neighbour: WorstNeighbourOut | None = Field(
         description="the neighbour with the lowest expected T/B; null = nobody is there"

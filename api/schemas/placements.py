@@ -29,10 +29,12 @@ from api.schemas.base import (
     Figure,
     Flag,
     Id,
+    Known,
     Labels,
     Metrics,
     Positive,
     Schema,
+    Score,
     Time,
     as_input,
     examples,
@@ -291,14 +293,14 @@ class CandidateOut(AnswerBody):
 
     rank: int = Field(description="1 is the best")
     host: str = Field(description="the host")
-    score: Figure = Field(description="by the objective that was asked for; higher is better")
+    score: Score = Field(description="by the objective that was asked for; higher is better")
     tied_with: list[str] = Field(
         description="hosts whose difference lies within the uncertainty, with nobody visibly worse off"
     )
     headroom: HeadroomOut | None = Field(
         default=None, description="what would be left there; it decides between equal scores"
     )
-    reserved: Figure = Field(
+    reserved: Score = Field(
         default=0.0, description="what was taken off the score because others who usually come need the place"
     )
     crowded: Figure = Field(default=None, description=CROWDED)
@@ -310,7 +312,7 @@ class CandidateOut(AnswerBody):
     evidence: dict[EvidenceLevel, int] = Field(
         default={}, description="how many residents are known by their size, class, a description, history, and so on"
     )
-    combined_score: Figure = Field(description="sum of the expected throughput ratios there")
+    combined_score: Score = Field(description="sum of the expected throughput ratios there")
     pinning: dict[str, list[int]] | None = Field(description="the pinning that suits it best there; null = none")
     isolation: Isolation = Field(description="the settings that suit it best there")
     newcomer: NewcomerOut = Field(description="what happens to the newcomer")
@@ -337,8 +339,8 @@ class LevelHeldOut(AnswerBody):
     """How forecasts of such instances held in measured windows of five minutes on contended hosts of this cloud."""
 
     windows: int = Field(description="windows of hosts, two digits of it")
-    coverage: float = Field(description="share of instances that got what lay in the model's own range")
-    error: float = Field(description="how far off it was on average, in the share of CPU time that it wanted")
+    coverage: Known = Field(description="share of instances that got what lay in the model's own range")
+    error: Known = Field(description="how far off it was on average, in the share of CPU time that it wanted")
 
 
 class EvidenceOut(AnswerBody):

@@ -25,7 +25,7 @@ from advisor.domain import (
     SpareCapacity,
     Variant,
 )
-from api.schemas.base import AnswerBody, Figure, Time
+from api.schemas.base import AnswerBody, Figure, Hundredths, Known, Score, Tenths, Time
 from api.schemas.effects import BandOut, EffectOut, ModelRef
 from api.schemas.placements import CommandOut, RejectionOut
 from api.schemas.plan_questions import PlanBody
@@ -37,14 +37,14 @@ __all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
 class SecondsOut(AnswerBody):
     """A time in seconds, and between which ends it lies."""
 
-    expected: Figure = Field(description="seconds that are expected")
-    lower: Figure = Field(description="seconds that it takes at least")
-    upper: Figure = Field(description="seconds that it takes at most")
+    expected: Tenths = Field(description="seconds that are expected")
+    lower: Tenths = Field(description="seconds that it takes at least")
+    upper: Tenths = Field(description="seconds that it takes at most")
 
     @classmethod
     def of(cls, band: Band) -> SecondsOut:
         """From the domain."""
-        return cls(expected=round(band.expected, 1), lower=round(band.lower, 1), upper=round(band.upper, 1))
+        return cls(expected=band.expected, lower=band.lower, upper=band.upper)
 
 
 class PlanStepOut(AnswerBody):
@@ -61,7 +61,7 @@ class PlanStepOut(AnswerBody):
         description="harm that a move of a rebalance takes away: part of its speed and time that the worst-off whom it "
         "changes keeps more, and 0.3 of what all others keep more; of a new size, what the worst-off gains (T/B)",
     )
-    score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
+    score: Score = Field(default=None, description="of that host at that step; absent where nobody was placed")
     tied_with: list[str] = Field(default=[], description="hosts that are as good for all that is known")
     newcomer: EffectOut | None = Field(
         default=None, description="what happens to it there at that step; absent where nobody was placed"
@@ -121,13 +121,13 @@ class SumsOut(AnswerBody):
     hosts_used: int = Field(description="hosts with at least one instance")
     instances: int = Field(description="number of instances")
     below: int = Field(description="instances under their limit, or under keep_ratio where they have none")
-    worst: Figure = Field(description="the lowest expected T/B")
-    mean: Figure = Field(description="mean expected T/B")
-    total: Figure = Field(description="sum of the expected T/B")
-    watts: Figure = Field(
+    worst: Score = Field(description="the lowest expected T/B")
+    mean: Score = Field(description="mean expected T/B")
+    total: Score = Field(description="sum of the expected T/B")
+    watts: Tenths = Field(
         default=None, description="what hosts in use draw (W), by their labels; absent where one does not say"
     )
-    price: Figure = Field(
+    price: Hundredths = Field(
         default=None, description="what all hosts cost a month, by their label; absent where one does not say"
     )
 
@@ -142,8 +142,8 @@ class SearchOut(AnswerBody):
     """How the plan was found."""
 
     aim: str = Field(description="what was searched for")
-    value: Figure = Field(description="what the plan reaches, in the unit of the aim")
-    bound: Figure = Field(description="what no plan can surpass, in the same unit")
+    value: Score = Field(description="what the plan reaches, in the unit of the aim")
+    bound: Score = Field(description="what no plan can surpass, in the same unit")
     gap: Figure = Field(description="how far value and bound are apart, as a share of the bound")
     ended: PlanEnd = Field(description="why the search ended, see docs/planning.md")
 
@@ -158,7 +158,7 @@ class RunwayOut(AnswerBody):
 
     month: float = Field(description="months from now")
     added: int = Field(description="instances added by then")
-    load_factor: float = Field(description="load over the load of now")
+    load_factor: Known = Field(description="load over the load of now")
     sums: SumsOut = Field(description="the cloud then")
     fits: bool = Field(description="everybody has a host and keeps its limit")
 
@@ -226,7 +226,7 @@ class VariantOut(AnswerBody):
     runs_out_month: float | None = Field(
         default=None, description="the first month whose demand does not fit; null = none of those examined"
     )
-    instance_days: float | None = Field(
+    instance_days: Tenths = Field(
         default=None, description="days that newcomers run within the months looked ahead; null = not known"
     )
     notes: list[str] = Field(default=[], description="what else to know")

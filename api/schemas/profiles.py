@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
-from api.schemas.base import AnswerBody, Figure, Time
+from api.schemas.base import AnswerBody, Figure, Known, Time
 
 
 class EstimateOut(AnswerBody):
     """A metric's mean in its unit with its 90 % interval; null = too few windows to say."""
 
-    value: float = Field(description="mean")
+    value: Known = Field(description="mean")
     lower: Figure = Field(description="lower end of its 90 % interval")
     upper: Figure = Field(description="upper end of its 90 % interval")
-    effective_windows: float = Field(description="independent windows that it is worth")
+    effective_windows: Known = Field(description="independent windows that it is worth")
 
     @classmethod
     def of(cls, estimate: MeanEstimate) -> EstimateOut:
@@ -48,18 +48,18 @@ class PhaseOut(AnswerBody):
     """What the instance does in one of its phases; a phase may come back."""
 
     number: int = Field(description="1 is the first to appear")
-    share: float = Field(description="of all windows, 0-1")
+    share: Known = Field(description="of all windows, 0-1")
     spans: list[SpanOut] = Field(description="when it was seen")
     windows: int = Field(description="its windows")
     solo_windows: int = Field(description="windows in which the instance was alone")
     solo: bool = Field(description="the metrics are made of solo windows only")
-    effective_windows: float = Field(description="independent windows that they are worth")
+    effective_windows: Known = Field(description="independent windows that they are worth")
     load: LoadOut = Field(description="the load level")
     metrics: dict[str, EstimateOut] = Field(description="by name")
-    metrics_at_full_load: dict[str, float] | None = Field(
+    metrics_at_full_load: dict[str, Known] | None = Field(
         description="extrapolated in proportion to load 1.0; null where it was reached or that would be a guess"
     )
-    neighbours: dict[str, float] = Field(description="mean CPU in % of who was active beside it, while anybody was")
+    neighbours: dict[str, Known] = Field(description="mean CPU in % of who was active beside it, while anybody was")
     enough: bool = Field(description="good enough to be used as a workload's profile")
     reasons: list[str] = Field(description="why it is not enough")
     remarks: list[str] = Field(description="what else to know")
@@ -95,7 +95,7 @@ class ProfileAnswer(AnswerBody):
     end: Time = Field(description="time of the last window")
     windows: int = Field(description="number of windows")
     window_s: float = Field(description="seconds from one window to the next")
-    vcpus: Figure = Field(description="its vCPUs")
+    vcpus: float | None = Field(description="its vCPUs")
     phases: list[PhaseOut] = Field(description="its phases")
     notes: list[str] = Field(description="what else to know")
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from advisor.domain import ModelQuality
-from api.schemas.base import AnswerBody, Time
+from api.schemas.base import AnswerBody, Figure, Known, Time
 
 
 class FiguresOut(AnswerBody):
@@ -17,12 +17,12 @@ class FiguresOut(AnswerBody):
     scenes: int = Field(description="measured scenes, whose instances err together; they count, not rows")
     since: Time = Field(description="time of the first")
     until: Time = Field(description="time of the last")
-    coverage: float = Field(description="share of observations inside the model's own 90 % interval")
-    coverage_low: float = Field(description="lower end of the coverage's own 90 % interval")
-    coverage_high: float = Field(description="upper end of that interval")
-    error: float = Field(description="mean |observed - expected|")
-    bias: float = Field(description="mean of observed minus expected")
-    outside: float = Field(description="share that lay outside the training data")
+    coverage: Known = Field(description="share of observations inside the model's own 90 % interval")
+    coverage_low: Known = Field(description="lower end of the coverage's own 90 % interval")
+    coverage_high: Known = Field(description="upper end of that interval")
+    error: Known = Field(description="mean |observed - expected|")
+    bias: Known = Field(description="mean of observed minus expected")
+    outside: Known = Field(description="share that lay outside the training data")
 
 
 class AlarmOut(AnswerBody):
@@ -33,9 +33,9 @@ class AlarmOut(AnswerBody):
     since: Time = Field(description="when it began")
     detected: Time = Field(description="when it was noticed")
     scenes: int = Field(description="scenes seen since then")
-    before: float = Field(description="mean residual in half widths of the interval, or share covered")
-    after: float = Field(description="the same since then")
-    off: float = Field(description="mean observed over expected since then")
+    before: Known = Field(description="mean residual in half widths of the interval, or share covered")
+    after: Known = Field(description="the same since then")
+    off: Known = Field(description="mean observed over expected since then")
 
 
 class GroupOut(AnswerBody):
@@ -47,7 +47,7 @@ class GroupOut(AnswerBody):
     name: str = Field(description="of the platform or workload")
     figures: FiguresOut = Field(description="its figures")
     alarms: list[AlarmOut] = Field(description="alarms that are raised")
-    widening: float | None = Field(description="by which intervals on this platform should be widened; 1 = not at all")
+    widening: Figure = Field(description="by which intervals on this platform should be widened; 1 = not at all")
 
 
 class ComparisonOut(AnswerBody):
@@ -58,9 +58,9 @@ class ComparisonOut(AnswerBody):
     target: str = Field(description="throughput, latency or jitter")
     rows: int = Field(description="observed rows")
     scenes: int = Field(description="measured scenes")
-    difference: float = Field(description="mean error of this model minus that of the other")
-    lower: float | None = Field(description="95 % bootstrap interval over scenes; null for a single scene")
-    upper: float | None = Field(description="upper end of its 95 % interval")
+    difference: Known = Field(description="mean error of this model minus that of the other")
+    lower: Figure = Field(description="95 % bootstrap interval over scenes; null for a single scene")
+    upper: Figure = Field(description="upper end of its 95 % interval")
     text: str = Field(description="the comparison as a sentence")
 
 
@@ -80,13 +80,13 @@ class WindowGroupOut(AnswerBody):
     scenes: int = Field(description="windows of one host, whose instances err together; older ones count less")
     since: Time = Field(description="when the first ended")
     until: Time = Field(description="when the last ended")
-    coverage: float = Field(description="share inside the model's own 90 % interval")
-    coverage_low: float = Field(description="lower end of the coverage's own 90 % interval")
-    coverage_high: float = Field(description="upper end of that interval")
-    error: float = Field(description="mean |observed - expected|")
-    bias: float = Field(description="mean of observed minus expected")
-    scaled: float = Field(description="by which half widths must be multiplied to hold 90 %; 4 = that or more")
-    widening: float | None = Field(description="by which intervals are widened for it; null = too few windows")
+    coverage: Known = Field(description="share inside the model's own 90 % interval")
+    coverage_low: Known = Field(description="lower end of the coverage's own 90 % interval")
+    coverage_high: Known = Field(description="upper end of that interval")
+    error: Known = Field(description="mean |observed - expected|")
+    bias: Known = Field(description="mean of observed minus expected")
+    scaled: Known = Field(description="by which half widths must be multiplied to hold 90 %; 4 = that or more")
+    widening: Figure = Field(description="by which intervals are widened for it; null = too few windows")
     short: bool = Field(description="its intervals are too narrow beyond chance")
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from advisor.domain import MeasuredSlowing, Slowing, SlowingHere, SlowingSource
-from api.schemas.base import AnswerBody, Time
+from api.schemas.base import AnswerBody, Figure, Time
 
 FELT = 0.01  # of a ratio: what is lost below it is not listed
 
@@ -18,17 +18,17 @@ class SlowingOut(AnswerBody):
 
     victim: str = Field(description="who loses")
     neighbour: str = Field(description="to whom")
-    predicted: float | None = Field(
+    predicted: Figure = Field(
         description="what it would keep more of its speed without that one, as T/B; null = less than 0.01"
     )
-    measured: float | None = Field(
+    measured: Figure = Field(
         description="the part of the CPU time that it wants which it loses to that one; null = nothing was seen"
     )
     source: SlowingSource | None = Field(
         description="of what was measured: by its run queue it is known who ran while it waited; by correlation it "
         "waits more in windows in which that one runs"
     )
-    chance: float | None = Field(description="p-value of the correlation")
+    chance: Figure = Field(description="p-value of the correlation")
 
 
 class HostSlowing(AnswerBody):

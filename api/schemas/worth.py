@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from advisor.domain import AdviceWorth
-from api.schemas.base import AnswerBody, Time
+from api.schemas.base import AnswerBody, Figure, Known, Time
 
 
 class HeededOut(AnswerBody):
@@ -23,21 +23,21 @@ class HeededOut(AnswerBody):
 class WorthBand(AnswerBody):
     """A predicted share with its range."""
 
-    expected: float = Field(description="expected share")
-    lower: float = Field(description="lower end")
-    upper: float = Field(description="upper end")
+    expected: Known = Field(description="expected share")
+    lower: Known = Field(description="lower end")
+    upper: Known = Field(description="upper end")
 
 
 class ToldAndObservedOut(AnswerBody):
     """Mean shares of the CPU time that was wanted, run / (run + wait), in windows of five minutes."""
 
     windows: int = Field(description="windows, of one instance each")
-    told: float | None = Field(description="predicted before; null = nothing was")
-    observed: float = Field(description="measured")
-    inside: float | None = Field(description="part of the windows inside the predicted range")
+    told: Figure = Field(description="predicted before; null = nothing was")
+    observed: Known = Field(description="measured")
+    inside: Figure = Field(description="part of the windows inside the predicted range")
     contended: int = Field(description="windows with a share below 0.98, predicted or measured")
-    contended_told: float | None = Field(description="predicted, of those")
-    contended_observed: float | None = Field(description="measured, of those")
+    contended_told: Figure = Field(description="predicted, of those")
+    contended_observed: Figure = Field(description="measured, of those")
 
 
 class FaredBesideOut(AnswerBody):
@@ -49,11 +49,11 @@ class FaredBesideOut(AnswerBody):
     matched: int = Field(description="those of them that have somebody like them")
     others: int = Field(description="those who are like them and did not follow, or were not asked about")
     hosts: int = Field(description="hosts of both; they are what the interval draws anew")
-    followed: float | None = Field(description="mean share of those who followed; null = nobody is like them")
-    not_followed: float | None = Field(description="mean share of the others")
-    difference: float | None = Field(description="the first less the second")
-    lower: float | None = Field(description="90 % bootstrap interval of the difference; null = too few to tell")
-    upper: float | None = Field(description="its upper end")
+    followed: Figure = Field(description="mean share of those who followed; null = nobody is like them")
+    not_followed: Figure = Field(description="mean share of the others")
+    difference: Figure = Field(description="the first less the second")
+    lower: Figure = Field(description="90 % bootstrap interval of the difference; null = too few to tell")
+    upper: Figure = Field(description="its upper end")
     text: str = Field(description="the same as a sentence, with what is compared")
 
 
@@ -63,9 +63,9 @@ class AlternativeOut(AnswerBody):
 
     host: str = Field(description="the host")
     why: str = Field(description="here: where it is; answer: the answer showed it; most_free: Nova's weighers' choice")
-    share: float = Field(description="share of the CPU time that it wants")
-    others: float = Field(description="mean share of all others on this host and on where it is")
-    others_here: float = Field(description="the same with the instance where it is")
+    share: Known = Field(description="share of the CPU time that it wants")
+    others: Known = Field(description="mean share of all others on this host and on where it is")
+    others_here: Known = Field(description="the same with the instance where it is")
 
 
 class PlacementWorthOut(AnswerBody):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -60,3 +61,32 @@ def test_a_token_that_only_reads_may_ask_dryly(empty: Client, advisor: Advisor, 
         for dry in (True, False)
     ]
     assert statuses == [200, 403]
+
+
+def _figures(told: Any, within: str = "") -> Iterator[tuple[str, float]]:
+    items = told.items() if isinstance(told, dict) else [(within, one) for one in told]
+    for name, one in items:
+        if isinstance(one, float):
+            yield name, one
+        elif isinstance(one, dict | list):
+            yield from _figures(one, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/placements", {"instance": {"id": "n", "vcpus": 3, "memory_mb": 256, "workload": "web-1k"}}),
+        ("/v1/placements:batch", {"instances": [*TWO, {"id": "n", "vcpus": 3, "memory_mb": 256}]}),
+        ("/v1/plans", {"instances": [*TWO, {"id": "n", "vcpus": 3, "memory_mb": 256}]}),
+    ],
+)
+def test_answers_have_the_digits_that_are_known(empty: Client, path: str, body: dict[str, Any]) -> None:
+    dry = {} if path == "/v1/plans" else {"dry_run": True, "constraints": {"allow_stale": True}}
+    answer = empty.ask("POST", path, json={**body, **dry})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    told.pop("question", None)  # input, as it was understood
+    sums = {"score", "combined_score", "total", "worst", "mean", "value", "bound", "reserved", "snapshot_age_s"}
+    figures = list(_figures(told))
+    assert len(figures) > 10
+    assert [one for one in figures if one[1] != (round(one[1], 4) if one[0] in sums else float(f"{one[1]:.4g}"))] == []

@@ -13,43 +13,51 @@ from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 class Flavor(Incoming):
     """Of the flavor object, what is read."""
 
-    vcpus: Annotated[int, Field(strict=True), WHOLE] | None = None
-    memory_mb: Number | None = None
-    root_gb: Number | None = None
-    ephemeral_gb: Number | None = None
-    extra_specs: dict[str, Any] | None = None
+    vcpus: Annotated[int, Field(strict=True), WHOLE] | None = Field(default=None, description="virtual CPUs")
+    memory_mb: Number | None = Field(default=None, description="memory in MiB")
+    root_gb: Number | None = Field(default=None, description="root disk in GiB")
+    ephemeral_gb: Number | None = Field(default=None, description="ephemeral disk in GiB, beside the root disk")
+    extra_specs: dict[str, Any] | None = Field(
+        default=None,
+        description="extra specs of the flavor; `cotenant:…` among them say what the server runs and accepts",
+    )
 
 
 class FlavorObject(Incoming):
     """A versioned object of Nova."""
 
-    data: Flavor = Field(default=Flavor(), alias="nova_object.data")
+    data: Flavor = Field(default=Flavor(), alias="nova_object.data", description="the flavor's fields")
 
 
 class RequestSpec(Incoming):
     """Of the request specification, what is read."""
 
-    instance_uuid: Id
-    flavor: FlavorObject | None = None
+    instance_uuid: Id = Field(description="UUID of the server")
+    flavor: FlavorObject | None = Field(
+        default=None, description="the flavor that it is built from; left out = the size that the inventory knows"
+    )
 
 
 class RequestSpecObject(Incoming):
     """A versioned object of Nova."""
 
-    data: RequestSpec = Field(alias="nova_object.data")
+    data: RequestSpec = Field(alias="nova_object.data", description="the request specification's fields")
 
 
 class CandidateHost(Incoming):
     """A host that Nova's own filters let through."""
 
-    host: HostName
-    hypervisor_hostname: str = ""
+    host: HostName = Field(description="the compute service's host")
+    hypervisor_hostname: str = Field(
+        default="",
+        description="the compute node's name, by which the inventory may know the host; empty = the same as host",
+    )
 
 
 class Options(Incoming):
     """How the answer is meant."""
 
-    read_only: Flag = False
+    read_only: Flag = Field(default=False, description="a question only: no host counts as taken after it")
 
 
 class ExternalBody(Incoming):
@@ -89,9 +97,11 @@ class ExternalBody(Incoming):
         }
     )
 
-    spec: RequestSpecObject
-    hosts: Annotated[list[CandidateHost], Field(max_length=MOST_HOSTS)]
-    options: Options | None = None
+    spec: RequestSpecObject = Field(description="Nova's request specification of one server")
+    hosts: Annotated[list[CandidateHost], Field(max_length=MOST_HOSTS)] = Field(
+        description="hosts that passed Nova's filters"
+    )
+    options: Options | None = Field(default=None, description="how the answer is meant; left out = it is followed")
 
 
 class ExternalAnswer(BaseModel):
@@ -99,4 +109,4 @@ class ExternalAnswer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    hosts: list[str]
+    hosts: list[str] = Field(description="compute hosts by their `host`, best first")

@@ -17,50 +17,72 @@ Quantities = dict[str, str | Number] | None
 class Owner(Incoming):
     """Who made the pod."""
 
-    kind: str = ""
-    name: str = ""
-    controller: Flag | None = None
+    kind: str = Field(default="", description="kind of the owner, such as ReplicaSet")
+    name: str = Field(default="", description="name of the owner")
+    controller: Flag | None = Field(default=None, description="whether it is the managing controller")
 
 
 class Metadata(Incoming):
     """Of a pod."""
 
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: Texts = None
-    annotations: Texts = None
-    owners: list[Owner] | None = Field(default=None, alias="ownerReferences")
+    name: str = Field(default="", description="the pod's name within its namespace")
+    namespace: str = Field(default="", description="the pod's namespace")
+    uid: str = Field(default="", description="the pod's UID, unique over time and space")
+    labels: Texts = Field(default=None, description="the pod's labels")
+    annotations: Texts = Field(
+        default=None,
+        description="the pod's annotations; `cotenant.io/…` among them and the labels say what it runs and accepts",
+    )
+    owners: list[Owner] | None = Field(
+        default=None, alias="ownerReferences", description="objects that the pod depends on"
+    )
 
 
 class Resources(Incoming):
     """Of a container, or of the pod as a whole."""
 
-    requests: Quantities = None
+    requests: Quantities = Field(
+        default=None,
+        description="least amounts that are required, as quantities of Kubernetes: cpu in CPUs (`500m` = half a one), "
+        "memory in bytes (`4Gi`)",
+    )
 
 
 class Container(Incoming):
     """What it asks for, what it runs, and whether it is a sidecar (an init container that restarts always)."""
 
-    image: str | None = None
-    resources: Resources | None = None
-    restart_policy: str | None = Field(default=None, alias="restartPolicy")
+    image: str | None = Field(default=None, description="the container image's name")
+    resources: Resources | None = Field(default=None, description="what the container asks for")
+    restart_policy: str | None = Field(
+        default=None,
+        alias="restartPolicy",
+        description="`Always` in an init container: it is a sidecar, which runs as long as the pod",
+    )
 
 
 class PodSpec(Incoming):
     """Only what is asked for."""
 
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = Field(default=None, alias="initContainers")
-    overhead: Quantities = None
-    resources: Resources | None = None
+    containers: list[Container] | None = Field(default=None, description="the containers that run together")
+    init_containers: list[Container] | None = Field(
+        default=None,
+        alias="initContainers",
+        description="containers that run to their end before, one after the other, and sidecars",
+    )
+    overhead: Quantities = Field(
+        default=None,
+        description="what the pod takes beside its containers, by its RuntimeClass, as quantities of Kubernetes",
+    )
+    resources: Resources | None = Field(
+        default=None, description="what the pod as a whole asks for; it counts instead of its containers' sum"
+    )
 
 
 class Pod(Incoming):
     """The pod that is to be scheduled; of all its fields only these are read."""
 
-    metadata: Metadata
-    spec: PodSpec | None = None
+    metadata: Metadata = Field(description="its names, labels and annotations")
+    spec: PodSpec | None = Field(default=None, description="what it asks for")
 
     def as_json(self) -> dict[str, Any]:
         """As the API of Kubernetes writes it."""
@@ -96,16 +118,24 @@ class ExtenderArgs(_EitherCase):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"Pod": _POD, "Nodes": None, "NodeNames": ["h1", "h2"]}]})
 
-    pod: Pod = Field(alias="Pod")
-    nodes: Any = Field(default=None, alias="Nodes")
-    node_names: Annotated[list[HostName] | None, Field(max_length=MOST_HOSTS)] = Field(default=None, alias="NodeNames")
+    pod: Pod = Field(alias="Pod", description="the pod to be scheduled")
+    nodes: Any = Field(
+        default=None,
+        alias="Nodes",
+        description="whole nodes, sent without nodeCacheCapable; they are refused with a sentence",
+    )
+    node_names: Annotated[list[HostName] | None, Field(max_length=MOST_HOSTS)] = Field(
+        default=None, alias="NodeNames", description="names of candidate nodes, sent with nodeCacheCapable"
+    )
 
 
 class FilterAnswer(AnswerBody):
     """Which nodes may take the pod; keys as Go writes them where a structure has no tags."""
 
-    nodes: None = Field(serialization_alias="Nodes")
-    node_names: list[str] | None = Field(serialization_alias="NodeNames")
+    nodes: None = Field(serialization_alias="Nodes", description="always null: whole nodes are not answered")
+    node_names: list[str] | None = Field(
+        serialization_alias="NodeNames", description="nodes that may take the pod; null where the question is wrong"
+    )
     failed: dict[str, str] = Field(
         serialization_alias="FailedNodes", description="others, with a sentence each, that may do once pods are gone"
     )
@@ -118,21 +148,23 @@ class FilterAnswer(AnswerBody):
 class HostPriority(AnswerBody):
     """What a node is worth to the pod."""
 
-    host: str = Field(serialization_alias="Host")
-    score: int = Field(serialization_alias="Score", ge=0, le=10)
+    host: str = Field(serialization_alias="Host", description="name of the node")
+    score: int = Field(serialization_alias="Score", ge=0, le=10, description="what it is worth, 0-10; higher is better")
 
 
 class MetaPod(Incoming):
     """A pod by its UID."""
 
-    uid: str = Field(alias="UID")
+    uid: str = Field(alias="UID", description="UID of the pod")
 
 
 class MetaVictims(Incoming):
     """Pods that would be evicted from a node."""
 
-    pods: list[MetaPod] | None = Field(default=None, alias="Pods")
-    violations: Annotated[int, Field(strict=True), WHOLE] = Field(default=0, alias="NumPDBViolations")
+    pods: list[MetaPod] | None = Field(default=None, alias="Pods", description="pods that would be evicted")
+    violations: Annotated[int, Field(strict=True), WHOLE] = Field(
+        default=0, alias="NumPDBViolations", description="number of PodDisruptionBudget violations that this would make"
+    )
 
 
 class PreemptionArgs(_EitherCase):
@@ -146,23 +178,28 @@ class PreemptionArgs(_EitherCase):
         }
     )
 
-    pod: Pod = Field(alias="Pod")
+    pod: Pod = Field(alias="Pod", description="the pod to be scheduled")
     victims: Annotated[dict[HostName, MetaVictims | None] | None, Field(max_length=MOST_HOSTS)] = Field(
-        default=None, alias="NodeNameToMetaVictims"
+        description="victims by the name of the node that they would be evicted from",
+        default=None,
+        alias="NodeNameToMetaVictims",
     )
 
 
 class PreemptionAnswer(AnswerBody):
     """The nodes on which evicting these pods would let the pod in, with the pods as they came."""
 
-    victims: dict[str, Any] = Field(serialization_alias="NodeNameToMetaVictims")
+    victims: dict[str, Any] = Field(
+        serialization_alias="NodeNameToMetaVictims",
+        description="victims by the name of the node, of nodes where evicting them helps",
+    )
 
 
 class PlacedPod(Incoming):
     """A pod that kube-scheduler has put on a node, and that no inventory shows yet."""
 
-    pod: Pod = Field(alias="Pod")
-    node: HostName = Field(alias="NodeName")
+    pod: Pod = Field(alias="Pod", description="the pod")
+    node: HostName = Field(alias="NodeName", description="name of the node that it was put on")
 
 
 class AdviceArgs(Incoming):
@@ -183,7 +220,9 @@ class AdviceArgs(Incoming):
     )
 
     pod: Pod | None = Field(default=None, alias="Pod", description="nobody is asked about without it")
-    node_names: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="NodeNames")
+    node_names: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
+        default=[], alias="NodeNames", description="names of all nodes that are candidates"
+    )
     without: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
         default=[], alias="Without", description="UIDs of pods that count as gone: whom preemption would evict"
     )

@@ -24,12 +24,18 @@ class VmCapacity(Incoming):
 class VmRequest(Incoming):
     """A virtual machine that is to be placed, and where it could go."""
 
-    id: Number = Field(alias="ID")
-    state: str = Field(default="", alias="STATE")
-    host_ids: Annotated[list[Number], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="HOST_IDS")
+    id: Number = Field(alias="ID", description="number of the virtual machine")
+    state: str = Field(default="", alias="STATE", description="its state, such as PENDING; not read")
+    host_ids: Annotated[list[Number], Field(max_length=MOST_HOSTS)] = Field(
+        default=[], alias="HOST_IDS", description="numbers of hosts that it could go to"
+    )
     host_id: Number | None = Field(default=None, alias="HOST_ID", description="where it is, if it is anywhere")
-    capacity: VmCapacity = Field(default=VmCapacity(), alias="CAPACITY")
-    attributes: dict[str, str | StrictInt | Finite] = Field(default={}, alias="VM_ATTRIBUTES")
+    capacity: VmCapacity = Field(default=VmCapacity(), alias="CAPACITY", description="what it asks for")
+    attributes: dict[str, str | StrictInt | Finite] = Field(
+        default={},
+        alias="VM_ATTRIBUTES",
+        description="its template's attributes; `COTENANT_…` among them say what it runs and accepts",
+    )
 
 
 class PlaceBody(Incoming):
@@ -53,7 +59,9 @@ class PlaceBody(Incoming):
         }
     )
 
-    vms: Annotated[list[VmRequest], Field(alias="VMS")]
+    vms: Annotated[list[VmRequest], Field(alias="VMS")] = Field(
+        description="the virtual machines, in the order in which they are answered"
+    )
 
 
 class OptimizeBody(PlaceBody):
@@ -67,12 +75,14 @@ class OptimizeBody(PlaceBody):
 class VmPlacement(AnswerBody):
     """Where one goes; without `HOST_ID` OpenNebula decides."""
 
-    id: int = Field(serialization_alias="ID")
-    host_id: int | None = Field(default=None, serialization_alias="HOST_ID")
+    id: int = Field(serialization_alias="ID", description="number of the virtual machine")
+    host_id: int | None = Field(
+        default=None, serialization_alias="HOST_ID", description="number of the host that it should go to"
+    )
     error: str | None = Field(default=None, serialization_alias="ERROR", description="what it says wrongly of itself")
 
 
 class PlaceAnswer(AnswerBody):
     """The answer, one line per virtual machine that there is something to say of."""
 
-    vms: list[VmPlacement] = Field(serialization_alias="VMS")
+    vms: list[VmPlacement] = Field(serialization_alias="VMS", description="where each goes")
