@@ -321,7 +321,7 @@ class PlacementService(Protocol):
         ...
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
-        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; holds nothing."""
+        """The moves of a rebalance in which the instances in `targets` may go to their hosts; holds nothing."""
         ...
 
 

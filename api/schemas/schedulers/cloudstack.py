@@ -13,7 +13,7 @@ class DrsMove(AnswerBody):
     virtualmachine: str
     source: str
     destination: str
-    gain: Figure = Field(description="what the worst-off keeps more of its speed alone; null where a limit is mended")
+    gain: Figure = Field(description="harm that it takes away: part of its speed and time that the worst-off keeps more, and 0.3 of what others keep more")
     reason: str
 
 
