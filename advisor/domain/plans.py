@@ -310,12 +310,37 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassSizing:
+    """What new numbers of vCPUs save and risk in one class of instances, called `name`.
+
+    `instances` get another size: `vcpus` are theirs together now, `vcpus_then` with it. `short` is the part of the time
+    (0-1) in which the one at most risk, `riskiest`, then wants more than it has, and `short_mean` the mean over them.
+    `busiest` is the largest part of its vCPUs (0-1) that one of them then wants at busy times, by its p95.
+    """
+
+    name: str
+    instances: int
+    vcpus: int
+    vcpus_then: int
+    short: float
+    short_mean: float
+    riskiest: str
+    busiest: float
+
+    @property
+    def saved(self) -> int:
+        """vCPUs that are saved; below 0 where more are needed."""
+        return self.vcpus - self.vcpus_then
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Ordered steps, with what is predicted for everybody before and after, by host.
 
     `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
-    stale. `undo` are the steps back, in their order. `duration_s` is how long all stages take one after the other, None
-    where nothing is copied or that is not known of every move.
+    stale. `sizing` is what new sizes save and risk by class, those that save most first (right_size). `undo` are the
+    steps back, in their order. `duration_s` is how long all stages take one after the other, None where nothing is
+    copied or that is not known of every move.
     """
 
     id: str
@@ -332,6 +357,7 @@ class Plan:
     search: Search | None = None
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
+    sizing: tuple[ClassSizing, ...] = ()
     undo: tuple[PlanStep, ...] = ()
     duration_s: Band | None = None
     degraded: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.domain import Capacity, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
+from advisor.domain import Capacity, ClassSizing, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
 from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
@@ -51,6 +51,7 @@ class _Draft:
     refused: tuple[PlanStep, ...] = ()
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
+    sizing: tuple[ClassSizing, ...] = ()
     notes: tuple[str, ...] = ()
     answers: ActivePredictor | None = None
     real: bool = True  # the steps are for the current cloud, not for an imagined one
@@ -116,6 +117,7 @@ def build_plan(
         search=draft.search,
         capacity=draft.capacity,
         variants=draft.variants,
+        sizing=draft.sizing,
         undo=undo_steps,
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
@@ -189,7 +191,7 @@ def _right_size(evaluation: CloudEvaluation, sizing: SizingResult, context: Plan
         some = "1 instance stays" if below == 1 else f"{below:,} instances stay"
         notes.append(f"{some} below a limit: no size or cap helps; a rebalance may.")
     search = fine if sizing.of_all and not (sizing.changes or below) else None
-    return _Draft(snapshot, ordered.after, search, ordered, notes=tuple(notes))
+    return _Draft(snapshot, ordered.after, search, ordered, sizing=sizing.by_class, notes=tuple(notes))
 
 
 def _of_solved(snapshot: ClusterSnapshot, solved: StagedAssignment, request: PlanRequest) -> _Draft:

@@ -13,7 +13,9 @@ class DrsMove(AnswerBody):
     virtualmachine: str
     source: str
     destination: str
-    gain: Figure = Field(description="harm that it takes away: part of its speed and time that the worst-off keeps more, and 0.3 of what others keep more")
+    gain: Figure = Field(
+        description="harm that it takes away, see `gain` of a plan's steps"
+    )
     reason: str
 
 
