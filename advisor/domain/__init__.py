@@ -79,6 +79,7 @@ from advisor.domain.page import (
 from advisor.domain.plan_reading import plan_from_json
 from advisor.domain.plans import (
     PINNING_POLICIES,
+    PLAN_FOR,
     PLAN_KINDS,
     Capacity,
     ClassSizing,
@@ -89,6 +90,7 @@ from advisor.domain.plans import (
     PlanAge,
     PlanEnd,
     PlanEntry,
+    PlanFor,
     PlanKind,
     PlanRequest,
     PlanStep,
@@ -165,6 +167,7 @@ __all__ = [
     "OBJECTIVES",
     "PATIENCE",
     "PINNING_POLICIES",
+    "PLAN_FOR",
     "PLAN_KINDS",
     "PROBE_PINNINGS",
     "REPLAY_JUDGES",
@@ -235,6 +238,7 @@ __all__ = [
     "PlanAge",
     "PlanEnd",
     "PlanEntry",
+    "PlanFor",
     "PlanKind",
     "PlanRequest",
     "PlanStep",

@@ -25,6 +25,7 @@ from advisor.planning.plan_context import (
     stage_changes,
     unmet_notes,
 )
+from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
@@ -78,6 +79,9 @@ def build_plan(
     context.say("looking at the cloud", 0.0)
     if _question(request) == "admit":
         snapshot = _without_coming(snapshot, {instance.id for instance in request.instances})
+    asked, seen = request, snapshot
+    snapshot, request = as_planned(snapshot, request)
+    context = replace(context, request=request)
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
     draft = _draft(context, snapshot, evaluation, models, measured)
     final_predictor = draft.answers or chosen
@@ -110,7 +114,7 @@ def build_plan(
         steps=(*forward_steps, *draft.refused),
         before=effects_before,
         after=final_evaluation.effects(effects_before),
-        request=request,
+        request=asked,
         generation=generation,
         sums_before=evaluation.sums(request.keep_ratio),
         sums_after=final_evaluation.sums(request.keep_ratio),
@@ -122,7 +126,7 @@ def build_plan(
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
         notes=tuple(
-            dict.fromkeys((*chosen.notes, *_unknown(snapshot, request), *wrong_labels(snapshot), *draft.notes))
+            dict.fromkeys((*chosen.notes, *note(asked), *_unknown(seen, asked), *wrong_labels(snapshot), *draft.notes))
         ),
     )
 

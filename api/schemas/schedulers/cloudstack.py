@@ -13,9 +13,7 @@ class DrsMove(AnswerBody):
     virtualmachine: str
     source: str
     destination: str
-    gain: Figure = Field(
-        description="harm that it takes away, see `gain` of a plan's steps"
-    )
+    gain: Figure = Field(description="harm that it takes away, see `gain` of a plan's steps")
     reason: str
 
 
