@@ -413,6 +413,7 @@ class PlanBody(TypedDict):
     hosts: NotRequired[list[str] | None]
     movable: NotRequired[list[str] | None]
     objective: NotRequired[Literal["worst", "total", "pack"]]
+    plan_for: NotRequired[Literal["hours", "mean", "p50", "p95", "p99"]]
     keep_ratio: NotRequired[float]
     max_moves: NotRequired[int | None]
     move_gain: NotRequired[float]
@@ -503,6 +504,19 @@ class VariantOut(TypedDict):
     notes: NotRequired[list[str]]
 
 
+class ClassSizingOut(TypedDict):
+    """What new numbers of vCPUs save and risk in one class of instances."""
+
+    name: str
+    instances: int
+    vcpus: int
+    vcpus_then: int
+    short: float | None
+    short_mean: float | None
+    riskiest: str
+    busiest: float | None
+
+
 class SecondsOut(TypedDict):
     """A time in seconds, and between which ends it lies."""
 
@@ -552,6 +566,7 @@ class PlanAnswer(TypedDict):
     sums_after: SumsOut | None
     capacity: NotRequired[CapacityOut | None]
     variants: NotRequired[list[VariantOut]]
+    sizing: NotRequired[list[ClassSizingOut]]
     steps: list[PlanStepOut]
     undo: NotRequired[list[PlanStepOut]]
     duration_s: NotRequired[SecondsOut | None]

@@ -241,14 +241,13 @@ class SceneEffects:
 class Move:
     """A resident that should go from one host to another; `target` None = it should, and no host can take it.
 
-    `score` is what the target is ranked by, `gain` how much that is more than staying; None where it has no say.
+    `gain` is the harm that it takes away, as of a step of a rebalance (`PlanStep.gain`); None where that is not why.
     """
 
     instance: str
     source: str
     target: str | None
     why: str
-    score: float | None = None
     gain: float | None = None
 
 

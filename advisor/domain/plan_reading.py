@@ -16,6 +16,7 @@ from advisor.domain.answer_reading import (
 from advisor.domain.answers import Band, Candidate, Effect, Rejection
 from advisor.domain.plans import (
     Capacity,
+    ClassSizing,
     Plan,
     PlanRequest,
     PlanStep,
@@ -58,6 +59,7 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
             )
             for one in told.get("variants", ())
         ),
+        sizing=tuple(ClassSizing(**{name: one[name] for name in _SIZING}) for one in told.get("sizing", ())),
         undo=_steps(told.get("undo", ())),
         duration_s=_band(told.get("duration_s")),
         degraded=bool(told["degraded"]),
@@ -65,6 +67,7 @@ def plan_from_json(told: Json, request: PlanRequest) -> Plan:
     )
 
 
+_SIZING = ("name", "instances", "vcpus", "vcpus_then", "short", "short_mean", "riskiest", "busiest")
 _SPARE = ("hosts", "label", "fit", "too_many", "in_the_way")
 
 

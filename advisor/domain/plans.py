@@ -15,6 +15,8 @@ PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", 
 PLAN_KINDS: tuple[PlanKind, ...] = (
     "admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size",
 )  # fmt: skip
+PlanFor = Literal["hours", "mean", "p50", "p95", "p99"]
+PLAN_FOR: tuple[PlanFor, ...] = ("hours", "mean", "p50", "p95", "p99")
 PinningPolicy = Literal["as_it_is", "unpinned", "own"]
 PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
 
@@ -60,7 +62,8 @@ class PlanRequest:
 
     `instances` are those to place (admit), or the mix of which more should fit (capacity). `empty` are the hosts to
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
-    a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
+    a pinning that the caller made. `plan_for` is the demand that counts: as it varies over the hours, or its mean or a
+    percentile of it all the time. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
     gain more than `move_gain` (`PlanStep.gain`) and more than is uncertain. `at_once` moves may
     run together, of them `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from
     the hosts of one value of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its
@@ -76,6 +79,7 @@ class PlanRequest:
     hosts: tuple[str, ...] | None = None
     movable: tuple[str, ...] | None = None
     objective: Objective = "worst"
+    plan_for: PlanFor = "hours"
     keep_ratio: float = 0.8
     max_moves: int | None = None
     move_gain: float = 0.02
@@ -310,12 +314,37 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassSizing:
+    """What new numbers of vCPUs save and risk in one class of instances, called `name`.
+
+    `instances` get another size: `vcpus` are theirs together now, `vcpus_then` with it. `short` is the part of the time
+    (0-1) in which the one at most risk, `riskiest`, then wants more than it has, and `short_mean` the mean over them.
+    `busiest` is the largest part of its vCPUs (0-1) that one of them then wants at busy times, by its p95.
+    """
+
+    name: str
+    instances: int
+    vcpus: int
+    vcpus_then: int
+    short: float
+    short_mean: float
+    riskiest: str
+    busiest: float
+
+    @property
+    def saved(self) -> int:
+        """vCPUs that are saved; below 0 where more are needed."""
+        return self.vcpus - self.vcpus_then
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Ordered steps, with what is predicted for everybody before and after, by host.
 
     `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
-    stale. `undo` are the steps back, in their order. `duration_s` is how long all stages take one after the other, None
-    where nothing is copied or that is not known of every move.
+    stale. `sizing` is what new sizes save and risk by class, those that save most first (right_size). `undo` are the
+    steps back, in their order. `duration_s` is how long all stages take one after the other, None where nothing is
+    copied or that is not known of every move.
     """
 
     id: str
@@ -332,6 +361,7 @@ class Plan:
     search: Search | None = None
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
+    sizing: tuple[ClassSizing, ...] = ()
     undo: tuple[PlanStep, ...] = ()
     duration_s: Band | None = None
     degraded: bool = False

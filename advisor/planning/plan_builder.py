@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.domain import Capacity, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
+from advisor.domain import Capacity, ClassSizing, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
 from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
@@ -25,6 +25,7 @@ from advisor.planning.plan_context import (
     stage_changes,
     unmet_notes,
 )
+from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
@@ -51,6 +52,7 @@ class _Draft:
     refused: tuple[PlanStep, ...] = ()
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
+    sizing: tuple[ClassSizing, ...] = ()
     notes: tuple[str, ...] = ()
     answers: ActivePredictor | None = None
     real: bool = True  # the steps are for the current cloud, not for an imagined one
@@ -77,6 +79,9 @@ def build_plan(
     context.say("looking at the cloud", 0.0)
     if _question(request) == "admit":
         snapshot = _without_coming(snapshot, {instance.id for instance in request.instances})
+    asked, seen = request, snapshot
+    snapshot, request = as_planned(snapshot, request)
+    context = replace(context, request=request)
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
     draft = _draft(context, snapshot, evaluation, models, measured)
     final_predictor = draft.answers or chosen
@@ -109,18 +114,19 @@ def build_plan(
         steps=(*forward_steps, *draft.refused),
         before=effects_before,
         after=final_evaluation.effects(effects_before),
-        request=request,
+        request=asked,
         generation=generation,
         sums_before=evaluation.sums(request.keep_ratio),
         sums_after=final_evaluation.sums(request.keep_ratio),
         search=draft.search,
         capacity=draft.capacity,
         variants=draft.variants,
+        sizing=draft.sizing,
         undo=undo_steps,
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
         notes=tuple(
-            dict.fromkeys((*chosen.notes, *_unknown(snapshot, request), *wrong_labels(snapshot), *draft.notes))
+            dict.fromkeys((*chosen.notes, *note(asked), *_unknown(seen, asked), *wrong_labels(snapshot), *draft.notes))
         ),
     )
 
@@ -189,7 +195,7 @@ def _right_size(evaluation: CloudEvaluation, sizing: SizingResult, context: Plan
         some = "1 instance stays" if below == 1 else f"{below:,} instances stay"
         notes.append(f"{some} below a limit: no size or cap helps; a rebalance may.")
     search = fine if sizing.of_all and not (sizing.changes or below) else None
-    return _Draft(snapshot, ordered.after, search, ordered, notes=tuple(notes))
+    return _Draft(snapshot, ordered.after, search, ordered, sizing=sizing.by_class, notes=tuple(notes))
 
 
 def _of_solved(snapshot: ClusterSnapshot, solved: StagedAssignment, request: PlanRequest) -> _Draft:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from advisor.domain import OBJECTIVES, PINNING_POLICIES, PLAN_KINDS, Growth, PlanKind, PlanRequest, WhatIf
+from advisor.domain import OBJECTIVES, PINNING_POLICIES, PLAN_FOR, PLAN_KINDS, Growth, PlanKind, PlanRequest, WhatIf
 from advisor.errors import InvalidInput
 from advisor.planning.failover import MAX_FAILURES, failures_of
 from advisor.planning.size_capacity import MAX_INSTANCES
@@ -33,6 +33,9 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     check_value(request)
     _one_of("kind", request.kind, PLAN_KINDS)
     _one_of("objective", request.objective, OBJECTIVES)
+    _one_of("plan_for", request.plan_for, PLAN_FOR)
+    if request.kind == "right_size" and request.plan_for != "hours":
+        raise InvalidInput("right_size goes by the p95 and the p99 of demand; leave plan_for out", field="plan_for")
     effective_kind = _effective_kind(request)
     _check_instances(snapshot, request, effective_kind)
     _check_numbers(request)

@@ -83,3 +83,23 @@ def variants(plan: Plan) -> Section:
     drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if rows else []
     table = Table("variants", "Clouds side by side", columns, rows)
     return Section("variants", "Side by side", pictures=drawn, tables=[table])
+
+
+def sizing(plan: Plan) -> Section:
+    rows = [
+        (
+            row.name, row.instances, row.vcpus, row.vcpus_then, row.saved, row.busiest, row.short_mean, row.short,
+            row.riskiest,
+        )
+        for row in plan.sizing
+    ]  # fmt: skip
+    columns = (
+        Column("class", "Class", "name"), Column("instances", "Instances", "count"),
+        Column("vcpus", "vCPUs now", "count"), Column("vcpus_then", "vCPUs then", "count"),
+        Column("saved", "Saved", "count"), Column("busiest", "Busiest at its p95", "share"),
+        Column("short_mean", "Short of CPU, mean", "share"), Column("short", "Most short of CPU", "share"),
+        Column("riskiest", "Who is that", "name"),
+    )  # fmt: skip
+    note = "Short of CPU is the part of the time in which an instance wants more vCPUs than it then has."
+    table = Table("sizing", "What new sizes save and risk, by class", columns, rows)
+    return Section("sizing", "Savings beside risk", note if rows else "", tables=[table])

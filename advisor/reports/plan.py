@@ -31,6 +31,7 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
         _refused(plan),
         comparison_sections.capacity(plan),
         comparison_sections.variants(plan),
+        comparison_sections.sizing(plan),
         _distribution(plan),
         host_sections.pressure(background, plan.id),
         host_sections.interference(background.harm),

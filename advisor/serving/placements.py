@@ -18,6 +18,7 @@ from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
 from advisor.placement.request_checks import check_request
+from advisor.planning.paying_moves import paying_moves
 from advisor.prediction.context import QuestionContext
 from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
@@ -177,9 +178,9 @@ class PlacementService:
         return self._moves([host], lambda snapshot, context: moves.evacuation(snapshot, context, host, targets))
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
-        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; holds nothing."""
+        """The moves of a rebalance in which the instances in `targets` may go to their hosts; holds nothing."""
         return self._moves(
-            [], lambda snapshot, context: moves.improvements(snapshot, context, targets, most=most, within_s=within_s)
+            [], lambda snapshot, context: paying_moves(snapshot, context, targets, most=most, within_s=within_s)
         )
 
     def _moves(

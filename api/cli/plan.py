@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Growth, Inventory, Plan, PlanKind, PlanRequest, plan_from_json
+from advisor.domain import Growth, Inventory, Plan, PlanFor, PlanKind, PlanRequest, plan_from_json
 from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
@@ -88,6 +88,12 @@ def plan(
         ),
     ] = None,
     objective: ObjectiveName = "worst",
+    plan_for: Annotated[
+        PlanFor,
+        typer.Option(
+            help="Which demand counts: as it varies over the hours, or of each its mean or a percentile all the time."
+        ),
+    ] = STANDARD.plan_for,
     keep_ratio: KeepRatio = STANDARD.keep_ratio,
     max_moves: Annotated[
         int | None, typer.Option(min=0, help="Number of moves at most.", show_default="any number")
@@ -167,6 +173,7 @@ def plan(
         hosts=names_of("--hosts", hosts),
         movable=names_of("--movable", movable),
         objective=objective,
+        plan_for=plan_for,
         keep_ratio=keep_ratio,
         max_moves=max_moves,
         move_gain=move_gain,

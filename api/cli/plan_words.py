@@ -5,7 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from advisor.domain import Capacity, IsolationSettings, Plan, PlanStep, PlanSums, Search, Variant, duration_in_words
+from advisor.domain import (
+    Capacity,
+    ClassSizing,
+    IsolationSettings,
+    Plan,
+    PlanStep,
+    PlanSums,
+    Search,
+    Variant,
+    duration_in_words,
+    time_part,
+)
 from api.cli.answers import model_line, ratio, settings_text
 from api.cli.output import print_table, say
 
@@ -18,6 +29,7 @@ def show(plan: Plan, *, undo: bool) -> None:
     if plan.capacity is not None:
         show_capacity(plan.capacity)
     show_variants(plan.variants)
+    show_sizing(plan.sizing)
     for line in summary(plan):
         say(line)
     for note in plan.notes:
@@ -171,6 +183,31 @@ def show_variants(variants: Sequence[Variant]) -> None:
         list(zip(*(values for _, values in columns), strict=True)),
         right=range(2, len(columns)),
     )
+
+
+def show_sizing(sizing: Sequence[ClassSizing]) -> None:
+    """What new sizes save beside what they risk, one line for each class."""
+    if not sizing:
+        return
+    rows = [
+        (
+            row.name,
+            row.instances,
+            row.vcpus,
+            row.vcpus_then,
+            row.saved,
+            f"{row.busiest:.0%}",
+            time_part(row.short_mean),
+            time_part(row.short),
+            row.riskiest,
+        )
+        for row in sizing
+    ]
+    header = (
+        "class", "instances", "vCPUs", "then", "saved", "busiest (p95)", "short of CPU (mean)", "(most)",
+        "most at risk",
+    )  # fmt: skip
+    print_table(header, rows, right=range(1, 8))
 
 
 def _known(values: Sequence[float | None]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from advisor.domain import Growth, Objective, PinningPolicy, PlanKind, PlanRequest, WhatIf
+from advisor.domain import Growth, Objective, PinningPolicy, PlanFor, PlanKind, PlanRequest, WhatIf
 from api.schemas.base import WHOLE, Amount, Flag, Id, Positive, Ratio, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
 
@@ -131,6 +131,10 @@ class PlanBody(Schema):
     objective: Objective = Field(
         default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
     )
+    plan_for: PlanFor = Field(
+        default="hours",
+        description="demand that counts: as it varies over the hours, or its mean or a percentile all the time",
+    )
     keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
     max_moves: Count | None = Field(default=None, description="most moves; null = any number")
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
@@ -183,6 +187,7 @@ class PlanBody(Schema):
             hosts=None if self.hosts is None else tuple(self.hosts),
             movable=None if self.movable is None else tuple(self.movable),
             objective=self.objective,
+            plan_for=self.plan_for,
             keep_ratio=self.keep_ratio,
             max_moves=self.max_moves,
             move_gain=self.move_gain,

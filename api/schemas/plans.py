@@ -10,6 +10,7 @@ from pydantic import Field
 from advisor.domain import (
     Band,
     Capacity,
+    ClassSizing,
     Command,
     Effect,
     Plan,
@@ -238,6 +239,24 @@ class VariantOut(AnswerBody):
         return cls(**same, sums=SumsOut.of(variant.sums), notes=list(variant.notes))
 
 
+class ClassSizingOut(AnswerBody):
+    """What new numbers of vCPUs save and risk in one class of instances."""
+
+    name: str = Field(description="the class: the label `class`, else the name without its number, else the workload")
+    instances: int = Field(description="instances that get another size")
+    vcpus: int = Field(description="vCPUs that they have together")
+    vcpus_then: int = Field(description="vCPUs with the new sizes")
+    short: Figure = Field(description="part of the time in which `riskiest` then wants more than it has, 0-1")
+    short_mean: Figure = Field(description="the same in the mean over them")
+    riskiest: str = Field(description="the instance at most risk")
+    busiest: Figure = Field(description="largest part of its vCPUs that one then wants at busy times (p95), 0-1")
+
+    @classmethod
+    def of(cls, row: ClassSizing) -> ClassSizingOut:
+        """From the domain."""
+        return cls(**{name: getattr(row, name) for name in cls.model_fields})
+
+
 class AgeOut(AnswerBody):
     """The plan beside the inventory of now."""
 
@@ -271,6 +290,7 @@ class PlanAnswer(AnswerBody):
     sums_after: SumsOut | None = Field(description="the cloud after")
     capacity: CapacityOut | None = Field(default=None, description="how many more fit")
     variants: list[VariantOut] = Field(default=[], description="clouds side by side")
+    sizing: list[ClassSizingOut] = Field(default=[], description="what new sizes save and risk (right_size)")
     steps: list[PlanStepOut] = Field(description="the steps by stage")
     undo: list[PlanStepOut] = Field(default=[], description="the steps back, in their order")
     duration_s: SecondsOut | None = Field(
@@ -291,6 +311,8 @@ class PlanAnswer(AnswerBody):
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
             told["variants"] = [VariantOut.of(variant) for variant in plan.variants]
+        if plan.sizing:
+            told["sizing"] = [ClassSizingOut.of(row) for row in plan.sizing]
         return cls(
             id=plan.id,
             created_at=plan.created_at,

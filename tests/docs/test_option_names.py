@@ -35,6 +35,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
     "--out": ("directory for what is made", {"demo", "report"}),
     "--packet-bytes": ("payload of a packet", {"probe"}),
+    "--plan-for": ("the demand that counts, of each", {"plan", "replay"}),
     "--prometheus": ("the Prometheus-compatible store that is read", {"history", "profile"}),
     "--picture": ("a file for a picture", {"profile", "probe"}),
     "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.domain import Band, Instance, IsolationSettings, Objective, Rejection
@@ -18,7 +18,8 @@ class Goal:
     """What an assignment should achieve for the whole cloud.
 
     `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
-    given by the caller. `targets` are the hosts that may be used, None = all; `emptied` those to be emptied (evacuate).
+    given by the caller. `targets` are the hosts that may be used, None = all, and `targets_of` those of single movers
+    by id; `emptied` are those to be emptied (evacuate).
     `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least
     that a move must gain (`move_value.gain_between`). After `time_limit_s` seconds the best assignment so far is
     answered.
@@ -28,6 +29,7 @@ class Goal:
     newcomers: tuple[Instance, ...] = ()
     movable: frozenset[str] | None = None
     targets: frozenset[str] | None = None
+    targets_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
     emptied: frozenset[str] = frozenset()
     objective: Objective = "worst"
     keep_ratio: float = 0.8

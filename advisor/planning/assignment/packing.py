@@ -42,7 +42,11 @@ def pack(state: SearchState, waiting: Sequence[int], clock: SearchClock) -> list
     """
     everybody, unplaced = Counter(waiting), list[int]()
     classes = demand_classes(state.problem, everybody)
-    host_needs = [_need(state, demand_class) for demand_class in classes]
+    host_needs = []
+    for demand_class in classes:
+        if clock.over:
+            return list(waiting)
+        host_needs.append(_need(state, demand_class))
     for number in sorted(range(len(classes)), key=lambda number: (-host_needs[number], number)):
         unplaced += _seated(
             state, [kind for kind in reversed(classes[number].kinds) for _ in range(everybody[kind])], clock
@@ -72,7 +76,7 @@ def _seated(state: SearchState, queue: Sequence[int], clock: SearchClock) -> Seq
         if not queue or clock.over:
             break
         taken = -1
-        while queue and taken:
+        while queue and taken and not clock.over:
             movers = _next(state, host, queue)
             taken = len(movers) - len(state.movers[host])
             state.place(host, movers)

@@ -112,7 +112,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
-            instance.demand_key,
+            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -136,6 +136,12 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             waiting.append(kind_number)
         else:
             initial[snapshot.names.positions[instance.host or ""]].append(kind_number)
+    allowed = allowed_hosts(
+        bare, goal, kinds, {at: host_kind for at, host_kind in enumerate(came) if members[at]}, fresh_s
+    )
+    for at, ids in enumerate(members):
+        if ids and ids[0] in goal.targets_of:
+            allowed[at] &= np.array([host.id in goal.targets_of[ids[0]] for host in snapshot.hosts])
     classes, class_of_host = _classes(snapshot.hosts)
     needs = _needs(kinds, classes, snapshot.scenes.table)
     room = np.stack(
@@ -152,9 +158,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         waiting=tuple(waiting),
         classes=classes,
         class_of_host=class_of_host,
-        allowed=allowed_hosts(
-            bare, goal, kinds, {at: host_kind for at, host_kind in enumerate(came) if members[at]}, fresh_s
-        ),
+        allowed=allowed,
         room=room,
         needs=needs,
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),

@@ -13,7 +13,7 @@ class DrsMove(AnswerBody):
     virtualmachine: str = Field(description="UUID of the virtual machine")
     source: str = Field(description="UUID of the host that it is on")
     destination: str = Field(description="UUID of the host that it should move to")
-    gain: Figure = Field(description="what the worst-off keeps more of its speed alone; null where a limit is mended")
+    gain: Figure = Field(description="harm that it takes away, see `gain` of a plan's steps")
     reason: str = Field(description="why, as a sentence")
 
 

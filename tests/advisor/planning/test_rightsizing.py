@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
+from advisor.domain.plan_reading import plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.rightsizing import enough_vcpus
+from api.schemas.plans import PlanAnswer
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
 
@@ -72,10 +75,29 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     assert {step.instance: step.vcpus for step in found.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
     why = {step.instance: step.why for step in found.steps}
     assert "at a risk to want more in 0 % of the time" in why["web-1"]
-    assert [note.partition(":")[0] for note in found.notes[:2]] == ["db", "web"]
-    assert found.notes[1].startswith(
-        "web: smaller sizes of 2 instances save 6 vCPUs; the one at most risk, web-2, wants"
-    )
+    db, web = found.sizing
+    assert (db.name, db.instances, db.saved, db.short) == ("db", 1, 7, 0.0)
+    assert (web.name, web.instances, web.vcpus, web.vcpus_then, web.riskiest) == ("web", 2, 8, 2, "web-2")
+    assert 0 < web.short_mean < web.short <= 0.05
+    assert web.busiest == pytest.approx(0.2, abs=0.01)
+    assert plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing == found.sizing
+
+
+@pytest.mark.parametrize(("cpus", "plain", "latency"), [(0.25, 1, 1), (0.5, 1, 2), (0.79, 2, 3), (2.0, 3, 4)])
+def test_who_is_measured_by_its_latency_is_left_more_room(cpus: float, plain: int, latency: int) -> None:
+    peaks = CpuPeaks(cpus, cpus, "")
+    assert (enough_vcpus(peaks), enough_vcpus(peaks, latency=True)) == (plain, latency)
+
+
+@pytest.mark.parametrize("words", [{"service": "latency"}, {"max_latency_ratio": 3.0}])
+def test_a_latency_service_gets_the_larger_size(words: dict[str, Any]) -> None:
+    there = replace(vm("web-1", on="h1", memory_mb=100), vcpus=4)
+    request = PlanRequest(kind="right_size", keep_ratio=0.1)
+    sizes = [
+        plan(cloud(one, hosts=HOSTS), request, {"web-1": [50.0] * 400}).steps[0].vcpus
+        for one in (there, replace(there, **words))
+    ]
+    assert sizes == [1, 2]
 
 
 @pytest.mark.parametrize(("vcpus", "short"), [(1, 0.05), (2, 0.05), (3, 0.01), (4, 0.002)])
