@@ -1,4 +1,4 @@
-"""Files and folders that are complete and on the disk under their name, or not there, after kill -9 and power cuts, too.
+"""Files and folders that are complete and on the disk under their name, or not there: also after a power cut.
 
 A rename alone does not do it: a file system may keep the new name before what is in the file (fsync(2), rename(2)).
 """
@@ -26,7 +26,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def replace_whole(made: Path, path: Path) -> None:
-    """Give a finished file or folder its name; a file may replace another one, a folder an empty one. Raises OSError."""
+    """Give a finished file or folder its name. A file may replace a file, a folder an empty one. Raises OSError."""
     for folder, _, names in os.walk(made):
         for name in names:
             sync(Path(folder, name))

@@ -17,7 +17,7 @@ import pytest
 
 Left = Mapping[str, bytes | None]  # contents by path below the folder, None = a folder
 _NAMING = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")  # events of `sys.addaudithook`
-_watching: "Watched | None" = None
+_watching: list[Watched] = []
 
 
 class Watched:
@@ -38,7 +38,7 @@ class Watched:
 
     def synced(self, handle: int) -> None:
         self._held.append(kept := os.dup(handle))
-        inode, path = os.fstat(kept).st_ino, Path(os.readlink(f"/proc/self/fd/{kept}"))
+        inode, path = os.fstat(kept).st_ino, Path(f"/proc/self/fd/{kept}").readlink()
         if path.is_dir():
             self._names[inode] = {entry.name: entry.inode() for entry in os.scandir(path)}
         else:
@@ -83,23 +83,22 @@ class Watched:
 @contextmanager
 def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """Watch what is written below `folder` by this process; not by threads beside it or by other programs."""
-    global _watching
     found, really = Watched(folder), os.fsync
 
     def fsync(handle: int) -> None:
         found.moment()
         really(handle)
-        if Path(os.readlink(f"/proc/self/fd/{handle}")).is_relative_to(folder):
+        if Path(f"/proc/self/fd/{handle}").readlink().is_relative_to(folder):
             found.synced(handle)
         found.moment()
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fsync)
-        _watching = found
+        _watching.append(found)
         try:
             yield found
         finally:
-            _watching = None
+            _watching.clear()
             found.moment()
     found.close()
 
@@ -116,8 +115,8 @@ def put_back(left: Left, folder: Path) -> Path:
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watching is not None and event in _NAMING:
-        _watching.moment()
+    if _watching and event in _NAMING:
+        _watching[0].moment()
 
 
 sys.addaudithook(_on_event)
