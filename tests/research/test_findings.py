@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """All findings; of the datasets that are learned from, for every paper anew, one repeat: a part of the time."""
-    folder = tmp_path_factory.mktemp("datasets")
-    for dataset in (ROOT / "datasets").iterdir():
-        shutil.copytree(dataset, folder / dataset.name)
-        description = dataset / "dataset.yaml"
-        if description.exists() and "\nlearn: true" in description.read_text(encoding="utf-8"):
-            table = folder / dataset.name / "colocations.csv"
-            head, *lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
-            repeat = head.rstrip().split(",").index("repeat")
-            table.write_text("".join([head, *(line for line in lines if line.rstrip().split(",")[repeat] == "1")]))
-    return findings(Settings(datasets_dir=folder), None)
+def rows() -> list[dict[str, Any]]:
+    return findings(Settings(datasets_dir=ROOT / "datasets"), None)
 
 
 def _of(rows: list[dict[str, Any]], finding: str, situation: str) -> dict[str, Any]:
