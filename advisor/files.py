@@ -9,6 +9,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.validation import check_writable
+from profiler.whole_files import replace_whole
 
 
 def write_whole(path: Path, content: bytes, what: str, *, check: Callable[[Path], None] = lambda _path: None) -> None:
@@ -24,7 +25,7 @@ def write_whole(path: Path, content: bytes, what: str, *, check: Callable[[Path]
         try:
             partial.write_bytes(content)
             check(partial)
-            partial.replace(target)
+            replace_whole(partial, target)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lab.on_off.states import State
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
+from profiler.whole_files import replace_whole
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
@@ -218,9 +218,7 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         with partial.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        replace_whole(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

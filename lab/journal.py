@@ -13,6 +13,7 @@ from typing import Any
 from lab.campaign import Campaign
 from lab.errors import LabError
 from lab.records import Record
+from profiler.whole_files import replace_whole, sync
 
 NAME = "journal.jsonl"
 _VERSION = 2
@@ -98,6 +99,7 @@ class Journal:
                 {"journal": _VERSION, "fingerprint": campaign.fingerprint, "campaign": campaign.name}, [], []
             )
             self._append(content.header)
+            sync(directory)  # its name, too
         self._header = content.header
         self.records = content.records
         self.notes = content.notes
@@ -132,9 +134,7 @@ class Journal:
         draft = self.path.with_suffix(".draft")
         with draft.open("wb") as file:
             file.writelines(_line(entry) for entry in (self._header, *notes, *(record.entry() for record in kept)))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+        replace_whole(draft, self.path)
         self.records = kept
 
     def _append(self, entry: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ the same time; only writing takes turns.
 from __future__ import annotations
 
 import io
-import os
 import re
 import secrets
 import threading
@@ -16,6 +15,8 @@ from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from profiler.whole_files import replace_whole
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -208,7 +209,7 @@ def save(figure: Figure, path: Path) -> None:
     try:
         try:
             beside.write_bytes(content)
-            os.replace(beside, path)  # noqa: PTH105 - says what it does
+            replace_whole(beside, path)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:

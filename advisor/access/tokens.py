@@ -122,7 +122,8 @@ class Tokens:
                 tokens.revoke(connection, token_id, now)
                 self._audit.record(connection, "token.revoke", [token_id], name=token.name)
                 token = replace(token, revoked_at=now)
-        self._known = None
+        with self._loading:  # whoever read the tokens before that has noted them by then, and they are forgotten, too
+            self._known = None
         return token
 
     @property

@@ -17,6 +17,7 @@ from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpa
 from advisor.prediction import active
 from advisor.validation import check_unique
 from profiler.observed import check_id
+from profiler.whole_files import replace_whole
 
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
@@ -121,11 +122,11 @@ def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:
 
 
 def _copy(artifact: Path, home: Path) -> None:
-    """Whole or not at all: a folder under its final name is complete."""
+    """Whole or not at all: a folder under its final name is complete, and on the disk before anybody activates it."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=home.parent) as folder:
         shutil.copytree(artifact, Path(folder) / home.name)
-        (Path(folder) / home.name).rename(home)
+        replace_whole(Path(folder) / home.name, home)
 
 
 def _created_at(card: Mapping[str, Any], now: datetime) -> datetime:

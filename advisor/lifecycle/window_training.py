@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from advisor.experiments import probe_planning
 from models.data.window_dataset import SharedWindow, write_windows
 from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
 from models.physics.prior import PriorPredictor
+from profiler.whole_files import replace_whole
 
 LEAST_SHARES = 200  # of instances in windows: fewer leave nothing to hold out
 WORSE = 0.005  # of the share of CPU time: what the mean error may be above the prior's
@@ -52,8 +52,9 @@ def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) 
         new = Path(draft) / made.name
         new.mkdir()
         write_windows(new, f"windows-{now.astimezone(UTC):%Y%m%d}", windows)
-        shutil.rmtree(made, ignore_errors=True)
-        new.rename(made)
+        if made.exists():  # moved out of the way whole: what is half removed would be taken for all of it
+            made.replace(Path(draft) / "former")
+        replace_whole(new, made)
     return made
 
 

@@ -26,6 +26,7 @@ from advisor.settings import Settings
 from advisor.store import archive, locks, migrate
 from advisor.store.engine import Database
 from advisor.validation import check_writable
+from profiler.whole_files import sync
 
 FORMAT = 1
 MAX_LINE = 256 * 2**20  # bytes; the longest row of all is a model's card or an answer
@@ -201,7 +202,7 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
                 raw.flush()
                 os.fsync(raw.fileno())
                 partial.replace(target)
-            _sync_names(target.parent)
+            sync(target.parent)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
@@ -238,14 +239,5 @@ def _drop_if_unlocked(leftover: Path) -> None:
         if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
-    finally:
-        os.close(handle)
-
-
-def _sync_names(folder: Path) -> None:
-    """What the files of a folder are called outlives a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)

@@ -17,6 +17,7 @@ from lab.show.formatting import KINDS, ROLES, factor, number, percent, size
 from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
+from profiler.whole_files import replace_whole
 
 MOST_COMPOSED = 300  # groups in the table of predictions; the dataset has all
 
@@ -119,7 +120,7 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         try:
             partial.write_bytes(content)
-            partial.replace(target)
+            replace_whole(partial, target)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:

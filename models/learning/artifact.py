@@ -25,6 +25,7 @@ from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import BASE_LEARNERS, BaseLearners, ResidualModel, StackingWeights
 from models.learning.tree_text import read_trees
 from profiler.observed import check_id
+from profiler.whole_files import replace_whole
 
 SCHEMA, OLDEST = 6, 4
 CARD, SUMS = "card.json", "SHA256SUMS"
@@ -49,7 +50,7 @@ def save(
         _write(draft, predictor, card)
         if final.exists():  # broken: the advice for a broken artifact is to train again, so it is replaced
             shutil.rmtree(final)
-        draft.rename(final)
+        replace_whole(draft, final)
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
         if isinstance(error, OSError) and _intact(final):

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from profiler.agent.atomic_files import TEMPORARY, SpoolLosses, write_whole
 from profiler.agent.batch import SampleBatch, decode, encode
 from profiler.agent.log import Log
 from profiler.agent.loop import StartError
+from profiler.agent.spool_losses import SpoolLosses
+from profiler.whole_files import TEMPORARY, write_whole
 
 _NAME = re.compile(r"(?P<number>\d{12,})-(?P<samples>\d{1,9})\.json\.gz\Z", re.ASCII)
 _ASIDE = re.compile(r"(?P<number>\d{12})-\d{1,9}\.json\.gz(?:\.\d+)?\.(?:bad|refused)\Z", re.ASCII)

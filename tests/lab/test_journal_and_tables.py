@@ -106,7 +106,7 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monke
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.dataset_writer.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     assert (tmp_path / "profiles.csv").read_bytes() == before

@@ -420,7 +420,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         artifact.save(tmp_path, predictor, {})
     assert list(tmp_path.iterdir()) == []

@@ -71,6 +71,23 @@ def test_worse_by_less_than_noise_passes() -> None:
     assert verdict.passed
 
 
+def test_what_is_better_than_the_prior_by_less_than_noise_has_learned_nothing() -> None:
+    base = table(0.05, pairs=12, prior_off=0.1)
+    off = np.repeat([0.05, 0.14] * 6, 3)
+    candidate = replace(base, expected=base.measured + off, lower=base.measured * 0, upper=base.measured + 1)
+    verdict = gate([candidate], None)
+    assert verdict.figures[0].prior.difference < -NEGLIGIBLE
+    assert verdict.refusals[0] == "throughput: under no protocol is it better than the prior beyond noise."
+
+
+def test_the_best_constant_is_the_median_of_what_was_measured() -> None:
+    base = table(0.02)
+    measured = np.where(np.arange(len(base)) % 5 == 0, 0.2, 0.9)
+    (figures,) = gate([replace(base, measured=measured)], None).figures
+    assert figures.constant is not None
+    assert figures.constant.other == pytest.approx(np.abs(measured - np.median(measured)).mean(), abs=1e-6)
+
+
 def test_throughput_and_share_must_be_better_than_the_prior_somewhere() -> None:
     """Which latency and jitter need not be: they may answer as the prior does."""
     same = [replace(one, expected=one.prior, lower=one.prior - 0.2, upper=one.prior + 0.2) for one in _shares()]

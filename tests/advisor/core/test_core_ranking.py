@@ -78,6 +78,23 @@ def test_time_short_counts_as_much_as_speed_where_it_is_known() -> None:
     one, other = 0.2 * (1 - SHORT_COUNTS), 0.2 * (1 - SHORT_COUNTS) + 0.4 * SHORT_COUNTS
     expected = [1 - (max(both) + OTHERS_COUNT * min(both)) for both in ((one, one), (one, other), (0.2, one))]
     np.testing.assert_allclose(found.score, expected)
+    slower, later = (
+        score(
+            prediction([[ratio]]), everybody[:1, :1], np.ones((1, 1)), nobody[:1, :1], np.zeros(1), "worst",
+            more_short=np.array([[short]]),
+        )
+        for ratio, short in ((0.9, 0.0), (1.0, 0.1))
+    )  # fmt: skip
+    assert slower.score[0] == pytest.approx(later.score[0])
+
+
+def test_doubt_that_was_there_before_does_not_count_against_a_placement() -> None:
+    ratio, one = [[0.8]], np.ones((1, 1))
+    found = [
+        score(prediction(ratio, 0.3), one > 0, one, one * NAN, np.zeros(1), "worst", half_before=before).score[0]
+        for before in (0.3, 0.1, 0.5)
+    ]
+    np.testing.assert_allclose(found, [0.8, 0.8 - CAUTION * 0.2, 0.8])
 
 
 def test_harm_to_a_neighbour_counts_as_much_as_harm_to_the_newcomer() -> None:

@@ -95,7 +95,7 @@ CASES: dict[str, Case] = {
         host(memory_mb=2000.0), {}, vm(memory_mb=1000.0), "capacity.memory", "needs 1000 MB, 976 MB free",
     ),
     "disk": (host(disk_gb=100.0), {}, vm(disk_gb=91.0), "capacity.disk", "needs 91 GB of disk, 90 GB free"),
-    "pins": (host(), {}, vm(pins="0:7"), "capacity.pinning", "pinned to pCPU 7, the host has 0-3"),
+    "pins": (host(), {}, vm(pins="0:4"), "capacity.pinning", "pinned to pCPU 4, the host has 0-3"),
     "exclusive": (
         host(), {}, vm(exclusive=True), "constraint.exclusive", "n requires a host for itself, and r is on this one",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from advisor.domain import PlanRequest, WhatIf
@@ -9,6 +11,7 @@ from advisor.errors import BrokenArtifact
 from advisor.prediction.active import ActivePredictor
 from tests.advisor.planning.planning_asked import HOSTS, PRESSED, FailsLater, Swift, plan
 from tests.advisor.planning.planning_cases import cloud, vm
+from tests.advisor.service.two_models import Sure
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
@@ -18,6 +21,14 @@ def test_a_model_that_fails_on_the_way_leaves_the_whole_plan_to_the_prior(times:
     assert (found.model_version, found.degraded) == ("prior", True)
     assert "Model m-1 failed (RuntimeError: broken); the queueing prior answered instead." in found.notes
     assert (found.steps, found.after) == (alone.steps, alone.after)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_model_that_gives_no_number_leaves_the_whole_plan_to_the_prior(number: float) -> None:
+    asked = PlanRequest(instances=(vm("n1"),))
+    found, alone = plan(cloud(hosts=HOSTS), asked, predictor=Sure("m-1", number)), plan(cloud(hosts=HOSTS), asked)
+    assert (found.model_version, found.degraded, found.steps) == ("prior", True, alone.steps)
+    assert any("it gave no finite throughput for some instance" in note for note in found.notes)
 
 
 def test_a_model_that_fails_once_at_lower_bounds_leaves_the_whole_capacity_to_the_prior() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from advisor.access.audit import PURGE_EVERY, Audit, Operation, acting
 from advisor.access.tokens import CACHE_S, Tokens
 from advisor.errors import InvalidInput, NotFound, StorageUnavailable
-from advisor.store import schema
+from advisor.store import schema, tokens
 from advisor.store.engine import Database
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
@@ -126,6 +127,30 @@ def test_a_revoked_token_ends_at_once_here_and_within_a_second_elsewhere(bench: 
     bench.now += DAY
     assert bench.tokens.revoke(token.id) == first, "the first time counts"
     assert CACHE_S <= 1
+
+
+def test_a_token_that_is_revoked_while_tokens_are_read_ends_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, text = bench.tokens.create("agents", "read", lasts=None)
+    begun, revoked = threading.Event(), threading.Event()
+
+    def slowly(connection: sa.Connection) -> object:
+        found = load_all(connection)
+        begun.set()
+        revoked.wait(0.5)  # the revocation waits for who reads, or is over by then
+        return found
+
+    load_all = tokens.load_all
+    monkeypatch.setattr(tokens, "load_all", slowly)
+    reading = threading.Thread(target=bench.tokens.refresh)
+    reading.start()
+    assert begun.wait(30)
+    monkeypatch.setattr(tokens, "load_all", load_all)
+    bench.tokens.revoke(token.id)
+    revoked.set()
+    reading.join()
+    assert bench.actor(text) is None
 
 
 def test_a_new_token_is_known_elsewhere_within_a_second(bench: Bench) -> None:

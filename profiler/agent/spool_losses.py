@@ -1,34 +1,13 @@
-"""Writes files atomically, also when the agent is killed, and keeps counts of losses across restarts."""
+"""Counts of what a spool lost, kept across restarts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-TEMPORARY = ".tmp"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that under its name it is complete and on the disk, or not there. Raises OSError."""
-    temporary = path.with_name(f"{path.name}{TEMPORARY}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)  # the name, too
-    finally:
-        os.close(directory)
+from profiler.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
