@@ -236,7 +236,8 @@ def test_pages_need_no_other_host_and_nothing_inline_and_every_field_has_a_label
         assert all(re.match(r"[/#](?!/)", link) for link in links if link), path
         assert all("style" not in attributes for _, attributes in page.tags), path
         assert page.all("style") == []
-        assert page.all("script") == [{"src": "/static/cotenant.js", "defer": None}]
+        files = ["cotenant.js", "docs.js"] if path == "/docs" else ["cotenant.js"]
+        assert page.all("script") == [{"src": f"/static/{file}", "defer": None} for file in files], path
         assert shown.headers["content-security-policy"] == POLICY
         ids = [one["id"] for _, one in page.tags if "id" in one]
         assert len(ids) == len(set(ids)), path

@@ -379,7 +379,7 @@ def test_a_request_is_tried_on_the_page_of_the_api(page: Page, small: Service, s
     assert small.secrets["read"] not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
 
 
-def test_a_question_is_tried_with_the_example_of_its_body(page: Page, small: Service) -> None:
+def test_a_question_is_tried_with_a_body_of_one_s_own(page: Page, small: Service) -> None:
     page.goto("/docs")
     page.get_by_label("Authorize with a token").fill(small.secrets["read"])
     form = page.locator('form[data-method="POST"][data-path="/v1/placements"]')
