@@ -242,7 +242,9 @@ def test_pages_need_no_other_host_and_nothing_inline_and_every_field_has_a_label
         ids = [one["id"] for _, one in page.tags if "id" in one]
         assert len(ids) == len(set(ids)), path
         labelled = {one["for"] for one in page.all("label")}
-        fields = [one for tag in ("input", "select", "textarea") for one in page.all(tag) if one.get("type") != "hidden"]
+        fields = [
+            one for tag in ("input", "select", "textarea") for one in page.all(tag) if one.get("type") != "hidden"
+        ]
         assert {one["id"] for one in fields} == labelled, path
         described = {one["aria-describedby"] for _, one in page.tags if "aria-describedby" in one}
         assert described <= set(ids), path
