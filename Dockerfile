@@ -15,6 +15,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
  && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY packaging/client packaging/client
+COPY packaging/completions packaging/completions
 COPY packaging/profiler packaging/profiler
 COPY cotenant_client cotenant_client
 COPY profiler profiler

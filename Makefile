@@ -214,6 +214,7 @@ scheduler-plugin: export CGO_ENABLED := 0
 scheduler-plugin: setup $(HELM)  ## kube-scheduler with Cotenant's plug-in for the two newest minors, and the Helm chart, tested: build/scheduler (Go 1.26)
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	@test -z "$$(gofmt -l $(SCHEDULER))" || { echo "gofmt -w $(SCHEDULER)" >&2; exit 1; }
+	GOFLAGS=-p=2 $(BIN)/python packaging/go_clients.py --check
 	@mkdir -p build/scheduler
 	@set -e; cd $(SCHEDULER); for module in $(SCHEDULER_MODULES); do \
 	  version=$$(go list -modfile=$$module -m -f '{{.Version}}' k8s.io/kubernetes); echo "kube-scheduler $$version"; \
@@ -237,6 +238,7 @@ terraform-provider: export CGO_ENABLED := 0
 terraform-provider: setup $(TOFU)  ## the provider for Terraform and OpenTofu, tested by a real OpenTofu: build/terraform (Go 1.26)
 	$(call apt_install,$(if $(shell command -v go),,golang-go))
 	@test -z "$$(gofmt -l $(PROVIDER))" || { echo "gofmt -w $(PROVIDER)" >&2; exit 1; }
+	GOFLAGS=-p=2 $(BIN)/python packaging/go_clients.py --check
 	@mkdir -p build/terraform && cd $(PROVIDER) && go vet ./... && go build -ldflags=-s -o $(CURDIR)/build/terraform/ .
 	COTENANT_TEST_TERRAFORM=1 $(BIN)/python -m pytest tests/integrations/test_terraform.py
 

@@ -18,6 +18,7 @@ class SchemaField:
     shape: str  # the name of the schema that the type speaks of, empty for plain types
     required: bool
     text: str
+    place: str = ""  # of a parameter: path, query or header
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Operation:
     example: str
     answers: tuple[str, ...]
     problems: tuple[str, ...]
+    tried: bool  # whether the page can send it: pages are looked at instead, and what is no JSON has no form
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,21 @@ def _operation(document: Document, method: str, path: str, operation: Document) 
         summary=_sentence(operation["summary"]),
         text="" if operation.get("description", "").startswith(operation["summary"]) else operation["description"],
         parameters=tuple(
-            SchemaField(one["name"], _type(one["schema"]), "", one.get("required", False), _text(one, one["schema"]))
+            SchemaField(
+                one["name"],
+                _type(one["schema"]),
+                "",
+                one.get("required", False),
+                _text(one, one["schema"]),
+                one["in"],
+            )
             for one in operation.get("parameters", [])
         ),
         body=_fields(schema),
         example=json.dumps(examples[0], indent=2) if examples else "",
         answers=tuple(sorted(status for status in operation["responses"] if status < "4")),
         problems=tuple(sorted(status for status in operation["responses"] if status >= "4")),
+        tried=operation["tags"][0] != "pages" and ("requestBody" not in operation or bool(schema)),
     )
 
 

@@ -236,12 +236,15 @@ def test_pages_need_no_other_host_and_nothing_inline_and_every_field_has_a_label
         assert all(re.match(r"[/#](?!/)", link) for link in links if link), path
         assert all("style" not in attributes for _, attributes in page.tags), path
         assert page.all("style") == []
-        assert page.all("script") == [{"src": "/static/cotenant.js", "defer": None}]
+        files = ["cotenant.js", "docs.js"] if path == "/docs" else ["cotenant.js"]
+        assert page.all("script") == [{"src": f"/static/{file}", "defer": None} for file in files], path
         assert shown.headers["content-security-policy"] == POLICY
         ids = [one["id"] for _, one in page.tags if "id" in one]
         assert len(ids) == len(set(ids)), path
         labelled = {one["for"] for one in page.all("label")}
-        fields = [one for tag in ("input", "select") for one in page.all(tag) if one.get("type") != "hidden"]
+        fields = [
+            one for tag in ("input", "select", "textarea") for one in page.all(tag) if one.get("type") != "hidden"
+        ]
         assert {one["id"] for one in fields} == labelled, path
         described = {one["aria-describedby"] for _, one in page.tags if "aria-describedby" in one}
         assert described <= set(ids), path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -361,3 +362,32 @@ def test_a_demonstration_shows_news_by_itself_and_leaves_alone_where_somebody_is
         assert not page.evaluate(SIDEWAYS)
         context.close()
         assert watched.complaints == []
+
+
+@pytest.mark.parametrize(("scope", "says"), [("read", "200 OK"), (None, "401 Unauthorized")], ids=str)
+def test_a_request_is_tried_on_the_page_of_the_api(page: Page, small: Service, scope: str | None, says: str) -> None:
+    page.goto("/docs")
+    if scope:
+        page.get_by_label("Authorize with a token").fill(small.secrets[scope])
+    form = page.locator('form[data-method="GET"][data-path="/v1/hosts/{host}"]')
+    page.locator("details.try", has=form).locator("summary").click()
+    form.get_by_label("host", exact=True).fill("h4")
+    form.get_by_role("button", name="Execute").click()
+    expect(form.get_by_role("status")).to_have_text(says)
+    answer = form.get_by_role("region", name="Answer of GET /v1/hosts/{host}")
+    expect(answer).to_contain_text('"id": "h4"' if scope == "read" else '"code": "auth.')
+    assert small.secrets["read"] not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+
+
+def test_a_question_is_tried_with_a_body_of_one_s_own(page: Page, small: Service) -> None:
+    page.goto("/docs")
+    page.get_by_label("Authorize with a token").fill(small.secrets["read"])
+    form = page.locator('form[data-method="POST"][data-path="/v1/placements"]')
+    page.locator("details.try", has=form).locator("summary").click()
+    body = form.get_by_label("Body")
+    body.fill('{"instance": {"id": "tried", "vcpus": 1, "memory_mb": 512}, "dry_run": true}')
+    form.get_by_role("button", name="Execute").click()
+    expect(form.get_by_role("status")).to_have_text("200 OK")
+    expect(form.get_by_role("region", name="Answer of POST /v1/placements")).to_contain_text('"dry_run": true')
+    if folder := os.environ.get("COTENANT_TEST_SCREENSHOTS"):
+        page.locator("article", has=form).screenshot(path=Path(folder) / "docs-tried.png")

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.packaging.test_completions import completed
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER, PACKAGING = ROOT / "pyproject.toml", ROOT / "packaging"
 PARTS = ("client", "profiler")  # distributions that the server requires
@@ -115,6 +117,15 @@ def test_the_wheels_carry_what_the_tree_has_beside_python(wheels: Wheels) -> Non
 def test_every_program_helps(server: Path, program: str, tmp_path: Path) -> None:
     done = run(server / program, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@installed
+@pytest.mark.parametrize(
+    ("program", "begun", "offered"), [("cotenant", "pl", {"plan", "plans"}), ("cotenant-profiler", "pro", {"probe"})]
+)
+def test_bash_completes_what_a_wheel_has_installed(server: Path, program: str, begun: str, offered: set[str]) -> None:
+    script = server.parent / "share" / "bash-completion" / "completions" / program
+    assert set(completed(script, program, begun, programs=server)) == offered
 
 
 @installed

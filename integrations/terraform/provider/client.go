@@ -1,9 +1,7 @@
 package provider
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"terraform-provider-cotenant/rest"
 )
 
 const (
@@ -28,16 +28,12 @@ const (
 var tokenPattern = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
 // refused is the service's word that something in the question is wrong.
-type refused struct {
-	Detail string `json:"detail"`
-	Code   string `json:"code"`
-	Field  string `json:"field"`
-}
+type refused struct{ rest.Problem }
 
 func (r *refused) Error() string {
 	text := r.Detail
-	if r.Field != "" && !strings.Contains(text, r.Field) {
-		text = r.Field + ": " + text
+	if r.Field != nil && !strings.Contains(text, *r.Field) {
+		text = *r.Field + ": " + text
 	}
 	return fmt.Sprintf("%s (%s)", text, r.Code)
 }
@@ -47,7 +43,7 @@ type client struct {
 	url       *url.URL
 	token     string // empty = none, or the file's
 	tokenFile string
-	http      *retryablehttp.Client
+	service   *rest.ClientWithResponses
 }
 
 // newClient checks the address and the token without asking anything. The rules are those of the Python client.
@@ -69,7 +65,11 @@ func newClient(address, tokenFile string) (*client, error) {
 	// A redirect would carry the question, and maybe the token, to somewhere else.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	asking.HTTPClient = &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
-	made := &client{url: parsed, tokenFile: tokenFile, http: asking}
+	made := &client{url: parsed, tokenFile: tokenFile}
+	made.service, err = rest.NewClientWithResponses(parsed.String(), rest.WithHTTPClient(retrying{asking}), rest.WithRequestEditorFn(made.sign))
+	if err != nil {
+		return nil, err
+	}
 	if tokenFile == "" {
 		made.token = os.Getenv("COTENANT_TOKEN")
 	}
@@ -118,50 +118,48 @@ func mayCarryToken(to *url.URL) bool {
 		os.Getenv("COTENANT_TOKEN_OVER_HTTP") == "1"
 }
 
-// place asks where these instances should go, each as if those before it were there. Nothing is held or stored.
-func (c *client) place(ctx context.Context, question *batch) ([]answer, error) {
-	question.DryRun = true
-	body, err := json.Marshal(question)
+// retrying asks again where that does no harm, and reads no more of an answer than anybody needs.
+type retrying struct{ client *retryablehttp.Client }
+
+func (r retrying) Do(request *http.Request) (*http.Response, error) {
+	again, err := retryablehttp.FromRequest(request)
 	if err != nil {
 		return nil, err
 	}
-	to := c.url.JoinPath("v1", "placements:batch").String()
-	request, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	response, err := r.client.Do(again)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, mostAnswered), response.Body}
 	}
-	request.Header.Set("Content-Type", "application/json")
+	return response, err
+}
+
+func (c *client) sign(_ context.Context, request *http.Request) error {
 	token, err := c.readToken()
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
+	if err == nil && token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := c.http.Do(request)
+	return err
+}
+
+// place asks where these instances should go, each as if those before it were there. Nothing is held or stored.
+func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.PlacementAnswer, error) {
+	dry := true
+	question.DryRun = &dry
+	response, err := c.service.PlaceBatchWithResponse(ctx, question)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer: %w", c.url, err)
+		return nil, fmt.Errorf("%s does not answer as a Cotenant service: %w", c.url, err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswered))
-	if err != nil {
-		return nil, fmt.Errorf("%s stopped in the middle of its answer: %w", c.url, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		problem := &refused{}
-		if json.Unmarshal(text, problem) == nil && problem.Detail != "" {
-			return nil, problem
-		}
-		return nil, fmt.Errorf("%s answers with status %d and no sentence: it may be no Cotenant service", c.url, response.StatusCode)
-	}
-	var answered struct {
-		Answers []answer `json:"answers"`
-	}
-	if err := json.Unmarshal(text, &answered); err != nil {
-		return nil, fmt.Errorf("%s answers what no Cotenant service answers: %w", c.url, err)
-	}
-	if len(answered.Answers) != len(question.Instances) {
+	switch problem, answered := response.ApplicationproblemJSONDefault, response.JSON200; {
+	case problem != nil && problem.Detail != "":
+		return nil, &refused{*problem}
+	case answered == nil:
+		return nil, fmt.Errorf("%s answers with status %d and no sentence: it may be no Cotenant service", c.url, response.StatusCode())
+	case len(answered.Answers) != len(question.Instances):
 		return nil, fmt.Errorf("%s answers for %d of %d instances", c.url, len(answered.Answers), len(question.Instances))
+	default:
+		return answered.Answers, nil
 	}
-	return answered.Answers, nil
 }

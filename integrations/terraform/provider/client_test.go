@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"terraform-provider-cotenant/rest"
 )
 
 const token = "cot_0123456789abcdef_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
@@ -30,18 +32,22 @@ func service(t *testing.T, handlers ...http.HandlerFunc) (*httptest.Server, *int
 
 func says(status int, body string) http.HandlerFunc {
 	return func(writer http.ResponseWriter, _ *http.Request) {
+		writer.Header().Set("Content-Type", "application/json")
+		if status != http.StatusOK {
+			writer.Header().Set("Content-Type", "application/problem+json")
+		}
 		writer.WriteHeader(status)
 		_, _ = io.WriteString(writer, body)
 	}
 }
 
-func ask(t *testing.T, server *httptest.Server, tokenFile string) ([]answer, error) {
+func ask(t *testing.T, server *httptest.Server, tokenFile string) ([]rest.PlacementAnswer, error) {
 	t.Helper()
 	asking, err := newClient(server.URL, tokenFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asking.place(context.Background(), &batch{Instances: []instance{{ID: "web-1"}}})
+	return asking.place(context.Background(), rest.BatchBody{Instances: []rest.NewInstance{{Id: "web-1"}}})
 }
 
 func tokenIn(t *testing.T, mode os.FileMode) string {
@@ -105,7 +111,7 @@ func TestTheTokenIsReadForEveryQuestionAndFollowsNoRedirect(t *testing.T) {
 	if err := os.WriteFile(file, []byte(token+"2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := asking.place(context.Background(), &batch{Instances: []instance{{ID: "web-1"}}}); err == nil {
+	if _, err := asking.place(context.Background(), rest.BatchBody{Instances: []rest.NewInstance{{Id: "web-1"}}}); err == nil {
 		t.Fatal("a redirect was taken for an answer")
 	}
 	if len(sent) != 1 || sent[0] != "Bearer "+token+"2" || *reached != 0 {

@@ -12,74 +12,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"terraform-provider-cotenant/rest"
 )
 
 const mostAtOnce = 200 // instances of one question, as the service takes them
 
-// batch is the body of POST /v1/placements:batch. What is nil is left to the service's default.
-type batch struct {
-	Instances   []instance   `json:"instances"`
-	Hosts       *[]string    `json:"hosts,omitempty"`
-	Constraints *constraints `json:"constraints,omitempty"`
-	Objective   *string      `json:"objective,omitempty"`
-	Limit       *int64       `json:"limit,omitempty"`
-	DryRun      bool         `json:"dry_run"`
-}
-
-type instance struct {
-	ID                 string            `json:"id" tfsdk:"id"`
-	VCPUs              *int64            `json:"vcpus,omitempty" tfsdk:"vcpus"`
-	MemoryMB           *float64          `json:"memory_mb,omitempty" tfsdk:"memory_mb"`
-	DiskGB             *float64          `json:"disk_gb,omitempty" tfsdk:"disk_gb"`
-	Like               *string           `json:"like,omitempty" tfsdk:"like"`
-	Workload           *string           `json:"workload,omitempty" tfsdk:"workload"`
-	Load               *float64          `json:"load,omitempty" tfsdk:"load"`
-	Service            *string           `json:"service,omitempty" tfsdk:"service"`
-	MinThroughputRatio *float64          `json:"min_throughput_ratio,omitempty" tfsdk:"min_throughput_ratio"`
-	MaxLatencyRatio    *float64          `json:"max_latency_ratio,omitempty" tfsdk:"max_latency_ratio"`
-	MaxTimeShort       *float64          `json:"max_time_short,omitempty" tfsdk:"max_time_short"`
-	Exclusive          *bool             `json:"exclusive,omitempty" tfsdk:"exclusive"`
-	Labels             map[string]string `json:"labels,omitempty" tfsdk:"labels"`
-}
-
-type constraints struct {
-	Labels       map[string]string `json:"labels,omitempty" tfsdk:"labels"`
-	Exclude      []string          `json:"exclude,omitempty" tfsdk:"exclude"`
-	Affinity     []string          `json:"affinity,omitempty" tfsdk:"affinity"`
-	AntiAffinity []string          `json:"anti_affinity,omitempty" tfsdk:"anti_affinity"`
-	Kind         *string           `json:"kind,omitempty" tfsdk:"kind"`
-	AllowStale   *bool             `json:"allow_stale,omitempty" tfsdk:"allow_stale"`
-}
-
-// answer is what is read of one PlacementAnswer.
-type answer struct {
-	Degraded   bool        `json:"degraded"`
-	Notes      []string    `json:"notes"`
-	Candidates []candidate `json:"candidates"`
-	Rejected   []struct {
-		Code   string `json:"code"`
-		Reason string `json:"reason"`
-	} `json:"rejected"`
-}
-
+// candidate is what the configuration reads of one: the newcomer's ratio stands beside what is told of the host.
 type candidate struct {
-	Host     string             `json:"host" tfsdk:"host"`
-	Score    *float64           `json:"score" tfsdk:"score"`
-	Newcomer newcomer           `json:"newcomer" tfsdk:"-"`
-	Ratio    *band              `json:"-" tfsdk:"throughput_ratio"`
-	TiedWith []string           `json:"tied_with" tfsdk:"tied_with"`
-	Pinning  map[string][]int64 `json:"pinning" tfsdk:"pinning"`
-	Notes    []string           `json:"notes" tfsdk:"notes"`
-}
-
-type newcomer struct {
-	ThroughputRatio band `json:"throughput_ratio"`
-}
-
-type band struct {
-	Expected *float64 `json:"expected" tfsdk:"expected"`
-	Lower    *float64 `json:"lower" tfsdk:"lower"`
-	Upper    *float64 `json:"upper" tfsdk:"upper"`
+	rest.CandidateOut
+	ThroughputRatio rest.BandOut `tfsdk:"throughput_ratio"`
 }
 
 // placement is what the configuration reads of one instance.
@@ -91,12 +33,12 @@ type placement struct {
 }
 
 type model struct {
-	Instances   []instance           `tfsdk:"instance"`
-	Hosts       types.List           `tfsdk:"hosts"`
-	Constraints *constraints         `tfsdk:"constraints"`
-	Objective   *string              `tfsdk:"objective"`
-	Limit       *int64               `tfsdk:"limit"`
-	Placements  map[string]placement `tfsdk:"placements"`
+	Instances   []rest.NewInstance    `tfsdk:"instance"`
+	Hosts       types.List            `tfsdk:"hosts"`
+	Constraints *rest.ConstraintsBody `tfsdk:"constraints"`
+	Objective   *string               `tfsdk:"objective"`
+	Limit       *int64                `tfsdk:"limit"`
+	Placements  map[string]placement  `tfsdk:"placements"`
 }
 
 type placements struct{ client *client }
@@ -217,7 +159,7 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 	if response.Diagnostics.HasError() {
 		return
 	}
-	question := &batch{Instances: asked.Instances, Constraints: asked.Constraints, Objective: asked.Objective, Limit: asked.Limit}
+	question := rest.BatchBody{Instances: asked.Instances, Constraints: asked.Constraints, Objective: asked.Objective, Limit: asked.Limit}
 	if !asked.Hosts.IsNull() { // an empty list is no host, which is not the same as all
 		hosts := []string{}
 		response.Diagnostics.Append(asked.Hosts.ElementsAs(ctx, &hosts, false)...)
@@ -230,17 +172,16 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 	}
 	asked.Placements = make(map[string]placement, len(answers))
 	for number, answer := range answers {
-		name := asked.Instances[number].ID
+		name := asked.Instances[number].Id
 		if len(answer.Candidates) == 0 {
 			response.Diagnostics.Append(noHost(name, answer))
 			continue
 		}
-		for place := range answer.Candidates {
-			answer.Candidates[place].Ratio = &answer.Candidates[place].Newcomer.ThroughputRatio
+		place := placement{Host: answer.Candidates[0].Host, Degraded: answer.Degraded, Notes: answer.Notes}
+		for _, one := range answer.Candidates {
+			place.Candidates = append(place.Candidates, candidate{one, one.Newcomer.ThroughputRatio})
 		}
-		asked.Placements[name] = placement{
-			Host: answer.Candidates[0].Host, Degraded: answer.Degraded, Notes: answer.Notes, Candidates: answer.Candidates,
-		}
+		asked.Placements[name] = place
 	}
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, &asked)...)
@@ -248,7 +189,7 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 }
 
 // noHost says why, once for each code: a thousand hosts may be full for the same reason.
-func noHost(name string, answer answer) diag.Diagnostic {
+func noHost(name string, answer rest.PlacementAnswer) diag.Diagnostic {
 	counts, examples := map[string]int{}, map[string]string{}
 	for _, rejected := range answer.Rejected {
 		if counts[rejected.Code]++; counts[rejected.Code] == 1 {

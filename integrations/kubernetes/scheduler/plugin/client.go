@@ -1,11 +1,9 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"cotenant-scheduler/rest"
 )
 
 const mostAnswered = 16 << 20 // bytes of an answer; 10,000 nodes with a sentence each are about 1.5 MB
@@ -29,11 +29,11 @@ type aboutThisPod struct{ error }
 // client asks the service. After a failure it asks nobody for a while, and then tries one question; the while becomes
 // longer with every failure, up to the rest.
 type client struct {
-	url       string
 	tokenFile string
 	timeout   time.Duration
 	rest      time.Duration
 	http      *http.Client
+	service   *rest.ClientWithResponses
 
 	lock       sync.Mutex
 	restsUntil time.Time // zero = the last question was answered
@@ -60,13 +60,29 @@ func newClient(args *Args) (*client, error) {
 	}
 	// A redirect would carry the question, and maybe the token, to somewhere else.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{
-		url:       strings.TrimRight(args.URL, "/") + "/kubernetes/advice",
+	made := &client{
 		tokenFile: args.TokenFile,
 		timeout:   args.Timeout.Duration,
 		rest:      args.Rest.Duration,
 		http:      &http.Client{Transport: transport, CheckRedirect: stay},
-	}, nil
+	}
+	var err error
+	made.service, err = rest.NewClientWithResponses(args.URL, rest.WithHTTPClient(bounded{made.http}), rest.WithRequestEditorFn(made.sign))
+	return made, err
+}
+
+// bounded reads no more of an answer than anybody needs.
+type bounded struct{ client *http.Client }
+
+func (b bounded) Do(request *http.Request) (*http.Response, error) {
+	response, err := b.client.Do(request)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, mostAnswered), response.Body}
+	}
+	return response, err
 }
 
 func readToken(path string) (string, error) {
@@ -139,55 +155,39 @@ func (c *client) pause() time.Duration {
 	return c.rest >> (4 - c.failures)
 }
 
-func (c *client) post(ctx context.Context, asked *question) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	body, err := json.Marshal(asked)
-	if err != nil {
-		return nil, aboutThisPod{err}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, aboutThisPod{err}
-	}
-	request.Header.Set("Content-Type", "application/json")
+// sign gives a request its head.
+func (c *client) sign(_ context.Context, request *http.Request) error {
 	// Asked twice is as asked once. So where a replica ends on whose open connection this goes, another is asked at once.
 	request.Header["Idempotency-Key"] = nil // for net/http.Transport; nothing is sent
 	// The service gives up when we do, rather than work on what nobody waits for.
 	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(c.timeout.Seconds(), 'f', -1, 64))
-	if c.tokenFile != "" {
-		token, err := readToken(c.tokenFile)
-		if err != nil {
-			return nil, err
-		}
+	if c.tokenFile == "" {
+		return nil
+	}
+	token, err := readToken(c.tokenFile)
+	if err == nil {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	return read(response)
+	return err
 }
 
-func read(response *http.Response) (*answer, error) {
-	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswered))
+func (c *client) post(ctx context.Context, asked *question) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	response, err := c.service.AdviceWithResponse(ctx, *asked)
 	if err != nil {
 		return nil, err
 	}
-	switch response.StatusCode {
+	switch response.StatusCode() {
 	case http.StatusOK:
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return nil, aboutThisPod{fmt.Errorf("status %d: %.300s", response.StatusCode, text)}
+		return nil, aboutThisPod{fmt.Errorf("status %d: %.300s", response.StatusCode(), response.Body)}
 	default:
-		return nil, fmt.Errorf("status %d: %.300s", response.StatusCode, text)
+		return nil, fmt.Errorf("status %d: %.300s", response.StatusCode(), response.Body)
 	}
-	found := &answer{}
-	if err := json.Unmarshal(text, found); err != nil {
-		return nil, fmt.Errorf("the answer is not what Cotenant answers: %w", err)
-	}
-	if found.Scores == nil {
-		return nil, errors.New("the answer is not what Cotenant answers: it has no Scores")
+	found := (*answer)(response.JSON200)
+	if found == nil || found.Scores == nil {
+		return nil, errors.New("the answer is not what Cotenant answers: it is no JSON with Scores")
 	}
 	for node, score := range found.Scores { // kube-scheduler fails a pod whose scores are out of range
 		found.Scores[node] = min(max(score, 0), maxNodeScore)

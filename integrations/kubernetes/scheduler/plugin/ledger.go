@@ -5,7 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"cotenant-scheduler/rest"
 )
 
 // stale is the age from which on the inventory's sync has told of a placement, or it never was one.
@@ -20,26 +21,26 @@ type ledger struct {
 }
 
 type entry struct {
-	pod  *v1.Pod
+	pod  *rest.Pod
 	node string
 	at   time.Time
 }
 
-func (l *ledger) place(pod *v1.Pod, node string) {
+func (l *ledger) place(pod *rest.Pod, node string) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.placed = append(without(l.placed, pod.UID), entry{pod, node, time.Now()})
-	l.released = without(l.released, pod.UID)
+	l.placed = append(without(l.placed, pod.Metadata.Uid), entry{pod, node, time.Now()})
+	l.released = without(l.released, pod.Metadata.Uid)
 	l.bound()
 }
 
 // release takes a placement back: silently where the service does not know of it yet.
-func (l *ledger) release(pod *v1.Pod) {
+func (l *ledger) release(pod *rest.Pod) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	kept := without(l.placed, pod.UID)
+	kept := without(l.placed, pod.Metadata.Uid)
 	if len(kept) == len(l.placed) {
-		l.released = append(without(l.released, pod.UID), entry{pod: pod, at: time.Now()})
+		l.released = append(without(l.released, pod.Metadata.Uid), entry{pod: pod, at: time.Now()})
 	}
 	l.placed = kept
 	l.bound()
@@ -68,9 +69,9 @@ func (l *ledger) told() {
 func (l *ledger) gone(pod *v1.Pod) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.placed = without(l.placed, pod.UID)
-	if len(without(l.telling, pod.UID)) < len(l.telling) {
-		l.released = append(without(l.released, pod.UID), entry{pod: slim(pod), at: time.Now()})
+	l.placed = without(l.placed, string(pod.UID))
+	if len(without(l.telling, string(pod.UID))) < len(l.telling) {
+		l.released = append(without(l.released, string(pod.UID)), entry{pod: slim(pod), at: time.Now()})
 	}
 }
 
@@ -79,10 +80,10 @@ func (l *ledger) giveBack(placed, released []entry) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	for _, later := range l.placed {
-		placed, released = without(placed, later.pod.UID), without(released, later.pod.UID)
+		placed, released = without(placed, later.pod.Metadata.Uid), without(released, later.pod.Metadata.Uid)
 	}
 	for _, later := range l.released {
-		placed, released = without(placed, later.pod.UID), without(released, later.pod.UID)
+		placed, released = without(placed, later.pod.Metadata.Uid), without(released, later.pod.Metadata.Uid)
 	}
 	l.placed, l.released, l.telling = append(placed, l.placed...), append(released, l.released...), nil
 	l.bound()
@@ -114,10 +115,10 @@ func fresh(list []entry) []entry {
 	return list[old:]
 }
 
-func without(list []entry, uid types.UID) []entry {
+func without(list []entry, uid string) []entry {
 	kept := make([]entry, 0, len(list)+1)
 	for _, one := range list {
-		if one.pod.UID != uid {
+		if one.pod.Metadata.Uid != uid {
 			kept = append(kept, one)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"cotenant-scheduler/rest"
 )
 
 // Name of the plug-in in a KubeSchedulerConfiguration.
@@ -92,8 +94,8 @@ func (*Plugin) Name() string { return Name }
 // advice is what the service said of a pod, in the state of its scheduling cycle.
 type advice struct {
 	*view
-	kind     string  // pods alike; empty = there is none
-	pod      *v1.Pod // as the service is told of it
+	kind     string    // pods alike; empty = there is none
+	pod      *rest.Pod // as the service is told of it
 	gone     map[types.UID]struct{}
 	left     []string // victims of before that are gone for good
 	patience *patience
@@ -152,7 +154,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	pods.WithLabelValues("advised").Inc()
 	state.Write(Name, &advice{view: seen, kind: kind, pod: told, left: left, patience: newPatience(3 * p.client.timeout)})
-	if len(seen.Failed) == 0 && len(seen.Unresolvable) == 0 {
+	if len(seen.FailedNodes) == 0 && len(seen.FailedAndUnresolvableNodes) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip) // Filter has nothing to look up
 	}
 	return nil, nil
@@ -168,10 +170,10 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, no
 		return nil
 	}
 	name := node.Node().Name
-	if why, refused := found.Unresolvable[name]; refused {
+	if why, refused := found.FailedAndUnresolvableNodes[name]; refused {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
-	why, refused := found.Failed[name]
+	why, refused := found.FailedNodes[name]
 	if refused && !p.doesWithout(ctx, found, name) {
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
@@ -229,7 +231,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 		return nil
 	}
 	p.ledger.place(found.pod, node)
-	p.victims.forget(found.pod.UID)
+	p.victims.forget(types.UID(found.pod.Metadata.Uid))
 	p.tellSoon(p.soon)
 	return nil
 }
@@ -256,14 +258,14 @@ func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (he
 			p.tellSoon(p.soon)
 			return false, "somebody else has placed there"
 		case held:
-			p.victims.forget(found.pod.UID)
+			p.victims.forget(types.UID(found.pod.Metadata.Uid))
 		}
 		found.view = &view{answer: newer}
 	}
-	if why, never := found.Unresolvable[node]; never {
+	if why, never := found.FailedAndUnresolvableNodes[node]; never {
 		return false, why
 	}
-	return held, found.Failed[node]
+	return held, found.FailedNodes[node]
 }
 
 // Unreserve takes that back.
@@ -315,10 +317,10 @@ func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 	defer p.turn.Unlock()
 	placed, released := p.ledger.take()
 	for _, one := range placed {
-		asked.Placed = append(asked.Placed, placedPod{one.pod, one.node})
+		asked.Placed = append(asked.Placed, rest.PlacedPod{NodeName: one.node, Pod: *one.pod})
 	}
 	for _, one := range released {
-		asked.Released = append(asked.Released, one.pod)
+		asked.Released = append(asked.Released, *one.pod)
 	}
 	found, err := p.client.ask(ctx, asked)
 	var refused aboutThisPod

@@ -40,6 +40,7 @@ type service struct {
 	*httptest.Server
 	lock   sync.Mutex
 	asked  []question
+	bodies []string
 	header []http.Header
 	answer func(http.ResponseWriter, question)
 }
@@ -55,9 +56,10 @@ func serve(t *testing.T, answer func(http.ResponseWriter, question)) *service {
 			return
 		}
 		made.lock.Lock()
-		made.asked, made.header = append(made.asked, asked), append(made.header, r.Header)
+		made.asked, made.bodies, made.header = append(made.asked, asked), append(made.bodies, string(body)), append(made.header, r.Header)
 		reply := made.answer
 		made.lock.Unlock()
+		w.Header().Set("Content-Type", "application/json")
 		reply(w, asked)
 	}))
 	t.Cleanup(made.Close)
@@ -196,14 +198,14 @@ func TestWhoAsks(t *testing.T) {
 func TestOnlyWhatIsReadOfAPodIsSent(t *testing.T) {
 	there := serve(t, text(freely))
 	cycle(asking(t, there.URL), guest("a"), nodes("h1"))
-	sent, _ := json.Marshal(there.questions()[0])
+	sent := there.bodies[0]
 	for _, never := range []string{"secret", "last-applied"} {
-		if strings.Contains(string(sent), never) {
+		if strings.Contains(sent, never) {
 			t.Errorf("%s was sent: %s", never, sent)
 		}
 	}
 	for _, always := range []string{`"cotenant.io/workload":"batch"`, `"uid":"a"`, `"cpu":"500m"`, `"image":"nginx"`, `"namespace":"prod"`} {
-		if !strings.Contains(string(sent), always) {
+		if !strings.Contains(sent, always) {
 			t.Errorf("%s was not sent: %s", always, sent)
 		}
 	}
@@ -350,7 +352,7 @@ func TestTheNextQuestionTellsWhereThePodsBeforeItWent(t *testing.T) {
 	p.Reserve(ctx, state, guest("a"), "h2")
 	cycle(p, guest("b"), nodes("h1", "h2"))
 	asked := there.questions()
-	if len(asked) != 2 || len(asked[1].Placed) != 1 || asked[1].Placed[0].NodeName != "h2" || asked[1].Placed[0].Pod.UID != "a" {
+	if len(asked) != 2 || len(asked[1].Placed) != 1 || asked[1].Placed[0].NodeName != "h2" || asked[1].Placed[0].Pod.Metadata.Uid != "a" {
 		t.Fatalf("%+v", asked)
 	}
 	if !p.ledger.empty() {
@@ -370,7 +372,7 @@ func TestWithoutANextPodItIsToldSoon(t *testing.T) {
 	}
 	p.Unreserve(ctx, state, guest("a"), "h1")
 	eventually(t, func() bool { return len(there.questions()) == 3 })
-	if told = there.questions()[2]; len(told.Placed) != 0 || len(told.Released) != 1 || told.Released[0].UID != "a" {
+	if told = there.questions()[2]; len(told.Placed) != 0 || len(told.Released) != 1 || told.Released[0].Metadata.Uid != "a" {
 		t.Errorf("%+v", told)
 	}
 }
@@ -396,7 +398,7 @@ func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
 	eventually(t, func() bool { return len(there.questions()) == 2 })
 	there.answers(text(freely))
 	eventually(t, func() bool { return len(there.questions()) == 3 })
-	if told := there.questions()[2]; len(told.Placed) != 1 || told.Placed[0].Pod.UID != "a" {
+	if told := there.questions()[2]; len(told.Placed) != 1 || told.Placed[0].Pod.Metadata.Uid != "a" {
 		t.Errorf("%+v", told)
 	}
 }
@@ -416,7 +418,7 @@ func TestAPodThatNobodyAnsweredAboutCountsWhereItGoes(t *testing.T) {
 	time.Sleep(350 * time.Millisecond) // the rest
 	cycle(p, guest("b"), nodes("h1", "h2"))
 	asked := there.questions()
-	if told := asked[len(asked)-1].Placed; len(told) != 1 || told[0].Pod.UID != "a" || told[0].NodeName != "h1" {
+	if told := asked[len(asked)-1].Placed; len(told) != 1 || told[0].Pod.Metadata.Uid != "a" || told[0].NodeName != "h1" {
 		t.Errorf("%+v", told)
 	}
 }
@@ -450,7 +452,7 @@ func TestAPodThatGoesWhileItsPlacementIsToldIsReleased(t *testing.T) {
 	cycle(p, guest("b"), nodes("h1"))
 	cycle(p, guest("c"), nodes("h2")) // of another node, so that somebody is asked
 	asked := there.questions()
-	if last := asked[len(asked)-1]; len(last.Released) != 1 || last.Released[0].UID != "a" {
+	if last := asked[len(asked)-1]; len(last.Released) != 1 || last.Released[0].Metadata.Uid != "a" {
 		t.Errorf("%+v", last)
 	}
 	p.deleted(guest("a"))
@@ -478,14 +480,14 @@ func TestPlacementsThatTheServiceRefusesSpoilNoQuestion(t *testing.T) {
 
 func TestTheLedgerKeepsTheNewestOfAPod(t *testing.T) {
 	var l ledger
-	l.place(guest("a"), "h1")
+	l.place(slim(guest("a")), "h1")
 	placed, released := l.take()
-	l.release(guest("a"))
+	l.release(slim(guest("a")))
 	l.giveBack(placed, released)
 	if placed, released = l.take(); len(placed) != 0 || len(released) != 1 {
 		t.Errorf("released meanwhile: %v %v", placed, released)
 	}
-	l.place(guest("a"), "h2")
+	l.place(slim(guest("a")), "h2")
 	l.giveBack(placed, released)
 	if placed, released = l.take(); len(placed) != 1 || placed[0].node != "h2" || len(released) != 0 {
 		t.Errorf("placed anew meanwhile: %v %v", placed, released)
@@ -495,13 +497,13 @@ func TestTheLedgerKeepsTheNewestOfAPod(t *testing.T) {
 func TestTheLedgerDoesNotGrowWithoutBound(t *testing.T) {
 	var l ledger
 	for i := range 10 * mostPlaced {
-		l.place(pod(string(rune('a'+i)), nil), "h1")
+		l.place(slim(pod(string(rune('a'+i)), nil)), "h1")
 	}
 	if placed, _ := l.take(); len(placed) != mostPlaced || len(l.placed) > 4*mostPlaced {
 		t.Errorf("%d taken, %d left", len(placed), len(l.placed))
 	}
-	l.placed = []entry{{guest("old"), "h1", time.Now().Add(-2 * stale)}, {guest("new"), "h1", time.Now()}}
-	if placed, _ := l.take(); len(placed) != 1 || placed[0].pod.UID != "new" {
+	l.placed = []entry{{slim(guest("old")), "h1", time.Now().Add(-2 * stale)}, {slim(guest("new")), "h1", time.Now()}}
+	if placed, _ := l.take(); len(placed) != 1 || placed[0].pod.Metadata.Uid != "new" {
 		t.Errorf("what the sync has told long ago: %v", placed)
 	}
 }
@@ -509,12 +511,12 @@ func TestTheLedgerDoesNotGrowWithoutBound(t *testing.T) {
 // Preemption tries nodes without pods. h1 does without "big", h2 does not whoever leaves.
 func TestPreemptionAsksWithoutItsVictims(t *testing.T) {
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Scores: map[string]int64{}}
+		found := answer{FailedNodes: map[string]string{}, Scores: map[string]int64{}}
 		for _, node := range asked.NodeNames {
 			if node == "h1" && slices.Contains(asked.Without, "big") {
 				found.Scores[node] = 80
 			} else {
-				found.Failed[node] = "db-1 would fall below its limit"
+				found.FailedNodes[node] = "db-1 would fall below its limit"
 			}
 		}
 		_ = json.NewEncoder(w).Encode(found)
@@ -552,9 +554,9 @@ func TestPreemptionAsksWithoutItsVictims(t *testing.T) {
 
 func TestVictimsThatHaveLeftDoNotCountBeforeTheInventoryHasHeardOfIt(t *testing.T) {
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{"h1": "full"}, Scores: map[string]int64{}}
+		found := answer{FailedNodes: map[string]string{"h1": "full"}, Scores: map[string]int64{}}
 		if slices.Contains(asked.Without, "big") {
-			found = answer{Failed: map[string]string{}, Scores: map[string]int64{"h1": 80}}
+			found = answer{FailedNodes: map[string]string{}, Scores: map[string]int64{"h1": 80}}
 		}
 		_ = json.NewEncoder(w).Encode(found)
 	})

@@ -46,7 +46,7 @@ func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bo
 	}
 	_, passes := without.Scores[node]
 	if passes {
-		p.victims.remember(found.pod.UID, node, found.gone)
+		p.victims.remember(types.UID(found.pod.Metadata.Uid), node, found.gone)
 	}
 	return passes
 }

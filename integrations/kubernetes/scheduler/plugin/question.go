@@ -4,7 +4,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cotenant-scheduler/rest"
 )
 
 const (
@@ -15,31 +16,10 @@ const (
 	maxNodeScore = 100
 )
 
-// question of POST /kubernetes/advice.
-type question struct {
-	Pod       *v1.Pod     `json:"Pod"`
-	NodeNames []string    `json:"NodeNames"`
-	Without   []string    `json:"Without,omitempty"`
-	Placed    []placedPod `json:"Placed,omitempty"`
-	Released  []*v1.Pod   `json:"Released,omitempty"`
-	Hold      bool        `json:"Hold,omitempty"` // the node, the only one that is named, if the pod may go there
-}
+type question = rest.AdviceArgs
 
-type placedPod struct {
-	Pod      *v1.Pod `json:"Pod"`
-	NodeName string  `json:"NodeName"`
-}
-
-// answer to it. Scores is nil where somebody else answered. PerNode = each node's part says the same whichever others
-// are asked about, so that it stands until the node changes.
-type answer struct {
-	Failed       map[string]string `json:"FailedNodes"`
-	Unresolvable map[string]string `json:"FailedAndUnresolvableNodes"`
-	Scores       map[string]int64  `json:"Scores"`
-	Error        string            `json:"Error"`
-	PerNode      bool              `json:"PerNode"`
-	Others       bool              `json:"Others"` // had nodes held lately, too
-}
+// answer to it. Scores is nil where somebody else answered.
+type answer rest.AdviceAnswer
 
 // asks tells whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.
 func asks(pod *v1.Pod) bool {
@@ -64,33 +44,49 @@ func asks(pod *v1.Pod) bool {
 }
 
 // slim is what the service reads of a pod: no environment, no volumes, no applied configuration.
-func slim(pod *v1.Pod) *v1.Pod {
-	found := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
-		},
-		Spec: v1.PodSpec{
+func slim(pod *v1.Pod) *rest.Pod {
+	found := &rest.Pod{
+		Metadata: rest.Metadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Labels: pod.Labels},
+		Spec: &rest.PodSpec{
 			Containers:     containers(pod.Spec.Containers),
 			InitContainers: containers(pod.Spec.InitContainers),
-			Overhead:       pod.Spec.Overhead,
-			Resources:      pod.Spec.Resources,
+			Overhead:       amounts(pod.Spec.Overhead),
 		},
+	}
+	if pod.Spec.Resources != nil {
+		found.Spec.Resources = &rest.Resources{Requests: amounts(pod.Spec.Resources.Requests)}
+	}
+	for _, owner := range pod.OwnerReferences {
+		one := rest.Owner{Kind: owner.Kind, Name: owner.Name, Controller: owner.Controller != nil && *owner.Controller}
+		found.Metadata.OwnerReferences = append(found.Metadata.OwnerReferences, one)
 	}
 	for key, text := range pod.Annotations {
 		if strings.HasPrefix(key, prefix) || strings.HasPrefix(key, kubevirt+"/") {
-			metav1.SetMetaDataAnnotation(&found.ObjectMeta, key, text)
+			if found.Metadata.Annotations == nil {
+				found.Metadata.Annotations = map[string]string{}
+			}
+			found.Metadata.Annotations[key] = text
 		}
 	}
 	return found
 }
 
-func containers(some []v1.Container) []v1.Container {
-	found := make([]v1.Container, 0, len(some))
+func containers(some []v1.Container) []rest.Container {
+	found := make([]rest.Container, 0, len(some))
 	for i := range some {
-		found = append(found, v1.Container{
-			Name: some[i].Name, Image: some[i].Image, RestartPolicy: some[i].RestartPolicy,
-			Resources: v1.ResourceRequirements{Requests: some[i].Resources.Requests},
-		})
+		one := rest.Container{Image: some[i].Image, Resources: &rest.Resources{Requests: amounts(some[i].Resources.Requests)}}
+		if some[i].RestartPolicy != nil {
+			one.RestartPolicy = string(*some[i].RestartPolicy)
+		}
+		found = append(found, one)
+	}
+	return found
+}
+
+func amounts(of v1.ResourceList) map[string]string {
+	found := make(map[string]string, len(of))
+	for name, amount := range of {
+		found[string(name)] = amount.String()
 	}
 	return found
 }

@@ -171,10 +171,10 @@ func TestASchedulerAsksOnceForEachPodAndDoesAsItIsTold(t *testing.T) {
 	eventually(t, func() bool {
 		for _, one := range there.questions() {
 			for _, placed := range one.Placed {
-				told[placed.Pod.Name] = placed.NodeName
+				told[placed.Pod.Metadata.Name] = placed.NodeName
 			}
 			if one.Hold { // somebody else may have begun at the same time
-				told[one.Pod.Name] = one.NodeNames[0]
+				told[one.Pod.Metadata.Name] = one.NodeNames[0]
 			}
 		}
 		return len(told) == 5
@@ -208,7 +208,7 @@ func TestASchedulerTellsOfNoPodThatIsGone(t *testing.T) {
 	told := map[string]bool{}
 	for _, one := range there.questions() {
 		for _, placed := range one.Placed {
-			told[string(placed.Pod.UID)] = true
+			told[placed.Pod.Metadata.Uid] = true
 		}
 	}
 	if !told["a"] || told["b"] {
@@ -232,8 +232,8 @@ func TestASchedulerGoesOnWhileTheServiceHangs(t *testing.T) {
 
 func TestAWrongAnnotationIsAnEventUntilItIsMended(t *testing.T) {
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}}
-		if asked.Pod != nil && asked.Pod.Annotations["cotenant.io/worklod"] != "" {
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}}
+		if asked.Pod != nil && asked.Pod.Metadata.Annotations["cotenant.io/worklod"] != "" {
 			found.Error = "cotenant.io/worklod is not known; is cotenant.io/workload meant?"
 		}
 		_ = json.NewEncoder(w).Encode(found)
@@ -266,12 +266,12 @@ func preempting(t *testing.T, helps bool) (*cluster, *service) {
 		if helps && len(asked.Without) > 0 {
 			gone.Store(true)
 		}
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}}
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}}
 		for _, node := range asked.NodeNames {
 			if gone.Load() {
 				found.Scores[node] = 90
 			} else {
-				found.Failed[node] = "db-1 would fall below its limit"
+				found.FailedNodes[node] = "db-1 would fall below its limit"
 			}
 		}
 		_ = json.NewEncoder(w).Encode(found)

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"cotenant-scheduler/rest"
 )
 
 const (
@@ -50,14 +51,14 @@ type view struct {
 }
 
 // kindOf is everything of a pod that an answer depends on. A guest of KubeVirt may be known by its name: it is alone.
-func kindOf(pod *v1.Pod) string {
-	if pod.Labels[kubevirt] == launcher {
+func kindOf(pod *rest.Pod) string {
+	if pod.Metadata.Labels[kubevirt] == launcher {
 		return ""
 	}
-	same := pod.DeepCopy()
-	same.Name, same.UID = "", ""
+	same := *pod
+	same.Metadata.Name, same.Metadata.Uid, same.Metadata.Labels = "", "", maps.Clone(pod.Metadata.Labels)
 	for _, own := range []string{"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index"} {
-		delete(same.Labels, own)
+		delete(same.Metadata.Labels, own)
 	}
 	text, err := json.Marshal(same)
 	if err != nil {
@@ -104,7 +105,7 @@ func (t *table) unsure(seen *view, nodes []fwk.NodeInfo) []string {
 			continue
 		}
 		changed = append(changed, name)
-		if _, never := seen.Unresolvable[name]; !fits && !never { // refused before somebody left, or new
+		if _, never := seen.FailedAndUnresolvableNodes[name]; !fits && !never { // refused before somebody left, or new
 			again = true
 		}
 		bound = max(bound, score)
@@ -216,21 +217,24 @@ func (a *answer) about(name string) (refused, told bool) {
 	if _, fits := a.Scores[name]; fits {
 		return false, true
 	}
-	_, failed := a.Failed[name]
-	_, never := a.Unresolvable[name]
+	_, failed := a.FailedNodes[name]
+	_, never := a.FailedAndUnresolvableNodes[name]
 	return true, failed || never
 }
 
 // with is this answer where another is newer about some nodes.
 func (a *answer) with(newer *answer, asked []string) *answer {
-	joined := &answer{maps.Clone(a.Failed), maps.Clone(a.Unresolvable), maps.Clone(a.Scores), newer.Error, newer.PerNode, newer.Others}
+	joined := &answer{
+		FailedNodes: maps.Clone(a.FailedNodes), FailedAndUnresolvableNodes: maps.Clone(a.FailedAndUnresolvableNodes),
+		Scores: maps.Clone(a.Scores), Error: newer.Error, PerNode: newer.PerNode, Others: newer.Others,
+	}
 	for _, name := range asked {
-		delete(joined.Failed, name)
-		delete(joined.Unresolvable, name)
+		delete(joined.FailedNodes, name)
+		delete(joined.FailedAndUnresolvableNodes, name)
 		delete(joined.Scores, name)
 	}
-	joined.Failed = joinedWith(joined.Failed, newer.Failed)
-	joined.Unresolvable = joinedWith(joined.Unresolvable, newer.Unresolvable)
+	joined.FailedNodes = joinedWith(joined.FailedNodes, newer.FailedNodes)
+	joined.FailedAndUnresolvableNodes = joinedWith(joined.FailedAndUnresolvableNodes, newer.FailedAndUnresolvableNodes)
 	joined.Scores = joinedWith(joined.Scores, newer.Scores)
 	return joined
 }

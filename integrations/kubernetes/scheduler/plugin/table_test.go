@@ -59,7 +59,7 @@ func sinking(t *testing.T, step, most int) (*service, *crowd, *Plugin) {
 	}
 	told := map[string]int{}
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}, PerNode: true}
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}, PerNode: true}
 		for _, one := range asked.Placed {
 			told[one.NodeName]++
 		}
@@ -68,7 +68,7 @@ func sinking(t *testing.T, step, most int) (*service, *crowd, *Plugin) {
 		}
 		for _, name := range asked.NodeNames {
 			if most > 0 && told[name] >= most {
-				found.Failed[name] = "full"
+				found.FailedNodes[name] = "full"
 			} else {
 				found.Scores[name] = int64(max(maxNodeScore-step*told[name], 0))
 			}
@@ -148,10 +148,10 @@ func TestPodsOfDifferentKindsSeeEachOthersNodesAsChanged(t *testing.T) {
 func TestARefusedNodeThatAPodLeftIsAskedAboutAgain(t *testing.T) {
 	full := true
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}, PerNode: true}
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}, PerNode: true}
 		for _, name := range asked.NodeNames {
 			if name == "h1" && full {
-				found.Failed[name] = "full"
+				found.FailedNodes[name] = "full"
 			} else {
 				found.Scores[name] = 100
 			}
@@ -205,11 +205,11 @@ func TestWhileSomebodyElsePlacesEveryPodIsAskedAbout(t *testing.T) {
 // The service would refuse the node for victims that only kube-scheduler knows to be gone.
 func TestANodeThatVictimsHaveLeftIsNotAskedAboutAgain(t *testing.T) {
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}}
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}}
 		if len(asked.Without) > 0 {
 			found.Scores["h1"] = 80
 		} else {
-			found.Failed["h1"] = "full"
+			found.FailedNodes["h1"] = "full"
 		}
 		_ = json.NewEncoder(w).Encode(found)
 	})
@@ -249,7 +249,7 @@ func TestABurstBeginsWatchfully(t *testing.T) {
 func TestWhereOthersPlaceTheChosenNodeIsHeldAtOnceOrThePodIsTriedAgain(t *testing.T) {
 	worth := int64(100)
 	there := serve(t, func(w http.ResponseWriter, asked question) {
-		found := answer{Failed: map[string]string{}, Unresolvable: map[string]string{}, Scores: map[string]int64{}, Others: true}
+		found := answer{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}, Scores: map[string]int64{}, Others: true}
 		for _, name := range asked.NodeNames {
 			found.Scores[name] = worth
 		}
@@ -269,7 +269,7 @@ func TestWhereOthersPlaceTheChosenNodeIsHeldAtOnceOrThePodIsTriedAgain(t *testin
 	if said := p.Reserve(ctx, state, guest("b"), "h2"); said.Code() != fwk.Error {
 		t.Errorf("%v", said)
 	}
-	if len(p.ledger.released) != 1 || p.ledger.released[0].pod.UID != "b" {
+	if len(p.ledger.released) != 1 || p.ledger.released[0].pod.Metadata.Uid != "b" {
 		t.Errorf("it is still held: %+v", p.ledger.released)
 	}
 }
@@ -308,16 +308,16 @@ func TestGuestsOfKubeVirtAndPodsThatSayOtherThingsAreNotAlike(t *testing.T) {
 	if kindOf(one) != kindOf(two) || kindOf(one) == "" {
 		t.Error("they differ in their names only")
 	}
-	three.Annotations["cotenant.io/load"] = "0.5"
+	three.Metadata.Annotations["cotenant.io/load"] = "0.5"
 	if kindOf(three) == kindOf(one) {
 		t.Error("one has another load")
 	}
-	four.Labels = map[string]string{"kubevirt.io": "virt-launcher"}
+	four.Metadata.Labels = map[string]string{"kubevirt.io": "virt-launcher"}
 	if kindOf(four) != "" {
 		t.Error("the inventory may know a guest by its name")
 	}
-	one.Labels = map[string]string{"app": "db", "statefulset.kubernetes.io/pod-name": "db-0"}
-	two.Labels = map[string]string{"app": "db", "statefulset.kubernetes.io/pod-name": "db-1"}
+	one.Metadata.Labels = map[string]string{"app": "db", "statefulset.kubernetes.io/pod-name": "db-0"}
+	two.Metadata.Labels = map[string]string{"app": "db", "statefulset.kubernetes.io/pod-name": "db-1"}
 	if kindOf(two) != kindOf(one) {
 		t.Error("a StatefulSet numbers its pods")
 	}

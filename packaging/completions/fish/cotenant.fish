@@ -1,0 +1,1 @@
+complete --command cotenant --no-files --arguments "(env _COTENANT_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) cotenant)" --condition "env _COTENANT_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) cotenant"

@@ -1,0 +1,125 @@
+"""Shells complete the commands: the scripts are those of the commands as they are, and the wheels install them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "packaging" / "completions"
+INTO = {
+    "bash": "share/bash-completion/completions",
+    "zsh": "share/zsh/site-functions",
+    "fish": "share/fish/vendor_completions.d",
+}
+# COMP_WORDS and COMP_CWORD are what bash has when the Tab key is pressed behind the last word.
+PRESS_TAB = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+words=("$@"); set -- $(complete -p "$1"); while [ "$1" != -F ]; do shift; done
+"$2" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("completions", ROOT / "packaging" / "completions.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+completions: Any = _load()
+
+
+def completed(script: Path, *words: str, programs: Path) -> list[str]:
+    """What bash offers for the last word."""
+    path = f"{programs}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": "/nonexistent", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    argv = ["bash", "--norc", "-c", PRESS_TAB, "bash", str(script), *words]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_a_command_of_the_service_s_program() -> None:
+    programs = Path(sys.executable).parent
+    if not (programs / "cotenant").exists():
+        pytest.skip("cotenant is not installed beside this Python")
+    script = SCRIPTS / "bash" / "cotenant"
+    assert set(completed(script, "cotenant", "pl", programs=programs)) == {"plan", "plans"}
+    assert "--objective" in completed(script, "cotenant", "where", "--ob", programs=programs)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("cotenant-profiler", "pro"), {"probe"}),
+        (("cotenant-profiler", "probe", "cpu-"), {"cpu-share", "cpu-work"}),
+        (("cotenant-profiler", "run", "--backend", "li"), {"libvirt"}),
+        (("cotenant-lab", "sh"), {"show"}),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_bash_completes_the_agent_s_and_the_lab_s_without_starting_them(
+    words: tuple[str, ...], offered: set[str]
+) -> None:
+    assert set(completed(SCRIPTS / "bash" / words[0], *words, programs=Path("/nonexistent"))) == offered
+
+
+def test_zsh_and_fish_read_their_scripts() -> None:
+    for shell in ("zsh", "fish"):
+        if shutil.which(shell) is None:
+            pytest.skip(f"there is no {shell}: apt-get install {shell}")
+        for script in sorted((SCRIPTS / shell).iterdir()):
+            done = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+def test_the_scripts_of_the_service_s_program_are_typer_s() -> None:
+    for file, text in completions.asking_scripts():
+        assert (SCRIPTS / file).read_text(encoding="utf-8") == text, "write it anew: python packaging/completions.py"
+
+
+@pytest.mark.parametrize("parser", completions.parsers(), ids=lambda one: one.prog)
+def test_the_scripts_of_the_agent_and_the_lab_have_every_command_and_option(parser: argparse.ArgumentParser) -> None:
+    for file in (f"bash/{parser.prog}", f"zsh/_{parser.prog}"):
+        text = (SCRIPTS / file).read_text(encoding="utf-8")
+        missing = [word for word in _words(parser) if word not in text]
+        assert missing == [], f"python packaging/completions.py writes {file} anew"
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if action.help != argparse.SUPPRESS:
+            yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                yield name
+                yield from _words(sub)
+
+
+def test_each_script_goes_into_the_wheel_of_its_program_and_where_its_shell_looks() -> None:
+    installed: dict[str, str] = {}
+    for project in (ROOT / "pyproject.toml", ROOT / "packaging" / "profiler" / "pyproject.toml"):
+        read = tomllib.loads(project.read_text(encoding="utf-8"))
+        programs = set(read["project"]["scripts"])
+        for folder, files in read["tool"]["setuptools"]["data-files"].items():
+            for file in files:
+                path = (project.parent / file).resolve()
+                assert path.name.removeprefix("_").removesuffix(".fish") in programs
+                installed[path.relative_to(SCRIPTS).as_posix()] = folder
+    there = {path.relative_to(SCRIPTS).as_posix() for path in SCRIPTS.rglob("*") if path.is_file()}
+    assert installed == {file: INTO[file.partition("/")[0]] for file in there}
