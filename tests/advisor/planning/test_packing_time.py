@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
 
-from advisor.planning.assignment import local_search
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import pack_mix
@@ -57,7 +57,7 @@ def test_only_the_step_that_has_begun_is_ended_once_the_time_is_over(
 ) -> None:
     """The second step of a mix checks the answer itself."""
     slow = Slow()
-    monkeypatch.setattr(local_search.time, "monotonic", slow.monotonic)
+    monkeypatch.setattr(time, "monotonic", slow.monotonic)
     newcomers = [
         replace(vm(f"{workload}{number}", workload, memory_mb=64), load=0.05 + number % 3 / 100)
         for workload in ("cpu", "web", "bulk")

@@ -1,4 +1,4 @@
-// Description: sha256 111835a74292467a8feecb40528432f9d527684df3c93a7c65d81825ab10adf7
+// Description: sha256 aa606ae915a36750defa842b0299d5e9fdb028de031ebc174123ad79adc6ff61
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -42,7 +42,9 @@ type AdviceAnswer struct {
 // AdviceArgs The question of the plug-in: one pod and all nodes, and what became of the pods before it.
 type AdviceArgs struct {
 	// Hold count the pod on the best of these nodes, if it may go to one; not with `Without`
-	Hold      bool     `json:"Hold,omitempty"`
+	Hold bool `json:"Hold,omitempty"`
+
+	// NodeNames names of all nodes that are candidates
 	NodeNames []string `json:"NodeNames,omitempty"`
 
 	// Placed pods that count on their nodes from now on, in their order
@@ -60,59 +62,85 @@ type AdviceArgs struct {
 
 // Container What it asks for, what it runs, and whether it is a sidecar (an init container that restarts always).
 type Container struct {
+	// Image the container image's name
 	Image string `json:"image,omitempty"`
 
-	// Resources Of a container, or of the pod as a whole.
-	Resources     *Resources `json:"resources,omitempty"`
-	RestartPolicy string     `json:"restartPolicy,omitempty"`
+	// Resources what the container asks for
+	Resources *Resources `json:"resources,omitempty"`
+
+	// RestartPolicy `Always` in an init container: it is a sidecar, which runs as long as the pod
+	RestartPolicy string `json:"restartPolicy,omitempty"`
 }
 
 // Metadata Of a pod.
 type Metadata struct {
-	Annotations     map[string]string `json:"annotations,omitempty"`
-	Labels          map[string]string `json:"labels,omitempty"`
-	Name            string            `json:"name,omitempty"`
-	Namespace       string            `json:"namespace,omitempty"`
-	OwnerReferences []Owner           `json:"ownerReferences,omitempty"`
-	Uid             string            `json:"uid,omitempty"`
+	// Annotations the pod's annotations; `cotenant.io/…` among them and the labels say what it runs and accepts
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Labels the pod's labels
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Name the pod's name within its namespace
+	Name string `json:"name,omitempty"`
+
+	// Namespace the pod's namespace
+	Namespace string `json:"namespace,omitempty"`
+
+	// OwnerReferences objects that the pod depends on
+	OwnerReferences []Owner `json:"ownerReferences,omitempty"`
+
+	// Uid the pod's UID, unique over time and space
+	Uid string `json:"uid,omitempty"`
 }
 
 // Owner Who made the pod.
 type Owner struct {
-	Controller bool   `json:"controller,omitempty"`
-	Kind       string `json:"kind,omitempty"`
-	Name       string `json:"name,omitempty"`
+	// Controller whether it is the managing controller
+	Controller bool `json:"controller,omitempty"`
+
+	// Kind kind of the owner, such as ReplicaSet
+	Kind string `json:"kind,omitempty"`
+
+	// Name name of the owner
+	Name string `json:"name,omitempty"`
 }
 
 // PlacedPod A pod that kube-scheduler has put on a node, and that no inventory shows yet.
 type PlacedPod struct {
+	// NodeName name of the node that it was put on
 	NodeName string `json:"NodeName"`
 
-	// Pod The pod that is to be scheduled; of all its fields only these are read.
+	// Pod the pod
 	Pod Pod `json:"Pod"`
 }
 
 // Pod The pod that is to be scheduled; of all its fields only these are read.
 type Pod struct {
-	// Metadata Of a pod.
+	// Metadata its names, labels and annotations
 	Metadata Metadata `json:"metadata"`
 
-	// Spec Only what is asked for.
+	// Spec what it asks for
 	Spec *PodSpec `json:"spec,omitempty"`
 }
 
 // PodSpec Only what is asked for.
 type PodSpec struct {
-	Containers     []Container       `json:"containers,omitempty"`
-	InitContainers []Container       `json:"initContainers,omitempty"`
-	Overhead       map[string]string `json:"overhead,omitempty"`
+	// Containers the containers that run together
+	Containers []Container `json:"containers,omitempty"`
 
-	// Resources Of a container, or of the pod as a whole.
+	// InitContainers containers that run to their end before, one after the other, and sidecars
+	InitContainers []Container `json:"initContainers,omitempty"`
+
+	// Overhead what the pod takes beside its containers, by its RuntimeClass, as quantities of Kubernetes
+	Overhead map[string]string `json:"overhead,omitempty"`
+
+	// Resources what the pod as a whole asks for; it counts instead of its containers' sum
 	Resources *Resources `json:"resources,omitempty"`
 }
 
 // Resources Of a container, or of the pod as a whole.
 type Resources struct {
+	// Requests least amounts that are required, as quantities of Kubernetes: cpu in CPUs (`500m` = half a one), memory in bytes (`4Gi`)
 	Requests map[string]string `json:"requests,omitempty"`
 }
 
