@@ -298,7 +298,7 @@ def _errors_of(table: HeldOutPredictions) -> str:
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair, 0)
-    stated = [_bounded(means.mean[at], means.bounds(at, 0.025)) for at in range(4)]
+    stated = [_with_interval(means.mean[at], means.bounds(at, 0.025)) for at in range(4)]
     biases = [f"{float((table.measured - one).mean()):+.3f}" for one in (table.prior, table.expected)]
     return (
         f"{table.protocol}: {means.rows} rows of {means.pairs} hosts, error of the prior {stated[0]}, "
@@ -306,7 +306,7 @@ def _errors_of(table: HeldOutPredictions) -> str:
     )
 
 
-def _bounded(mean: float, bounds: tuple[float, float] | None) -> str:
+def _with_interval(mean: float, bounds: tuple[float, float] | None) -> str:
     return f"{mean:.4f}" + (f" ({bounds[0]:.4f} to {bounds[1]:.4f})" if bounds else "")
 
 
