@@ -41,7 +41,6 @@ from models.learning.fitted_target import MORE_INSTANCES, fit_share
 from models.learning.held_out import HeldOutPredictions
 from models.physics import cpu_contention
 from profiler.observed import MetricSample
-from research.contention.learned_shares import line
 
 WINDOW_S, DAY_S = 300.0, 86_400.0
 LEAST_LARGER = 60  # shares to learn from, and as many to be held
@@ -284,7 +283,7 @@ def judge(examples: Examples) -> None:
     ):
         found = fit_share(rows).held_out
         for table in found:
-            _say(f"{name}, {line(table)}")
+            _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
                 means = beside(table, errors(table, table.expected), plain[table.protocol], 0)
                 low, high = (means and means.bounds(2, 0.025)) or (math.nan, math.nan)
@@ -292,6 +291,23 @@ def judge(examples: Examples) -> None:
         verdict = gate(found, None)
         _say(f"{name}: {'passed' if verdict.passed else ' '.join(verdict.refusals)}")
         plain = {table.protocol: table for table in found}
+
+
+def _errors_of(table: HeldOutPredictions) -> str:
+    """Errors of prior and learned with 95 % intervals over hosts, the bias of both, and the coverage."""
+    mine, prior = errors(table, table.expected), errors(table, table.prior)
+    inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
+    means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair, 0)
+    stated = [_with_interval(means.mean[at], means.bounds(at, 0.025)) for at in range(4)]
+    biases = [f"{float((table.measured - one).mean()):+.3f}" for one in (table.prior, table.expected)]
+    return (
+        f"{table.protocol}: {means.rows} rows of {means.pairs} hosts, error of the prior {stated[0]}, "
+        f"learned {stated[1]}, difference {stated[2]}, bias {biases[0]} and {biases[1]}, coverage {stated[3]}"
+    )
+
+
+def _with_interval(mean: float, bounds: tuple[float, float] | None) -> str:
+    return f"{mean:.4f}" + (f" ({bounds[0]:.4f} to {bounds[1]:.4f})" if bounds else "")
 
 
 def larger(examples: Examples) -> None:

@@ -36,8 +36,8 @@ from research.contention.newcomer_world import (
     DailyContainer,
     NewcomerWorld,
     draw,
+    mean_and_ends,
 )
-from research.contention.policy_tables import mean_and_ends
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = 288  # of the day before, of five minutes

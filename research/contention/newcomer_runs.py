@@ -33,8 +33,7 @@ from research.contention.container_groups import STATE, HostGroups
 from research.contention.container_runs import RunFile, compile_program, first_in_line, machine_state, read_totals
 from research.contention.newcomer_hosts import LivingHosts, busy, told
 from research.contention.newcomer_service import FastService
-from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw
-from research.contention.policy_tables import mean_and_ends
+from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw, mean_and_ends
 
 DAY_S = 600  # in which the day before passes
 STEP_H = 24 / DAY_S  # of a day in a second, while the agents look

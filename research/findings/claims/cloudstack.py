@@ -57,19 +57,9 @@ def _factor(value: float, base: float) -> float:
     return value / base
 
 
-@number("C1", "kvm-loss-coarse")
-def loss_coarse(lab: LabRuns) -> Values | None:
-    return compared(lab, KVM, NATIVE, "messages", COARSE, _loss)
-
-
-@number("C1", "kvm-loss-fine")
-def loss_fine(lab: LabRuns) -> Values | None:
-    return compared(lab, KVM, NATIVE, "messages", FINE, _loss)
-
-
-@number("C1", "lxc-over-kvm")
-def container_over_vm(lab: LabRuns) -> Values | None:
-    return compared(lab, LXC, KVM, "messages", COARSE, _gain)
+number("C1", "kvm-loss-coarse")(lambda lab: compared(lab, KVM, NATIVE, "messages", COARSE, _loss))
+number("C1", "kvm-loss-fine")(lambda lab: compared(lab, KVM, NATIVE, "messages", FINE, _loss))
+number("C1", "lxc-over-kvm")(lambda lab: compared(lab, LXC, KVM, "messages", COARSE, _gain))
 
 
 @order("C1", "order")
@@ -88,24 +78,14 @@ def small_latency(lab: LabRuns, kind: str) -> Values | None:
     return values(lab, kind, "messages", "latency_64b")
 
 
-@number("C2", "kvm-fine", "kvm-fine-abstract")
-def latency_fine(lab: LabRuns) -> Values | None:
-    return compared(lab, KVM, NATIVE, "messages", "latency_64b", _factor)
-
-
-@number("C2", "lxc", unit="x native", agree=around(1.0, SHARE))
-def latency_container(lab: LabRuns) -> Values | None:
-    return compared(lab, LXC, NATIVE, "messages", "latency_64b", _factor)
-
-
-@number("C2", "native-64b")
-def latency_native(lab: LabRuns) -> Values | None:
-    return small_latency(lab, NATIVE)
-
-
-@number("C2", "kvm-64b")
-def latency_vm(lab: LabRuns) -> Values | None:
-    return small_latency(lab, KVM)
+number("C2", "kvm-fine", "kvm-fine-abstract")(
+    lambda lab: compared(lab, KVM, NATIVE, "messages", "latency_64b", _factor)
+)
+number("C2", "lxc", unit="x native", agree=around(1.0, SHARE))(
+    lambda lab: compared(lab, LXC, NATIVE, "messages", "latency_64b", _factor)
+)
+number("C2", "native-64b")(lambda lab: small_latency(lab, NATIVE))
+number("C2", "kvm-64b")(lambda lab: small_latency(lab, KVM))
 
 
 def contrast(lab: LabRuns, threads: int) -> Values | None:
@@ -114,14 +94,8 @@ def contrast(lab: LabRuns, threads: int) -> Values | None:
     return compared(lab, LXC, NATIVE, workload, name, _loss)
 
 
-@number("C3", "contrast-4-threads")
-def contrast_4(lab: LabRuns) -> Values | None:
-    return contrast(lab, 4)
-
-
-@number("C3", "contrast-32-threads")
-def contrast_32(lab: LabRuns) -> Values | None:
-    return contrast(lab, 32)
+number("C3", "contrast-4-threads")(lambda lab: contrast(lab, 4))
+number("C3", "contrast-32-threads")(lambda lab: contrast(lab, 32))
 
 
 @number("C3", "threads-direction", unit="relative change")

@@ -34,24 +34,10 @@ def _quotient(runs: list[LabRun], name: str, base: str) -> Values | None:
     return over(runs, lambda run: gain(run.members[0].reached.get(name), run.members[0].reached.get(base)))
 
 
-@number("E1", "small-share", "small-share-ceiling")
-def small_share(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "cpu-share"), "share")
-
-
-@number("E1", "medium-share")
-def medium_share(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "cpu-share"), "share")
-
-
-@number("E1", "normal-iteration")
-def iteration(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "cpu-share"), "iteration_median", 1e-3)
-
-
-@number("E1", "gap-size", unit="ms", agree=TENS_OF_MS)
-def gap(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "cpu-share"), "median_gap")
+number("E1", "small-share", "small-share-ceiling")(lambda lab: _of(small(lab, "cpu-share"), "share"))
+number("E1", "medium-share")(lambda lab: _of(medium(lab, "cpu-share"), "share"))
+number("E1", "normal-iteration")(lambda lab: _of(medium(lab, "cpu-share"), "iteration_median", 1e-3))
+number("E1", "gap-size", unit="ms", agree=TENS_OF_MS)(lambda lab: _of(small(lab, "cpu-share"), "median_gap"))
 
 
 @number("E2", "small-tcp-median", "tcp-in-most-cases", "tcp-in-all-cases")
@@ -64,79 +50,29 @@ def small_udp(lab: LabRuns) -> Values | None:
     return _of(small(lab, "udp"), "throughput")
 
 
-@number("E2", "medium-tcp-median")
-def medium_tcp(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "tcp"), "throughput")
+number("E2", "medium-tcp-median")(lambda lab: _of(medium(lab, "tcp"), "throughput"))
+number("E2", "medium-udp-median")(lambda lab: _of(medium(lab, "udp"), "throughput"))
+order("E2", "small-order")(lambda lab: {"tcp": small_tcp(lab), "udp": small_udp(lab)})
+number("E2", "quiet-spells", unit="ms", agree=TENS_OF_MS)(lambda lab: _of(small(lab, "tcp"), "quiet_longest"))
 
 
-@number("E2", "medium-udp-median")
-def medium_udp(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "udp"), "throughput")
+number("E2", "no-retransmissions", unit="segments", agree=Region(high=0.0))(
+    lambda lab: _of(small(lab, "tcp"), "retransmits")
+)
 
 
-@order("E2", "small-order")
-def small_tcp_and_udp(lab: LabRuns) -> dict[str, Values | None]:
-    return {"tcp": small_tcp(lab), "udp": small_udp(lab)}
+number("E3", "burst-data-max", "driver-domain-buffer")(lambda lab: _of(small(lab, "udp"), "buffer_burst", 1e-6))
+number("E4", "propagation")(lambda lab: _of(medium(lab, "rtt"), "min"))
 
 
-@number("E2", "quiet-spells", unit="ms", agree=TENS_OF_MS)
-def quiet_spell(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "tcp"), "quiet_longest")
-
-
-@number("E2", "no-retransmissions", unit="segments", agree=Region(high=0.0))
-def retransmissions(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "tcp"), "retransmits")
-
-
-@number("E3", "burst-data-max", "driver-domain-buffer")
-def burst(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "udp"), "buffer_burst", 1e-6)
-
-
-@number("E4", "propagation")
-def propagation(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "rtt"), "min")
-
-
-@number("E4", "usual-rtt")
-def usual_rtt(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "rtt"), "median")
-
-
-@number("E4", "small-max-rtt")
-def longest_rtt(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "rtt"), "max")
-
-
-@number("E4", "medium-max-rtt")
-def longest_rtt_medium(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "rtt"), "max")
-
-
-@number("E4", "small-max-over-propagation")
-def longest_over_propagation(lab: LabRuns) -> Values | None:
-    return _quotient(small(lab, "rtt"), "max", "min")
-
-
-@number("E4", "small-stdev-over-propagation")
-def spread_over_propagation(lab: LabRuns) -> Values | None:
-    return _quotient(small(lab, "rtt"), "stdev", "min")
-
-
-@number("E4", "bare-metal-propagation-over-stdev")
-def propagation_over_spread(lab: LabRuns) -> Values | None:
-    return _quotient(medium(lab, "rtt"), "min", "stdev")
-
-
-@number("E5", "high-frequency")
-def estimated_loss(lab: LabRuns) -> Values | None:
-    return _of(small(lab, "loss"), "frequency")
-
-
-@number("E5", "normal-frequency")
-def estimated_loss_medium(lab: LabRuns) -> Values | None:
-    return _of(medium(lab, "loss"), "frequency")
+number("E4", "usual-rtt")(lambda lab: _of(medium(lab, "rtt"), "median"))
+number("E4", "small-max-rtt")(lambda lab: _of(small(lab, "rtt"), "max"))
+number("E4", "medium-max-rtt")(lambda lab: _of(medium(lab, "rtt"), "max"))
+number("E4", "small-max-over-propagation")(lambda lab: _quotient(small(lab, "rtt"), "max", "min"))
+number("E4", "small-stdev-over-propagation")(lambda lab: _quotient(small(lab, "rtt"), "stdev", "min"))
+number("E4", "bare-metal-propagation-over-stdev")(lambda lab: _quotient(medium(lab, "rtt"), "min", "stdev"))
+number("E5", "high-frequency")(lambda lab: _of(small(lab, "loss"), "frequency"))
+number("E5", "normal-frequency")(lambda lab: _of(medium(lab, "loss"), "frequency"))
 
 
 # How many probes are lost is no finding here: the campaign drops one packet in so many on purpose.

@@ -51,19 +51,11 @@ def alone(lab: LabRuns, workload: str, dataset: str | None = None) -> list[LabRu
     return lab.runs(workload, kind="solo", where=fits)
 
 
-@number("L1", "typical")
-def work_time(lab: LabRuns) -> Values | None:
-    return over(small(lab, "cpu-work"), first("median"))
-
-
-@number("L1", "outliers")
-def longest_work_time(lab: LabRuns) -> Values | None:
-    return over(small(lab, "cpu-work"), first("max", 1e-3))
-
-
-@number("L1", "local-variation", unit="coefficient of variation")
-def work_variation(lab: LabRuns) -> Values | None:
-    return over(medium(lab, "cpu-work"), first("variation", 0.01))
+number("L1", "typical")(lambda lab: over(small(lab, "cpu-work"), first("median")))
+number("L1", "outliers")(lambda lab: over(small(lab, "cpu-work"), first("max", 1e-3)))
+number("L1", "local-variation", unit="coefficient of variation")(
+    lambda lab: over(medium(lab, "cpu-work"), first("variation", 0.01))
+)
 
 
 @number("L2", "write-bandwidth-deviation")
@@ -84,40 +76,28 @@ def small_spread(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-probe", "disk-pairs-2"), spread)
 
 
-@number("L2", "small-operation-max")
-def small_longest(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "disk-probe", "disk-pairs-2"), first("write_small_max"))
+number("L2", "small-operation-max")(
+    lambda lab: over(beside(lab, "disk-probe", "disk-pairs-2"), first("write_small_max"))
+)
 
 
 def weighted(lab: LabRuns, weight: float) -> list[LabRun]:
     return lab.runs("cpu", "cpu-hog", where=lambda run: run.members[0].weight == weight)
 
 
-@number("L4", "equal-weights")
-def equal_weights(lab: LabRuns) -> Values | None:
-    return over(weighted(lab, 256), lambda run: percent(run.members[0].ratio()))
-
-
-@number("L4", "latency-cpu-equal-weights: cpu", unit="ratio")
-def equal_weights_ratio(lab: LabRuns) -> Values | None:
-    return over(weighted(lab, 256), lambda run: run.members[0].ratio())
-
-
-@number("L4", "latency-cpu-weight-ratio-10: cpu", unit="ratio")
-def ten_times_weight_ratio(lab: LabRuns) -> Values | None:
-    return over(weighted(lab, 2560), lambda run: run.members[0].ratio())
-
-
-@number("L4", "latency-cpu-weight-ratio-10: cpu-hog", unit="ratio")
-def tenth_of_weight_ratio(lab: LabRuns) -> Values | None:
-    return over(weighted(lab, 2560), lambda run: run.members[1].ratio())
-
-
-@number("L4", "share-gain-at-ratio-10")
-def ten_times_weight(lab: LabRuns) -> Values | None:
-    return over(
-        weighted(lab, 2560), lambda run: percent(change(run.members[0].ratio(), run.members[1].ratio()))
-    )  # fmt: skip
+number("L4", "equal-weights")(lambda lab: over(weighted(lab, 256), lambda run: percent(run.members[0].ratio())))
+number("L4", "latency-cpu-equal-weights: cpu", unit="ratio")(
+    lambda lab: over(weighted(lab, 256), lambda run: run.members[0].ratio())
+)
+number("L4", "latency-cpu-weight-ratio-10: cpu", unit="ratio")(
+    lambda lab: over(weighted(lab, 2560), lambda run: run.members[0].ratio())
+)
+number("L4", "latency-cpu-weight-ratio-10: cpu-hog", unit="ratio")(
+    lambda lab: over(weighted(lab, 2560), lambda run: run.members[1].ratio())
+)
+number("L4", "share-gain-at-ratio-10")(
+    lambda lab: over(weighted(lab, 2560), lambda run: percent(change(run.members[0].ratio(), run.members[1].ratio())))
+)
 
 
 def capped(lab: LabRuns, cap: float) -> list[LabRun]:
@@ -181,24 +161,16 @@ def one_pair_streams(lab: LabRuns) -> list[LabRun]:
     return [run for found in runs for run in found] if all(runs) else []
 
 
-@number("L6", "one-pair-throughput")
-def disk_one_pair(lab: LabRuns) -> Values | None:
-    return over(one_pair_streams(lab), lost)
-
-
-@number("L6", "latency-disk-1-pair-throughput: disk-stream", unit="ratio")
-def disk_one_pair_ratio(lab: LabRuns) -> Values | None:
-    return over(one_pair_streams(lab), lambda run: run.members[0].ratio())
-
-
-@number("L6", "one-pair-read-latency")
-def disk_read_latency(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "disk-read-1k", "disk-pairs-1"), grown("latency_mean_ms"))
-
-
-@number("L6", "one-pair-write-latency")
-def disk_write_latency(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "disk-write-1k", "disk-pairs-1"), grown("latency_mean_ms"))
+number("L6", "one-pair-throughput")(lambda lab: over(one_pair_streams(lab), lost))
+number("L6", "latency-disk-1-pair-throughput: disk-stream", unit="ratio")(
+    lambda lab: over(one_pair_streams(lab), lambda run: run.members[0].ratio())
+)
+number("L6", "one-pair-read-latency")(
+    lambda lab: over(beside(lab, "disk-read-1k", "disk-pairs-1"), grown("latency_mean_ms"))
+)
+number("L6", "one-pair-write-latency")(
+    lambda lab: over(beside(lab, "disk-write-1k", "disk-pairs-1"), grown("latency_mean_ms"))
+)
 
 
 @number("L6", "many-pairs-read-latency")
@@ -207,14 +179,12 @@ def disk_many_read(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-read-1k", "disk-pairs-4"), lost)
 
 
-@number("L6", "many-pairs-write-throughput", "abstract-worst", "conclusion-worst")
-def disk_many_write(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "disk-stream-write", "disk-pairs-4"), lost)
-
-
-@number("L6", "latency-disk-many-pairs-write-throughput: disk-stream-write", unit="ratio")
-def disk_many_write_ratio(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "disk-stream-write", "disk-pairs-4"), lambda run: run.members[0].ratio())
+number("L6", "many-pairs-write-throughput", "abstract-worst", "conclusion-worst")(
+    lambda lab: over(beside(lab, "disk-stream-write", "disk-pairs-4"), lost)
+)
+number("L6", "latency-disk-many-pairs-write-throughput: disk-stream-write", unit="ratio")(
+    lambda lab: over(beside(lab, "disk-stream-write", "disk-pairs-4"), lambda run: run.members[0].ratio())
+)
 
 
 @number("L6", "more-pairs", unit="relative change")
@@ -245,14 +215,14 @@ def off_the_rate(lab: LabRuns) -> Values | None:
     return over([run for rate in HTB_RATES for run in sending_at(lab, rate, "dedicated")], off, max)
 
 
-@number("L7", "guaranteed-rate", unit="of the guarantee", agree=Region(low=1 - SHARE))
-def guarantee(lab: LabRuns) -> Values | None:
-    return over(sending_at(lab, 300, "shared"), first("throughput", FRAME_OVER_PAYLOAD / 300))
+number("L7", "guaranteed-rate", unit="of the guarantee", agree=Region(low=1 - SHARE))(
+    lambda lab: over(sending_at(lab, 300, "shared"), first("throughput", FRAME_OVER_PAYLOAD / 300))
+)
 
 
-@number("L7", "slack", unit="of the link while the other needs little", agree=Region(low=1 - SHARE))
-def slack(lab: LabRuns) -> Values | None:
-    return over(sending_at(lab, 300, "shared", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
+number("L7", "slack", unit="of the link while the other needs little", agree=Region(low=1 - SHARE))(
+    lambda lab: over(sending_at(lab, 300, "shared", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
+)
 
 
 # The paper's example: 3 Mbit/s, of which 1 and 2 are guaranteed. The rates are Mbit/s on any machine, so that they are
@@ -282,48 +252,30 @@ _example_rows("example-other-silent", "bulk.shared1", 0, 3.0, alone=True)
 _example_rows("example-capped-slack", "bulk.shared1-2.5", 0, 2.5, alone=True)
 
 
-@number("L8", "alone")
-def map_alone(lab: LabRuns) -> Values | None:
-    return over(alone(lab, "game-map"), first("runtime_s"))
-
-
-@number("L8", "disk-load")
-def map_beside_disk(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "game-map", "disk-pairs-2"), grown("runtime_s"))
-
-
-@number("L8", "cpu-load")
-def map_beside_cpu(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "game-map", "cpu-hog", form=ONE_CPU), lambda run: run.members[0].ratio("runtime_s"))
-
-
-@number("L8", "disk-and-cpu-load")
-def map_beside_both(lab: LabRuns) -> Values | None:
-    return over(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"), lambda run: run.members[0].ratio("runtime_s"))
+number("L8", "alone")(lambda lab: over(alone(lab, "game-map"), first("runtime_s")))
+number("L8", "disk-load")(lambda lab: over(beside(lab, "game-map", "disk-pairs-2"), grown("runtime_s")))
+number("L8", "cpu-load")(
+    lambda lab: over(beside(lab, "game-map", "cpu-hog", form=ONE_CPU), lambda run: run.members[0].ratio("runtime_s"))
+)
+number("L8", "disk-and-cpu-load")(
+    lambda lab: over(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"), lambda run: run.members[0].ratio("runtime_s"))
+)
 
 
 def _inverse(runs: list[LabRun]) -> Values | None:
     return over(runs, lambda run: gain(1.0, run.members[0].ratio("runtime_s")))
 
 
-@number("L8", "latency-map-disk-other-cpu: game-map-load", unit="ratio")
-def map_beside_disk_ratio(lab: LabRuns) -> Values | None:
-    return _inverse(beside(lab, "game-map", "disk-pairs-2"))
-
-
-@number("L8", "latency-map-cpu-same-cpu: game-map-load", unit="ratio")
-def map_beside_cpu_ratio(lab: LabRuns) -> Values | None:
-    return _inverse(beside(lab, "game-map", "cpu-hog", form=ONE_CPU))
-
-
-@number("L8", "latency-map-disk-and-cpu-same-cpu: game-map-load", unit="ratio")
-def map_beside_both_ratio(lab: LabRuns) -> Values | None:
-    return _inverse(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"))
-
-
-@number("L9", "alone")
-def game_alone(lab: LabRuns) -> Values | None:
-    return over(alone(lab, "game", LINE_1), first("latency_mean_ms"))
+number("L8", "latency-map-disk-other-cpu: game-map-load", unit="ratio")(
+    lambda lab: _inverse(beside(lab, "game-map", "disk-pairs-2"))
+)
+number("L8", "latency-map-cpu-same-cpu: game-map-load", unit="ratio")(
+    lambda lab: _inverse(beside(lab, "game-map", "cpu-hog", form=ONE_CPU))
+)
+number("L8", "latency-map-disk-and-cpu-same-cpu: game-map-load", unit="ratio")(
+    lambda lab: _inverse(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"))
+)
+number("L9", "alone")(lambda lab: over(alone(lab, "game", LINE_1), first("latency_mean_ms")))
 
 
 @number("L9", "cpu-disk-load", unit="relative change")
@@ -343,9 +295,7 @@ def game_beside_bulk(lab: LabRuns, mode: str, outcome: str) -> Values | None:
     return over(runs, first(outcome))
 
 
-@number("L9", "no-tc-timeouts")
-def game_timeouts(lab: LabRuns) -> Values | None:
-    return game_beside_bulk(lab, "", "timeouts_percent")
+number("L9", "no-tc-timeouts")(lambda lab: game_beside_bulk(lab, "", "timeouts_percent"))
 
 
 def _game_order(statement: str, outcome: str) -> None:
@@ -369,14 +319,8 @@ def full_quality(lab: LabRuns) -> Values | None:
     return over(alone(lab, "stream-4"), first("quality", 4 / 100))
 
 
-@number("L10", "alone-8")
-def quality_of_eight(lab: LabRuns) -> Values | None:
-    return over(alone(lab, "stream-8"), first("quality"))
-
-
-@number("L10", "net-hog")
-def hog(lab: LabRuns) -> Values | None:
-    return over(stream_beside_bulk(lab, ""), lost)
+number("L10", "alone-8")(lambda lab: over(alone(lab, "stream-8"), first("quality")))
+number("L10", "net-hog")(lambda lab: over(stream_beside_bulk(lab, ""), lost))
 
 
 @order("L10", "either-tc")

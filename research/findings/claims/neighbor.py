@@ -162,9 +162,9 @@ _waiting_rows("dom0-waiting-cpu-bound", lambda run: run.metric("driver_domain", 
 _waiting_rows("guest-waiting-cpu-bound", lambda run: of_guests(run, "waiting"))
 
 
-@number("N2", "guest-block-cpu-bound")
-def blocked_alone(lab: LabRuns) -> Values | None:
-    return of_sizes(lab, CPU_SIZES, lambda runs: of_known(max, [of_guests(run, "block") for run in runs.values()]))
+number("N2", "guest-block-cpu-bound")(
+    lambda lab: of_sizes(lab, CPU_SIZES, lambda runs: of_known(max, [of_guests(run, "block") for run in runs.values()]))
+)
 
 
 @number("N2", "events-10k-over-cpu-bound")
@@ -180,14 +180,8 @@ def pages_alone(lab: LabRuns, size: str) -> Values | None:
     return of_sizes(lab, (size,), lambda runs: of_guests(runs[size], "pages_per_execution"))
 
 
-@number("N2", "pages-per-execution-best")
-def pages_of_10k(lab: LabRuns) -> Values | None:
-    return pages_alone(lab, "10k")
-
-
-@number("N2", "pages-per-execution-large-files")
-def pages_of_100k(lab: LabRuns) -> Values | None:
-    return pages_alone(lab, "100k")
+number("N2", "pages-per-execution-best")(lambda lab: pages_alone(lab, "10k"))
+number("N2", "pages-per-execution-large-files")(lambda lab: pages_alone(lab, "100k"))
 
 
 @number("N2", "pages-per-execution-falls", unit="relative change")
@@ -198,9 +192,7 @@ def pages_from_10k(lab: LabRuns) -> Values | None:
     return of_sizes(lab, ("10k", "100k"), fall)
 
 
-@order("N2", "pages-per-execution-highest")
-def pages_by_size(lab: LabRuns) -> dict[str, Values | None]:
-    return {size: pages_alone(lab, size) for size in ("10k", *OTHER_SIZES)}
+order("N2", "pages-per-execution-highest")(lambda lab: {size: pages_alone(lab, size) for size in ("10k", *OTHER_SIZES)})
 
 
 def _by_pair(lab: LabRuns, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:

@@ -23,7 +23,7 @@ from models.evaluation.prediction_checks import CheckedPrediction
 from models.evaluation.window_figures import QUESTIONS, WindowFigures, WindowKey
 from profiler.demand import Demand
 from profiler.observed import MetricSample
-from research.contradiction_alarms import LOAD, PCPUS, VCPUS, CloudWithHogs
+from tests.advisor.service.cloud_with_hogs import LOAD, PCPUS, VCPUS, CloudWithHogs
 
 KNOWN = 288  # windows, a day: after an hour ranges are so wide that a hog does not lead out of them
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.contention import records, reference, trace_fit
+from research.contention import records, reference
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 from research.contention.random_hosts import CPUS, MOST_INSTANCES, RandomHost, random_cloud, random_host
 from research.contention.records import HostRecord
@@ -119,25 +119,6 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pyt
     assert asked == ["host-0", "host-1", "host-2", "host-2", "host-3"]
     assert [record.spec.id for record in records.read(out)] == ["host-0", "host-1", "host-2", "host-3"]
     assert [path.name for path in out.parent.iterdir()] == ["hosts.jsonl.gz"]
-
-
-def test_the_fit_of_a_trace_finds_what_made_it() -> None:
-    rng = np.random.default_rng(1)
-    together, alone = rng.normal(size=(4000, 1)), rng.normal(size=(4000, 20))
-    demand = np.maximum(0.4 + 0.05 * (np.sqrt(0.3) * together + np.sqrt(0.7) * alone), 0.0)
-    demand[:7, 3] = np.nan
-    found = trace_fit.fit("made up", demand)
-    assert found.mean[2] == pytest.approx(0.4, abs=0.01)
-    assert found.relative_spread[2] == pytest.approx(0.125, abs=0.005)
-    assert found.common == pytest.approx(0.3, abs=0.03)
-    assert found.first_component == pytest.approx(0.3, abs=0.05)
-    assert abs(found.autocorrelation[2]) < 0.05
-    assert max(found.distances.values()) < 0.06
-
-
-def test_traces_that_are_absent_are_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trace_fit.main([str(tmp_path)]) == 1
-    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_random_hosts_of_a_cloud_have_names_of_their_own() -> None:
