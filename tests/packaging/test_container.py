@@ -26,7 +26,7 @@ FOLDER = ROOT / "packaging" / "container"
 DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
 SOURCES = (
-    "pyproject.toml", "README.md", "LICENSE", "packaging/client", "packaging/profiler",
+    "pyproject.toml", "README.md", "LICENSE", "packaging/client", "packaging/completions", "packaging/profiler",
     "cotenant_client", "profiler", "lab", "models", "advisor", "research", "api",
 )  # fmt: skip
 
@@ -150,7 +150,13 @@ def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> Non
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted - names == set()
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(packages)
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert {name for name in tops if not name.endswith(".data")} == set(packages)
+    data = {name.split("/", 1)[1] for name in names if name.split("/")[0].endswith(".data")}
+    assert {name.rpartition("/")[0] for name in data} == {
+        f"data/share/{folder}"
+        for folder in ("bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d")
+    }
 
 
 @pytest.mark.lab

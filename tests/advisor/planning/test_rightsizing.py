@@ -80,7 +80,9 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     assert (web.name, web.instances, web.vcpus, web.vcpus_then, web.riskiest) == ("web", 2, 8, 2, "web-2")
     assert 0 < web.short_mean < web.short <= 0.05
     assert web.busiest == pytest.approx(0.2, abs=0.01)
-    assert plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing == found.sizing
+    read = plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing
+    assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]
+    assert read[1].short == pytest.approx(web.short, rel=1e-3)
 
 
 @pytest.mark.parametrize(("cpus", "plain", "latency"), [(0.25, 1, 1), (0.5, 1, 2), (0.79, 2, 3), (2.0, 3, 4)])
