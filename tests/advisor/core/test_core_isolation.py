@@ -163,7 +163,7 @@ def test_a_step_that_would_break_a_limit_is_not_kept_however_much_it_helps_the_w
     crowded = shared(host(pcpus=1), [batch], shop)
     assert crowded.kept()["shop"][0] == pytest.approx(1 / 3)
     weight, cap = crowded.escalate()[:2]
-    assert actions([weight, cap]) == ["weight", "cap"]
+    assert actions((weight, cap)) == ["weight", "cap"]
     assert crowded.kept(weight)["batch"][0] < 0.6, "half the weight would make both equally fast"
     assert "a limit of batch breaks" in weight.text
     assert crowded.kept(cap)["batch"][0] >= 0.6, "and the next step does not build on it"
