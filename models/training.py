@@ -137,7 +137,7 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
     for target in targets.values():
         base_learners = target.model.base_learners
         if base_learners is not None:
-            for booster in (*base_learners.boosters, base_learners.forest, *base_learners.direct):
+            for booster in base_learners.trees().values():
                 digest.update(booster.model_to_string().encode())
             fitted_values = [target.calibration.to_json(), target.figures]
             digest.update(json.dumps(fitted_values, sort_keys=True).encode())

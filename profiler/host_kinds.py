@@ -1,6 +1,7 @@
 """The kinds of hypervisors, and everything in which they differ for measuring, predicting and advising.
 
-A new kind is its name and one entry here, a backend (`backends`, `definitions`), and its commands (`advisor.render`).
+A new kind is its name and one entry here, a backend (`backends.detection` chooses it), a module of `definitions` with
+the backend's name, and its commands (`advisor.render.host_tools`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ HOST_KINDS: tuple[HostKind, ...] = get_args(HostKind)
 class HostKindTraits:
     """How hosts of one kind behave. Findings (N, L) are those of datasets/papers.
 
-    `tool` is its own command, `lab_instances` how the lab makes instances like its own. `has_driver_domain`: I/O is
-    done by a domain or threads beside the instance; `driver_apart`: by a domain with vCPUs and a weight of its own
-    (Xen), not by threads in the instance's control group (libvirt puts vhost and emulator threads there);
-    `driver_servers` are the CPUs of it that one bridge can keep busy (N9, N11), inf = all; `events_grow` with the
-    CPUs of both sides (N10, N11). `cpu_s_per_page` is the driver domain's CPU time for a page where a profile says
-    nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated Xen, real machines do a few times better;
-    assumed.
+    `title` is its name for people, `backend` that of what reads it, `tool` its own command, `lab_instances` how the
+    lab makes instances like its own. `has_driver_domain`: I/O is done by a domain or threads beside the instance;
+    `driver_apart`: by a domain with vCPUs and a weight of its own (Xen), not by threads in the instance's control group
+    (libvirt puts vhost and emulator threads there); `driver_servers` are the CPUs of it that one bridge can keep busy
+    (N9, N11), inf = all; `events_grow` with the CPUs of both sides (N10, N11). `cpu_s_per_page` is the driver domain's
+    CPU time for a page where a profile says nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated
+    Xen, real machines do a few times better; assumed.
 
     `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 %
     under Xen's credit scheduler (L4). `brief_exponent`: the same where bursts of a few ms meet that in the end are
@@ -39,6 +40,8 @@ class HostKindTraits:
     vCPU alone (libvirt, formatdomain). `disk_limit` can be set; `disk_limit_each_way`: for reads and writes apart.
     """
 
+    title: str
+    backend: str
     tool: str
     lab_instances: str
     has_driver_domain: bool
@@ -59,6 +62,8 @@ class HostKindTraits:
 TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
     {
         "xen": HostKindTraits(
+            title="Xen",
+            backend="xen",
             tool="xl",
             lab_instances="xen",
             has_driver_domain=True,
@@ -76,6 +81,8 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             disk_limit_each_way=False,
         ),
         "kvm": HostKindTraits(
+            title="KVM and QEMU (libvirt)",
+            backend="libvirt",
             tool="virsh",
             lab_instances="qemu",
             has_driver_domain=True,
@@ -93,6 +100,8 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             disk_limit_each_way=False,
         ),
         "lxc": HostKindTraits(  # containers: the kernel works for them mostly in the time of their own tasks
+            title="containers",
+            backend="lxc",
             tool="lxc",
             lab_instances="container",
             has_driver_domain=False,

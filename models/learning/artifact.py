@@ -144,12 +144,8 @@ def newest(directory: Path) -> Path | None:
 
 def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
     """All boosters of a target by the name that is part of their file's name."""
-    found: dict[str, lightgbm.Booster] = {}
     base_learners = target.model.base_learners
-    if base_learners is not None:
-        found |= {f"booster{number}": booster for number, booster in enumerate(base_learners.boosters)}
-        found["forest"] = base_learners.forest
-        found |= {f"direct{number}": booster for number, booster in enumerate(base_learners.direct)}
+    found = {} if base_learners is None else base_learners.trees()
     if target.calibration.difficulty is not None:
         found["difficulty"] = target.calibration.difficulty
     return found

@@ -75,6 +75,14 @@ class BaseLearners:
         direct = np.zeros(len(x)) if ratio is None else np.log(unlevelled(ratio)) - np.log(base)
         return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x), direct], axis=1)
 
+    def trees(self) -> dict[str, lightgbm.Booster]:
+        """Every booster by a name of its own, as the artifact calls its file; in the order of BASE_LEARNERS."""
+        return {
+            **{f"booster{number}": booster for number, booster in enumerate(self.boosters)},
+            "forest": self.forest,
+            **{f"direct{number}": booster for number, booster in enumerate(self.direct)},
+        }
+
     @cached_property
     def _leaves(self) -> QuickScorer | None:
         return QuickScorer.of(self.boosters)

@@ -9,8 +9,9 @@ from profiler.backends.base import Backend, BackendError
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, Mode
+from profiler.host_kinds import TRAITS
 
-NAMES = ("auto", "xen", "libvirt", "lxc")
+NAMES = ("auto", *(traits.backend for traits in TRAITS.values()))
 _LIBVIRT_STATE = Path("/run/libvirt")
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import read_interfaces
 from profiler.backends.source import HostSource
-from profiler.host_kinds import HostKind
+from profiler.host_kinds import TRAITS, HostKind
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse import ParseError
 from profiler.parse.xl_host import parse_xl_info
 
-KINDS: Mapping[str, HostKind] = {"xen": "xen", "libvirt": "kvm", "lxc": "lxc"}  # by backend
+_KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
 _MOST = 64  # NICs, disks, NUMA nodes and caches of one CPU that are looked at
 _TEXT = 255  # characters of a label
@@ -59,7 +59,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
     }
     l2, l3 = look.caches(cpus)
     described = HostDescription(
-        kind=KINDS[backend],
+        kind=_KINDS[backend],
         pcpus=len(cpus) or None,
         memory_mb=look.memory_mb(),
         threads_per_core=look.threads(),

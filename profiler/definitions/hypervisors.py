@@ -1,15 +1,16 @@
-"""The definitions of all hypervisors by the name of their backend, and the hypervisors' display names."""
+"""The definitions of all hypervisors by the name of their backend; each has a module of that name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 
 from profiler.definitions.definition import Definition
-from profiler.definitions.libvirt import LIBVIRT
-from profiler.definitions.lxc import LXC
-from profiler.definitions.xen import XEN
+from profiler.host_kinds import TRAITS
 
 # Each holds the eight in the order of profiler.metrics.EIGHT.
-DEFINITIONS: Mapping[str, tuple[Definition, ...]] = MappingProxyType({"xen": XEN, "libvirt": LIBVIRT, "lxc": LXC})
-TITLES: Mapping[str, str] = MappingProxyType({"xen": "Xen", "libvirt": "KVM and QEMU (libvirt)", "lxc": "containers"})
+DEFINITIONS: Mapping[str, tuple[Definition, ...]] = MappingProxyType(
+    {kind.backend: import_module(f"profiler.definitions.{kind.backend}").DEFINITIONS for kind in TRAITS.values()}
+)
+TITLES: Mapping[str, str] = MappingProxyType({kind.backend: kind.title for kind in TRAITS.values()})

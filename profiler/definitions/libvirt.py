@@ -6,7 +6,7 @@ from profiler.definitions.definition import Definition
 
 _LAB = "tests/libvirt (make test-libvirt, two real guests under TCG): "
 
-LIBVIRT: tuple[Definition, ...] = (
+DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "event",
         "KVM's debugfs sums `exits` and `irq_injections` below /sys/kernel/debug/kvm (root); where they are missing or "

@@ -7,7 +7,7 @@ from profiler.definitions.definition import Definition
 _REAL = "tests/profiler/test_containers_real.py: "
 _TASKS = "tests/profiler/test_linux_tasks.py: "
 
-LXC: tuple[Definition, ...] = (
+DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "event",
         "line `softirq` of /proc/stat: NET_TX, NET_RX and BLOCK of all CPUs",

@@ -8,7 +8,7 @@ _LAB = "tests/xen (make test-xen, real Xen with two paravirtual guests): "
 _PLAIN = "tests/profiler/test_xen_trace.py: test_times_are_those_of_a_plain_reading of real traces"
 _TRACE = "xentrace's records of run-state changes (0x21xxx), which carry the time stamp counter"
 
-XEN: tuple[Definition, ...] = (
+DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "event",
         "/proc/interrupts of Dom0, lines `xen-dyn… -event` (interdomain event channels, without timers, IPIs and "

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
 
+from advisor.domain import MitigationAction
 from advisor.errors import AdvisorError
 from advisor.scheduling import filters
 from advisor.settings import Settings
@@ -18,7 +19,7 @@ from api.cli import app as cotenant
 from api.cli.lazy import LazyGroup
 from lab import cli as lab_cli
 from profiler import cli as profiler_cli
-from profiler.metrics import EIGHT
+from profiler.metrics import ADDITIONAL, EIGHT
 from profiler.probes import PROBES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,9 +90,26 @@ def test_every_metric_is_documented(metric: str) -> None:
     assert f"`{metric}`" in page("metrics.md")
 
 
+@pytest.mark.parametrize("metric", [metric.name for metric in ADDITIONAL])
+def test_every_metric_beside_the_eight_is_on_the_page_of_the_agent(metric: str) -> None:
+    assert f"`{metric}`" in page("profiler.md")
+
+
+@pytest.mark.parametrize("action", get_args(MitigationAction))
+def test_every_mitigation_is_on_the_page_of_answers(action: str) -> None:
+    (row,) = [line for line in page("answers.md").splitlines() if line.startswith("| `action` |")]
+    assert f"`{action}`" in row
+
+
 @pytest.mark.parametrize("code", filters.CODES)
 def test_every_rejection_code_is_documented(code: str) -> None:
     assert f"| `{code}` |" in page("answers.md")
+
+
+def test_every_module_that_holds_a_probe_is_in_the_list_of_probes() -> None:
+    modules = sorted((ROOT / "profiler" / "probes").glob("*.py"))
+    held = [module.stem for module in modules if "\nPROBE = " in module.read_text(encoding="utf-8")]
+    assert held == sorted(name.replace("-", "_") for name in PROBES)
 
 
 @pytest.mark.parametrize("probe", PROBES)

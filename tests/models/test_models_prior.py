@@ -592,6 +592,21 @@ def test_a_profile_that_is_one_mean_is_widened_as_its_class_and_stays_unknown() 
     assert width > narrow
 
 
+def test_doubt_about_what_a_neighbour_wants_lowers_the_lower_end_of_an_interval() -> None:
+    def interval(doubt: float) -> tuple[float, float]:
+        there = [
+            Instance("a", demand={"cpu": Demand(0.5, doubt=1e-9)}),
+            Instance("b", demand={"cpu": Demand(0.5, doubt=doubt)}),
+        ]
+        band = (
+            PriorPredictor().predict(build_batch([(Host("h", "lxc", pcpus=1, memory_mb=1e6), there)], TABLE)).throughput
+        )
+        return float(band.lower[0, 0]), float(band.expected[0, 0])
+
+    (sure, expected), (doubted, _) = interval(1e-9), interval(0.5)
+    assert doubted < sure - 0.04 < expected
+
+
 def test_a_mean_in_a_profile_counts_as_the_same_mean_given_as_demand() -> None:
     table = ProfileTable.build([WorkloadProfile("w", {"cpu": 60.0})])
     host = Host("h", "lxc", pcpus=4, memory_mb=1e6)

@@ -158,6 +158,17 @@ def test_a_cap_stays_above_what_the_culprits_own_limit_needs() -> None:
     assert caps and all(cap is not None and cap >= 40.0 for cap in caps)
 
 
+def test_a_step_that_would_break_a_limit_is_not_kept_however_much_it_helps_the_worst_off() -> None:
+    batch, shop = vm("batch", min_throughput_ratio=0.6, weight=512), vm("shop", min_throughput_ratio=0.9, weight=256)
+    crowded = shared(host(pcpus=1), [batch], shop)
+    assert crowded.kept()["shop"][0] == pytest.approx(1 / 3)
+    weight, cap = crowded.escalate()[:2]
+    assert actions((weight, cap)) == ["weight", "cap"]
+    assert crowded.kept(weight)["batch"][0] < 0.6, "half the weight would make both equally fast"
+    assert "a limit of batch breaks" in weight.text
+    assert crowded.kept(cap)["batch"][0] >= 0.6, "and the next step does not build on it"
+
+
 def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
     antagonist = vm("batch", service="latency")
     rung = shared(host(kind="xen", pcpus=1), [antagonist], vm("shop", min_throughput_ratio=0.7)).escalate()[-1]

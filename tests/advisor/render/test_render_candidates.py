@@ -17,6 +17,8 @@ from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.render import commands
+from advisor.render.cloud_tools import CLOUD_TOOLS
+from advisor.render.names import TARGETS
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
 from models.physics.cap_periods import cap_period_ms
@@ -33,6 +35,10 @@ WORKLOADS = (
     WorkloadProfile("disk", {"cpu": 5.0, "disk_mb_s": 200.0, "block": 100.0}),
     WorkloadProfile("chatty", {"cpu": 40.0, "driver_domain.cpu": 70.0, "net_mbit": 60.0, "block": 30.0}),
 )
+
+
+def test_every_cloud_that_a_host_may_name_has_commands() -> None:
+    assert set(TARGETS) == {"native", *CLOUD_TOOLS}
 
 
 def instance(name: str, kind: str, number: int, workload: str, **more: object) -> Instance:
