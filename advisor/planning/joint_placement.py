@@ -90,7 +90,8 @@ class _BurstSearch:
         predictor = self.context.active.predictor
         given = self._in_turn(range(len(self.requests)), until=math.inf)
         assert given is not None  # noqa: S101 - without a time limit it is finished
-        best, chosen = given, "given"
+        best = given
+        chosen: BurstTrial = "given"
         given_figures = found = figures(given.after, given.answers, predictor, objective)
         tried: list[BurstTrial] = ["given"]
         in_time = True
@@ -199,9 +200,9 @@ def figures(
 ) -> BurstFigures:
     """What the answers do together to everybody on the hosts that they use, as if all newcomers came at once.
 
-    The harm of one answer is 1 - its score, before anything is kept for others. That of several is the same formula over
-    everybody on all of these hosts: summed over hosts it would count less where two are harmed on the same one. For
-    `pack` it is that of `worst`.
+    The harm of one answer is 1 - its score, before anything is kept for others. That of several is the same formula
+    over everybody on all of these hosts: summed over hosts it would count less where two are harmed on the same one.
+    For `pack` it is that of `worst`.
     """
     placed = {one.request.instance.id: one.candidates[0].host for one in answers if one.candidates}
     hosts_used = int(after.scenes.present.any(axis=1).sum()) if after.hosts else 0
