@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,14 +28,16 @@ CONTEXT = QuestionContext(ActivePredictor(PriorPredictor()), NOW, FRESH_S)
 NAMES = [one.name for one in WORKLOADS]
 
 sizes = st.sampled_from([512.0, 1024.0, 2048.0])
-newcomers = st.builds(
+newcomers: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     workload=st.sampled_from(NAMES),
     vcpus=st.sampled_from([1, 2]),
     memory_mb=sizes,
     min_throughput_ratio=st.sampled_from([None, None, 0.7]),
 )
-hosts = st.builds(dict, pcpus=st.sampled_from([1, 2]), memory_mb=st.sampled_from([2048.0, 3072.0]))
+hosts: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict, pcpus=st.sampled_from([1, 2]), memory_mb=st.sampled_from([2048.0, 3072.0])
+)
 
 
 @st.composite
@@ -51,8 +54,8 @@ def bursts(draw: st.DrawFn) -> tuple[ClusterSnapshot, list[PlacementRequest]]:
     return snapshot, [question(f"n{at}", objective, **one) for at, one in enumerate(asked)]
 
 
-def question(name: str, objective: Objective = "worst", **more: object) -> PlacementRequest:
-    return request(vm(name, **more), limit=1, explain=False, objective=objective)  # type: ignore[arg-type]
+def question(name: str, objective: Objective = "worst", **more: Any) -> PlacementRequest:
+    return request(vm(name, **more), limit=1, explain=False, objective=objective)
 
 
 def jointly(
