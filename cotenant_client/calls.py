@@ -114,7 +114,10 @@ class Calls:
 
     @Answer
     def place_batch(self, **body: Unpack[BatchBody]) -> Call[BatchAnswer]:
-        """Where should each of these `instances` go, when those before it have gone where they should?"""
+        """Where should each of these `instances` go, when those before it have gone where they should?
+
+        With `order="joint"` they are answered together, never worse than in the order given.
+        """
         return Call("POST", "/v1/placements:batch", body=body, repeatable=body.get("dry_run", False))
 
     @Answer

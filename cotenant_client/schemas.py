@@ -187,10 +187,30 @@ class PlacementAnswer(TypedDict):
     rejected: list[RejectionOut]
 
 
+class BurstFiguresOut(TypedDict):
+    """What the answers of a batch do together."""
+
+    placed: int
+    not_kept: int
+    hosts_used: int
+    harm: float | None
+
+
+class JointSearchOut(TypedDict):
+    """How joint answers were found, and by how much they are better than those in the order given."""
+
+    chosen: Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]
+    tried: list[Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]]
+    ended: Literal["search", "time"]
+    found: BurstFiguresOut
+    given: BurstFiguresOut
+
+
 class BatchAnswer(TypedDict):
     """The answers, each as that to one question."""
 
     answers: list[PlacementAnswer]
+    joint: NotRequired[JointSearchOut | None]
 
 
 class DemandBody(TypedDict):
@@ -257,6 +277,8 @@ class BatchBody(TypedDict):
     limit: NotRequired[int]
     explain: NotRequired[bool]
     dry_run: NotRequired[bool]
+    order: NotRequired[Literal["given", "joint"]]
+    time_limit_s: NotRequired[float]
 
 
 class Generation(TypedDict):

@@ -59,6 +59,7 @@ CLIENTS = (
                 "id", "vcpus", "memory_mb", "disk_gb", "like", "workload", "load", "service", "min_throughput_ratio",
                 "max_latency_ratio", "max_time_short", "exclusive", "labels",
             ),
+            "BatchAnswer": ("answers",),
             "PlacementAnswer": ("degraded", "notes", "candidates", "rejected"),
             "CandidateOut": ("host", "score", "newcomer", "tied_with", "pinning", "notes"),
             "NewcomerOut": ("throughput_ratio",),

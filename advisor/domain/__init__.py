@@ -43,6 +43,14 @@ from advisor.domain.answers import (
     SceneEffects,
     settings_there,
 )
+from advisor.domain.bursts import (
+    BatchOrder,
+    BurstFigures,
+    BurstSearchEnd,
+    BurstTrial,
+    JointSearch,
+    joint_search_as_json,
+)
 from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.cloud import (
     CloudNow,
@@ -184,6 +192,10 @@ __all__ = [
     "AnsweredAs",
     "AuditEntry",
     "Band",
+    "BatchOrder",
+    "BurstFigures",
+    "BurstSearchEnd",
+    "BurstTrial",
     "Calibration",
     "Caller",
     "Candidate",
@@ -214,6 +226,7 @@ __all__ = [
     "InstanceProfile",
     "Inventory",
     "IsolationSettings",
+    "JointSearch",
     "LevelHeld",
     "MeanEstimate",
     "MeasuredSlowing",
@@ -289,6 +302,7 @@ __all__ = [
     "evidence_in_words",
     "evidence_level",
     "held_in_words",
+    "joint_search_as_json",
     "latency_in_words",
     "like_another",
     "plan_from_json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from advisor import deadline
 from advisor.access.audit import Audit
 from advisor.domain import HostRanking, Instance, Move, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
@@ -18,6 +20,7 @@ from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
 from advisor.placement.request_checks import check_request
+from advisor.planning.joint_placement import JointAnswer, place_jointly
 from advisor.planning.paying_moves import paying_moves
 from advisor.prediction.context import QuestionContext
 from advisor.serving.recommendations import EncodedRecommendation, answer
@@ -29,6 +32,7 @@ from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
 
 _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held somebody else is taken to be placing, too
+_SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 
 
@@ -110,11 +114,30 @@ class PlacementService:
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
                 answers, view = self._in_turn(requests, without)
-                looks = [one for one in answers if not one.candidates]
-                held = [_as_held(one) for one in answers if one.candidates]
-                if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
+                if self._hold_first(answers, view, force=attempt == _ATTEMPTS):
                     break
             return answers
+
+    def jointly(self, requests: Sequence[PlacementRequest], *, hold: bool, time_limit_s: float) -> JointAnswer:
+        """The same as `in_turn`, but the order, or the hosts of a plan, may be others where that harms less.
+
+        The search ends after `time_limit_s`, and at the latest with most of the caller's deadline.
+        """
+        for request in requests:
+            check_request(request)
+        until = time.monotonic() + min(time_limit_s, deadline.left_s() * _SEARCHED)
+        if not hold:
+            joint, _ = self._jointly(requests, until)
+            with self._write() as connection:
+                for look in joint.answers:
+                    self._note(connection, look)
+            return joint
+        with self._one_at_a_time:
+            for attempt in range(1, _ATTEMPTS + 1):
+                joint, view = self._jointly(requests, until)
+                if self._hold_first(joint.answers, view, force=attempt == _ATTEMPTS):
+                    break
+            return joint
 
     def scores(
         self, request: PlacementRequest, *, hold: bool, holds_next: bool = False, without: Collection[str] = ()
@@ -218,10 +241,18 @@ class PlacementService:
         self, requests: Sequence[PlacementRequest], without: Collection[str]
     ) -> tuple[tuple[Recommendation, ...], CloudView]:
         view, snapshot, context = self._asked_about(without)
-        answers = sequential.in_turn(snapshot, context, requests)
+        return self._widened(sequential.in_turn(snapshot, context, requests), view), view
+
+    def _jointly(self, requests: Sequence[PlacementRequest], until: float) -> tuple[JointAnswer, CloudView]:
+        view, snapshot, context = self._asked_about(())
+        joint = place_jointly(snapshot, context, requests, until=until)
+        return replace(joint, answers=self._widened(joint.answers, view)), view
+
+    def _widened(self, answers: Sequence[Recommendation], view: CloudView) -> tuple[Recommendation, ...]:
+        """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""
         held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
         wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
-        return tuple(contradictions.told_with(one, view.alarms) for one in wide), view
+        return tuple(contradictions.told_with(one, view.alarms) for one in wide)
 
     def _ranked(
         self, request: PlacementRequest, without: Collection[str], *, told: int
@@ -248,6 +279,11 @@ class PlacementService:
     def _how_it_held(self, version: str, view: CloudView) -> HowItHeld:
         with self._read() as connection:
             return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
+
+    def _hold_first(self, answers: Sequence[Recommendation], view: CloudView, *, force: bool) -> bool:
+        """Hold the first candidate of each answer and note those without one, as `_hold`."""
+        looks = [one for one in answers if not one.candidates]
+        return self._hold([_as_held(one) for one in answers if one.candidates], view, looks, force=force)
 
     def _hold(
         self,

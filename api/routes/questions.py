@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
-from advisor.domain import recommendation_as_json, summary_as_json
+from advisor.domain import joint_search_as_json, recommendation_as_json, summary_as_json
 from api.auth import require
 from api.http.idempotency import OnceDep
 from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
@@ -62,19 +62,25 @@ def place_batch(
 ) -> Response:
     """Where should each of these go? Each answer counts in for those after it, so that a burst spreads.
 
-    Nobody's settings change: where a limit would break with everybody as they are, the host is rejected. For the best
-    placement of all of them together make a plan (`POST /v1/plans`), which takes longer. A dry run needs a token of
-    scope read and is not stored, answers that are held on their hosts one of scope write.
+    Nobody's settings change: where a limit would break with everybody as they are, the host is rejected. With the order
+    `joint` they are answered together, never worse than in the order given; that takes longer. A dry run needs a token
+    of scope read and is not stored, answers that are held on their hosts one of scope write.
     """
     if not body.dry_run:
         require(request, "write")
 
     def work() -> Response:
-        answers = placements.in_turn(body.to_domain(inventory.instance), hold=not body.dry_run)
+        requests, hold = body.to_domain(inventory.instance), not body.dry_run
+        told: dict[str, Any] = {}
+        if body.order == "joint":
+            joint = placements.jointly(requests, hold=hold, time_limit_s=body.time_limit_s)
+            answers, told["joint"] = joint.answers, joint_search_as_json(joint.search)
+        else:
+            answers, told["joint"] = placements.in_turn(requests, hold=hold), None
         for answer in answers:
             counters.placed(answer, "miss")
         as_json = summary_as_json if summary else recommendation_as_json
-        return _written(to_json({"answers": [as_json(answer) for answer in answers]}))
+        return _written(to_json({"answers": [as_json(answer) for answer in answers], **told}))
 
     return once(body, work)
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.schemas.base import AnswerBody, Score, Time
 from api.schemas.effects import BandOut
-from api.schemas.placements import HeadroomOut
+from api.schemas.placements import JOINT, HeadroomOut, JointSearchOut
 
 
 class WorstNeighbourOut(AnswerBody):
@@ -62,3 +62,4 @@ class BatchSummary(AnswerBody):
     """The answers in short, each as that to one question."""
 
     answers: list[PlacementSummary] = Field(description="one for each instance, in their order")
+    joint: JointSearchOut | None = Field(default=None, description=JOINT)

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from advisor.domain import (
+    BatchOrder,
+    BurstSearchEnd,
+    BurstTrial,
     Calibration,
     Constraints,
     EvidenceLevel,
@@ -45,6 +48,7 @@ from api.schemas.settings import Isolation, PinningMap, SettingsOut
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
+MOST_SEARCHED_S = 60  # seconds for a joint search: other answers that hold hosts wait for it
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 
@@ -215,13 +219,23 @@ class BatchBody(Schema):
     limit: MostCandidates = Field(default=1, description="most candidates given for each")
     explain: Flag = Field(default=False, description="give reasons")
     dry_run: Flag = Field(default=False, description="hold nothing and store nothing")
+    order: BatchOrder = Field(
+        default="given",
+        description="given: each counts in for the next, as they stand; joint: other orders and plans are tried, and "
+        "the answers that harm least together are kept",
+    )
+    time_limit_s: Annotated[float, Field(strict=True, gt=0, le=MOST_SEARCHED_S)] = Field(
+        default=5.0, description="after it a joint search tries nothing more; the request's own deadline ends it sooner"
+    )
 
     def to_domain(self, find: Callable[[str], Instance]) -> list[PlacementRequest]:
         """The domain's requests, in their order; `find` gives an instance of the inventory. InvalidInput where one
-        stands twice."""
+        stands twice, and where a joint answer should have several candidates."""
         names = [one.id for one in self.instances]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidInput(f"instance {twice[0]} stands twice", field="instances")
+        if self.order == "joint" and self.limit > 1:
+            raise InvalidInput("a joint answer has one candidate for each instance; leave limit out", field="limit")
         shared = self.model_dump(include={"hosts", "objective", "limit", "explain", "dry_run"})
         return [
             PlacementBody(instance=one, constraints=self.constraints, **shared).to_domain(find)
@@ -376,10 +390,42 @@ class PlacementAnswer(AnswerBody):
         return cls.model_validate(recommendation_as_json(answer))
 
 
+class BurstFiguresOut(AnswerBody):
+    """What the answers of a batch do together."""
+
+    placed: int = Field(description="instances that found a host")
+    not_kept: int = Field(
+        description="instances on hosts that take newcomers whose T/B falls below their limit, or 0.9 where they have "
+        "none"
+    )
+    hosts_used: int = Field(description="hosts of the cloud that hold somebody")
+    harm: Score = Field(
+        description="what the objective (of pack: worst) counts against all of them at once; lower is better, and of "
+        "one instance it is 1 - its score"
+    )
+
+
+class JointSearchOut(AnswerBody):
+    """How joint answers were found, and by how much they are better than those in the order given."""
+
+    chosen: BurstTrial = Field(
+        description="given: no trial was better; largest_first: answered in turn, the largest first; planned_*: on the "
+        "hosts of a plan of that objective"
+    )
+    tried: list[BurstTrial] = Field(description="the trials that were finished")
+    ended: BurstSearchEnd = Field(description="search: all were; time: the time limit kept some from it")
+    found: BurstFiguresOut = Field(description="of the answers")
+    given: BurstFiguresOut = Field(description="of the answers in the order given")
+
+
+JOINT = "how joint answers were found; null = answered in the order given"
+
+
 class BatchAnswer(AnswerBody):
     """The answers, each as that to one question."""
 
     answers: list[PlacementAnswer] = Field(description="one for each instance, in their order")
+    joint: JointSearchOut | None = Field(default=None, description=JOINT)
 
 
 class OutcomeBody(Schema):

@@ -46,6 +46,42 @@ def test_what_is_held_counts_in_for_the_next_question_and_can_be_read(empty: Cli
     assert empty.ask("GET", f"/v1/placements/{second['id']}").status_code == 404
 
 
+SMALL_THEN_LARGE = [{"id": "small", "memory_mb": 900}, {"id": "large", "memory_mb": 1500}]
+
+
+@pytest.fixture
+def uneven(client: Client) -> Client:
+    """A large host, which is the better one for anybody, and a small one."""
+    hosts = [
+        {"id": "e1", "kind": "lxc", "pcpus": 4, "memory_mb": 2000},
+        {"id": "e2", "kind": "lxc", "pcpus": 1, "memory_mb": 1000},
+    ]
+    assert client.ask("PUT", "/v1/inventory", json={"mode": "merge", "hosts": hosts}).status_code == 200
+    return client
+
+
+def test_a_joint_answer_leaves_room_for_who_comes_later(uneven: Client) -> None:
+    asked = {"instances": SMALL_THEN_LARGE, "dry_run": True}
+    assert [[it["host"] for it in one["candidates"]] for one in batch(uneven, **asked)] == [["e1"], []]
+    asked |= {"hosts": ["e1", "e2"], "constraints": {"allow_stale": True}, "order": "joint", "time_limit_s": 30}
+    told = uneven.ask("POST", "/v1/placements:batch", json=asked).json()
+    assert [one["candidates"][0]["host"] for one in told["answers"]] == ["e2", "e1"]
+    joint = told["joint"]
+    assert joint["chosen"] in {"largest_first", "planned_worst"}
+    assert joint["ended"] == "search"
+    assert (joint["found"]["placed"], joint["given"]["placed"]) == (2, 1)
+
+
+def test_only_the_chosen_answers_are_held(uneven: Client, advisor: Advisor) -> None:
+    answers = batch(uneven, instances=SMALL_THEN_LARGE, order="joint", time_limit_s=30)
+    stored = {one.recommendation.id for one in advisor.outcomes.page().items}
+    assert stored == {one["id"] for one in answers}
+    held = batch(uneven, instances=[{"id": "next", "memory_mb": 900}], dry_run=True)
+    assert {one["host"]: one["code"] for one in held[0]["rejected"]} == {
+        "e1": "capacity.memory", "e2": "capacity.memory",
+    }  # fmt: skip
+
+
 def test_who_stands_twice_is_refused_and_nothing_is_held(empty: Client) -> None:
     answer = empty.ask("POST", "/v1/placements:batch", json={"instances": [TWO[0], TWO[0]], "hosts": ["e1"]})
     assert (answer.status_code, answer.json()["field"]) == (422, "instances")

@@ -1,0 +1,242 @@
+"""Places a burst of instances jointly: several orders and the planner's hosts are tried, the least harmful is kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.domain import BurstFigures, BurstTrial, JointSearch, Objective, PlacementRequest, Recommendation
+from advisor.placement import sequential
+from advisor.placement.evidence import with_class
+from advisor.planning.assignment.assign import assign
+from advisor.planning.assignment.goal import Goal
+from advisor.prediction import active
+from advisor.prediction.context import QuestionContext
+from advisor.rounding import SLACK
+from advisor.scheduling import filters, scoring
+from advisor.snapshot import ClusterSnapshot
+from models.data.scene import stack
+from models.prediction import Predictor
+
+PLAN_SHARE = 0.4  # of the time that is left, for one plan; its hosts are answered in turn after it
+NO_LIMIT = 1e-6  # T/B that everybody keeps
+# By the objective of the answers, whose own plan comes first.
+PLANS: dict[Objective, tuple[Objective, ...]] = {
+    "worst": ("worst", "total"),
+    "total": ("total", "worst"),
+    "pack": ("pack", "worst", "total"),
+}
+PLANNED: dict[Objective, BurstTrial] = {
+    "worst": "planned_worst", "total": "planned_total", "pack": "planned_pack",
+}  # fmt: skip
+EQUAL_HARM = 1e-6  # of harms that differ by no more the earlier trial is kept
+
+
+@dataclass(frozen=True, slots=True)
+class JointAnswer:
+    """The answers in the order of their questions, and how they were found."""
+
+    answers: tuple[Recommendation, ...]
+    search: JointSearch
+
+
+def place_jointly(
+    snapshot: ClusterSnapshot, context: QuestionContext, requests: Sequence[PlacementRequest], *, until: float
+) -> JointAnswer:
+    """One answer per question, together at least as good as in the given order; checked requests of one objective.
+
+    The first trial answers in turn in the given order. The others answer in turn with the largest first, and on the
+    hosts that plans find, so that each answer keeps what an answer in turn keeps. The trial with the fewest instances
+    without a host is kept, of those the one with the least harm; with `pack` fewer instances that are not kept, and
+    then fewer hosts in use, come before harm. After `until`, by the monotonic clock, nothing more is tried.
+
+    The same questions on the same cloud have the same answer unless time ends the search.
+    """
+    return active.ask(
+        context.active,
+        lambda answering: _BurstSearch(snapshot, replace(context, active=answering), tuple(requests), until).answer(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Answers in the order of their questions, and the cloud with all of them carried out."""
+
+    answers: tuple[Recommendation, ...]
+    after: ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _BurstSearch:
+    snapshot: ClusterSnapshot
+    context: QuestionContext
+    requests: tuple[PlacementRequest, ...]
+    until: float
+
+    @property
+    def left_s(self) -> float:
+        return self.until - time.monotonic()
+
+    @property
+    def objective(self) -> Objective:
+        return self.requests[0].objective if self.requests else "worst"
+
+    def answer(self) -> JointAnswer:
+        objective = self.objective
+        predictor = self.context.active.predictor
+        given = self._in_turn(range(len(self.requests)), until=math.inf)
+        assert given is not None  # noqa: S101 - without a time limit it is finished
+        best = given
+        chosen: BurstTrial = "given"
+        given_figures = found = figures(given.after, given.answers, predictor, objective)
+        tried: list[BurstTrial] = ["given"]
+        in_time = True
+        for name, trial in self._trials() if len(self.requests) > 1 else ():
+            if trial is None:
+                in_time = False
+                continue
+            tried.append(name)
+            if not self._constraints_hold(trial):
+                continue
+            its = figures(trial.after, trial.answers, predictor, objective)
+            if _better(its, found, objective):
+                best, chosen, found = trial, name, its
+        return JointAnswer(
+            best.answers, JointSearch(chosen, tuple(tried), "search" if in_time else "time", found, given_figures)
+        )
+
+    def _trials(self) -> Iterator[tuple[BurstTrial, _Placed | None]]:
+        """The trials beside the given order, None = time was over before it was finished."""
+        yield "largest_first", self._in_turn(self._largest_first(), until=self.until)
+        for objective in PLANS[self.objective]:
+            hosts = self._planned(objective) if self.left_s > 0 else None
+            order = self._named_first(range(len(self.requests)))
+            yield PLANNED[objective], None if hosts is None else self._in_turn(order, hosts, until=self.until)
+
+    def _in_turn(self, order: Sequence[int], hosts: Mapping[str, str] | None = None, *, until: float) -> _Placed | None:
+        """The answers in turn in this order, None when time is over first.
+
+        Where `hosts` has one for an instance, it is asked about alone, and all others only if that refuses.
+        """
+        snapshot, answers = self.snapshot, dict[int, Recommendation]()
+        for position in order:
+            if time.monotonic() > until:
+                return None
+            request = self.requests[position]
+            planned = (hosts or {}).get(request.instance.id)
+            answer = None
+            if planned is not None:
+                answer = sequential.as_it_is(snapshot, self.context, replace(request, hosts=(planned,)))
+                answer = replace(answer, request=replace(answer.request, hosts=request.hosts))
+            if answer is None or not answer.candidates:
+                answer = sequential.as_it_is(snapshot, self.context, request)
+            answers[position] = answer
+            if answer.candidates:
+                snapshot = sequential.after(snapshot, sequential.there(answer))
+        return _Placed(tuple(answers[position] for position in range(len(self.requests))), snapshot)
+
+    def _largest_first(self) -> list[int]:
+        """The order by the largest share of the cloud's vCPUs or memory."""
+        vcpus = sum(host.pcpus for host in self.snapshot.hosts) or 1
+        memory = sum(host.memory_mb for host in self.snapshot.hosts) or 1
+        instances = [request.instance for request in self.requests]
+        shares = [max(one.vcpus / vcpus, one.memory_mb / memory) for one in instances]
+        return self._named_first(sorted(range(len(instances)), key=lambda at: -shares[at]))
+
+    def _named_first(self, order: Sequence[int]) -> list[int]:
+        """The same order, but those whom others are to be apart from first: who is not there yet keeps nobody off."""
+        named = {name for one in self.requests for name in (*one.constraints.anti_affinity, *one.constraints.affinity)}
+        return sorted(order, key=lambda at: self.requests[at].instance.id not in named)
+
+    def _planned(self, objective: Objective) -> Mapping[str, str]:
+        """The hosts of a plan that admits all, by instance; who finds none is left out."""
+        newcomers = {one.instance.id: with_class(self.snapshot, one).instance for one in self.requests}
+        base = self.snapshot.without(newcomers)
+        allowed = {
+            one.instance.id: frozenset(
+                base.hosts[at].id for at in filters.apply(base, one, fresh_s=self.context.fresh_s)[0]
+            )
+            for one in self.requests
+        }
+        stale_too = any(one.constraints.allow_stale for one in self.requests)
+        goal = Goal(
+            aim="admit",
+            newcomers=tuple(replace(one, host=None) for one in newcomers.values()),
+            targets_of=allowed,
+            objective=objective,
+            keep_ratio=NO_LIMIT,  # as in a placement, only limits of their own protect instances
+            time_limit_s=max(self.left_s * PLAN_SHARE, 0.01),
+        )
+        fresh_s = math.inf if stale_too else self.context.fresh_s
+        found = assign(base, self.context.active, goal, now=self.context.now, fresh_s=fresh_s)
+        return {name: host for name, host in found.where.items() if host is not None}
+
+    def _constraints_hold(self, trial: _Placed) -> bool:
+        """Whether all are beside and apart from whom they should, also from those placed after them."""
+        where = {one.request.instance.id: one.candidates[0].host for one in trial.answers if one.candidates}
+        there = {host.id: {one.id for one in found} for host, found in zip(trial.after.hosts, trial.after.residents,
+                                                                            strict=True)}  # fmt: skip
+        for request in self.requests:
+            name = request.instance.id
+            if name not in where:
+                continue
+            others = there[where[name]] - {name}
+            if not others.isdisjoint(request.constraints.anti_affinity) or not others >= {
+                *request.constraints.affinity
+            }:
+                return False
+        return True
+
+
+def figures(
+    after: ClusterSnapshot,
+    answers: Sequence[Recommendation],
+    predictor: Predictor,
+    objective: Objective,
+) -> BurstFigures:
+    """What the answers do together to everybody on the hosts that they use, as if all newcomers came at once.
+
+    The harm of one answer is 1 - its score, before anything is kept for others. That of several is the same formula
+    over everybody on all of these hosts: summed over hosts it would count less where two are harmed on the same one.
+    For `pack` it is that of `worst`.
+    """
+    placed = {one.request.instance.id: one.candidates[0].host for one in answers if one.candidates}
+    hosts_used = int(after.scenes.present.any(axis=1).sum()) if after.hosts else 0
+    if not placed:
+        return BurstFigures(0, 0, hosts_used, 0.0)
+    hosts = np.array(sorted({after.names.positions[host] for host in placed.values()}), dtype=np.int64)
+    scenes = after.scenes.take(hosts)
+    resident = scenes.present.copy()
+    for row, host in enumerate(hosts.tolist()):
+        for slot, instance in enumerate(after.residents[host]):
+            resident[row, slot] &= instance.id not in placed
+    prediction = predictor.predict(stack([replace(scenes, present=resident), scenes]))
+    was, then = prediction.take(slice(len(hosts))), prediction.take(slice(len(hosts), None))
+    expected, present = then.throughput.expected, scenes.present
+    ratio_before = np.where(resident, was.throughput.expected, 1.0)
+    doubt_before = np.where(resident, was.throughput.expected - was.throughput.lower, 0.0)
+    doubt = np.where(present, np.maximum(expected - then.throughput.lower - doubt_before, 0.0), 0.0)
+    if objective == "total":
+        lost = np.where(present, ratio_before - expected, 0.0).sum()
+        harm = float(lost + scoring.CAUTION * np.sqrt((doubt**2).sum()))
+    else:
+        short_before = np.where(resident, was.time_short(), 0.0)
+        more_short = scoring.more_short(then.time_short(), short_before, scenes.profiled)
+        losses = np.where(present, scoring.losses(expected, doubt, ratio_before, more_short), 0.0)
+        harm = scoring.harm(float(losses.max()), float(losses.sum()))
+    limits = after.min_ratio[hosts]
+    needed = np.minimum(np.where(np.isnan(limits), scoring.KEPT, limits), ratio_before)
+    not_kept = present & (expected < needed - SLACK)
+    return BurstFigures(len(placed), int(not_kept.sum()), hosts_used, harm)
+
+
+def _better(one: BurstFigures, other: BurstFigures, objective: Objective) -> bool:
+    """Whether the first is better, its harm by more than rounding."""
+    first, second = (
+        (-it.placed, *((it.not_kept, it.hosts_used) if objective == "pack" else ())) for it in (one, other)
+    )
+    return first < second or (first == second and one.harm < other.harm - EQUAL_HARM)
