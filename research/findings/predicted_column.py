@@ -40,9 +40,7 @@ BULK_FINDING = "N8"  # the co-located run that the profile is from
 Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
 
-def without(
-    datasets: Sequence[Dataset], papers: Dataset, paper: str, progress: Progress | None = None
-) -> Predictor:
+def without(datasets: Sequence[Dataset], papers: Dataset, paper: str, progress: Progress | None = None) -> Predictor:
     """A predictor trained on all datasets without any co-location of this paper: no row is learned from itself."""
     kept = tuple(colocation for colocation in papers.colocations if colocation.paper != paper)
     try:
