@@ -68,7 +68,10 @@ class Unavailable(CotenantError):  # noqa: N818
 
     `kind` says what failed: connection, name, protocol, refused, timeout, tls or closed (the client was closed), or
     answer where the service or a proxy itself says so. `sent` is False where the service has certainly done nothing.
+    `retry_after_s` is how many seconds the last answer wants to pass first, 0 where it does not say.
     """
+
+    retry_after_s: float = 0.0
 
     def __init__(
         self,
@@ -100,8 +103,9 @@ _OF_STATUS: Mapping[int, type[Refused]] = {
 def of_answer(url: str, status: int, document: Any) -> CotenantError:
     """The error that an answer is; `document` is its JSON, None where it has none."""
     if not isinstance(document, dict) or "detail" not in document:
-        message = f"{url} answers {status} and is no Cotenant"
-        return Unavailable(message, status=status) if _later(status) else BadAnswer(message, status=status)
+        if _later(status):  # a proxy's own, while the service behind it is away
+            return Unavailable(f"{url} answers {status} and does not say why", sent=status != 429, status=status)
+        return BadAnswer(f"{url} answers {status} and is no Cotenant", status=status)
     if _later(status):
         return Unavailable(str(document["detail"]), sent=status != 429, status=status, problem=document)
     return _OF_STATUS.get(status, Refused)(str(document["detail"]), status=status, problem=document)

@@ -113,6 +113,8 @@ def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try |
                 return document  # type: ignore[no-any-return]
             error = of_answer(url, status, document)
             after_s = _seconds(one.response.headers.get("Retry-After", ""))
+            if isinstance(error, Unavailable):
+                error.retry_after_s = after_s
         # Half of the wait is chance, so that those who were turned away together do not come back together.
         backoff_s = min(_FIRST_WAIT_S * 2 ** (number - 1), _LONGEST_WAIT_S)
         wait_s = after_s + backoff_s * random.uniform(0.5, 1)  # noqa: S311 - no secret

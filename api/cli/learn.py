@@ -131,11 +131,12 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
     is "fitted" where its finding fixed a constant of the queueing prior; "left out" is what the prior says when it did
     not. Verdicts are agrees, disagrees and undetermined.
     """
-    # reads all datasets and trains: only who asks waits
-    from research.findings import findings as rows_of_findings
-    from research.findings.tally import tally
+    with progress() as advance:
+        # reads all datasets and trains: only who asks waits
+        from research.findings import findings as rows_of_findings
+        from research.findings.tally import tally
 
-    rows = rows_of_findings(settings(), model)
+        rows = rows_of_findings(settings(), model, advance)
     if as_json:
         print_json([dict(row) for row in rows])
         return

@@ -12,6 +12,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from profiler import rich_console
 
@@ -87,6 +88,16 @@ def progress() -> Iterator[Advance]:
             yield lambda what, fraction: bar.update(task, description=clean(what), completed=fraction)
     else:
         yield _LogProgress()
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what is being waited for until it is done; nothing in logs, where the result is enough."""
+    if sys.stderr.isatty():
+        with rich_console.console(sys.stderr).status(Text(clean(what))):
+            yield
+    else:
+        yield
 
 
 class _LogProgress:

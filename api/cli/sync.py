@@ -16,7 +16,7 @@ from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
-from api.cli.output import print_json, print_table, say
+from api.cli.output import print_json, print_table, say, waiting
 
 FAILED = 1
 MOST_TOLD = 10  # sentences about what was not taken; --json has all
@@ -89,13 +89,14 @@ def sync(
 
 
 def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> None:
-    cloud = offline.load_inventory(file)
+    with waiting(f"Reading {file}"):
+        cloud = offline.load_inventory(file)
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:
         print_json({"dry_run": True, **counts}) if as_json else say(f"The file holds {loaded}; nothing was written.")
         return
-    with Advisor(settings(database=database)) as advisor:
+    with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
     if as_json:
         print_json({"generation": generation, **counts})
@@ -111,9 +112,11 @@ def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *,
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
     while True:
-        reading = source.read()
+        with waiting("Reading the cloud"):
+            reading = source.read()
         try:
-            news = advisor.inventory.follow(reading, dry_run=dry_run, again=again)
+            with waiting("Comparing with the database"):
+                news = advisor.inventory.follow(reading, dry_run=dry_run, again=again)
         except AdvisorError as error:
             if pause_s is None:
                 raise

@@ -8,6 +8,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction import active
 from advisor.settings import Settings
 from models.data.dataset import DatasetError, load_dataset
+from models.training import Progress
 from research.findings.lab_runs import LabRuns
 from research.findings.measured_column import fill, read_remarks
 from research.findings.paper_statements import Row, read_statements, read_titles, statement_rows
@@ -18,7 +19,7 @@ PAPERS = "papers"
 __all__ = ["findings"]
 
 
-def findings(settings: Settings, model: Path | None) -> list[Row]:
+def findings(settings: Settings, model: Path | None, progress: Progress | None = None) -> list[Row]:
     """One row per figure or ordering: finding, situation, paper, measured, predicted, and a verdict on either.
 
     Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
@@ -26,6 +27,8 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
     itself, `left_out` what the prior says when they did not. What a dataset's `learn: false` keeps out of training is
     measured, too. InvalidInput where the datasets are missing or broken.
     """
+    say = progress or (lambda _what, _done: None)
+    say("reading datasets", 0.0)
     try:
         datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]
         papers = next((dataset for dataset in datasets if dataset.name == PAPERS), None)
@@ -37,11 +40,17 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
         chosen = active.load(model) if model is not None else None
         rows: list[Row] = []
         table, left_out = profiles(papers), LeftOut(papers, statements)
-        for paper in sorted({colocation.paper for colocation in papers.colocations if colocation.finding}):
-            predict = predict_with(table, chosen or without(lessons, papers, paper))
+        named = sorted({colocation.paper for colocation in papers.colocations if colocation.finding})
+        for number, paper in enumerate(named):
+
+            def step(what: str, done: float, number: int = number, paper: str = paper) -> None:
+                say(f"without {paper}, {what}", 0.05 + 0.9 * (number + done) / len(named))
+
+            predict = predict_with(table, chosen or without(lessons, papers, paper, step))
             found = rows_of_paper(papers, paper, predict, statements)
             left_out.add_to(found, paper)
             rows += found
+        say("beside what was measured", 0.95)
         rows += statement_rows(statements)
         fill(rows, LabRuns.of(dataset.path for dataset in measured), statements)
         remarks = read_remarks(dataset.path for dataset in measured)

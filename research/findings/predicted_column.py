@@ -12,7 +12,7 @@ from models.data.scene import ProfileTable, build_batch
 from models.features.examples import measured, scene_of
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from models.training import fit_predictor
+from models.training import Progress, fit_predictor
 from profiler.observed import Colocation, IsolationSettings, Pinning
 from research.findings.fitted_constants import ConstantFits, PriorConstants, basis_of
 from research.findings.paper_statements import Printed, Row, Statements, groups, is_ordered, row, said
@@ -40,13 +40,14 @@ BULK_FINDING = "N8"  # the co-located run that the profile is from
 Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
 
-def without(datasets: Sequence[Dataset], papers: Dataset, paper: str) -> Predictor:
+def without(datasets: Sequence[Dataset], papers: Dataset, paper: str, progress: Progress | None = None) -> Predictor:
     """A predictor trained on all datasets without any co-location of this paper: no row is learned from itself."""
     kept = tuple(colocation for colocation in papers.colocations if colocation.paper != paper)
     try:
         return fit_predictor(
             [replace(papers, colocations=kept), *(dataset for dataset in datasets if dataset is not papers)],
             targets=("throughput",),
+            progress=progress,
         )
     except DatasetError:
         return PriorPredictor()  # too little is left to learn from

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from api.cli.output import clean, print_table, progress
+from api.cli.output import clean, print_table, progress, waiting
 
 ROWS = [("h1", "0.9"), ("[bold red]h2[/]", "10.25"), ("same:a:a", "1")]
 
@@ -59,3 +59,16 @@ def test_progress_is_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], mon
     assert "same:a:a [/b]" in captured.err
     assert captured.out == ""
     assert "fitting: " not in captured.err
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "log"])
+def test_what_is_waited_for_is_told_on_a_terminal_alone(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with waiting("Reading [/b]\x1b[2J.yaml"):
+        pass
+    captured = capsys.readouterr()
+    assert ("Reading [/b]\ufffd[2J.yaml" in captured.err, captured.out) == (terminal, "")
+    assert terminal or captured.err == ""

@@ -73,10 +73,12 @@ def _walk(
     context.close()
 
 
-def _keep(found: dict[str, list[str]], name: str, page: Page, only: Sequence[str] | None = None) -> None:
-    """What axe, which the page holds, finds, however mild; by all of its rules, or `only` some."""
+def _keep(
+    found: dict[str, list[str]], name: str, page: Page, only: Sequence[str] | None = None, part: str = "html"
+) -> None:
+    """What axe, which the page holds, finds there, however mild; by all of its rules, or `only` some."""
     options = {"resultTypes": ["violations"], **({"runOnly": only} if only else {})}
-    broken = page.evaluate("options => axe.run(document, options)", options)["violations"]
+    broken = page.evaluate("asked => axe.run(...asked)", [part, options])["violations"]
     if broken:
         found[name] = [f"{one['id']} ({one['impact']}): {node['target']}" for one in broken for node in one["nodes"]]
 
@@ -364,18 +366,24 @@ def test_a_demonstration_shows_news_by_itself_and_leaves_alone_where_somebody_is
         assert watched.complaints == []
 
 
-@pytest.mark.parametrize(("scope", "says"), [("read", "200 OK"), (None, "401 Unauthorized")], ids=str)
-def test_a_request_is_tried_on_the_page_of_the_api(page: Page, small: Service, scope: str | None, says: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "scope", "says"),
+    [("GET", "read", "200 OK"), ("GET", None, "401 Unauthorized"), ("DELETE", "read", "403 Forbidden")],
+    ids=str,
+)
+def test_a_request_is_tried_on_the_page_of_the_api(
+    page: Page, small: Service, method: str, scope: str | None, says: str
+) -> None:
     page.goto("/docs")
     if scope:
         page.get_by_label("Authorize with a token").fill(small.secrets[scope])
-    form = page.locator('form[data-method="GET"][data-path="/v1/hosts/{host}"]')
+    form = page.locator(f'form[data-method="{method}"][data-path="/v1/hosts/{{host}}"]')
     page.locator("details.try", has=form).locator("summary").click()
     form.get_by_label("host", exact=True).fill("h4")
     form.get_by_role("button", name="Execute").click()
     expect(form.get_by_role("status")).to_have_text(says)
-    answer = form.get_by_role("region", name="Answer of GET /v1/hosts/{host}")
-    expect(answer).to_contain_text('"id": "h4"' if scope == "read" else '"code": "auth.')
+    answer = form.get_by_role("region", name=f"Answer of {method} /v1/hosts/{{host}}")
+    expect(answer).to_contain_text('"id": "h4"' if says == "200 OK" else '"code": "auth.')
     assert small.secrets["read"] not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
 
 
@@ -391,3 +399,11 @@ def test_a_question_is_tried_with_a_body_of_one_s_own(page: Page, small: Service
     expect(form.get_by_role("region", name="Answer of POST /v1/placements")).to_contain_text('"dry_run": true')
     if folder := os.environ.get("COTENANT_TEST_SCREENSHOTS"):
         page.locator("article", has=form).screenshot(path=Path(folder) / "docs-tried.png")
+    found: dict[str, list[str]] = {}
+    page.evaluate(AXE)
+    _keep(found, "light", page, part="details[open]")
+    page.emulate_media(color_scheme="dark")
+    _keep(found, "dark", page, only=["color-contrast"], part="details[open]")
+    assert found == {}
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not page.evaluate(SIDEWAYS)

@@ -133,7 +133,8 @@ def test_what_is_no_cotenant_is_one_sentence(
     stand_in.replies = [reply]
     with pytest.raises(error) as failed:
         by(kind, stand_in.url, ready, tries=1)
-    assert str(failed.value) == f"{stand_in.url} answers {reply.status} and is no Cotenant"
+    words = "and does not say why" if error is Unavailable else "and is no Cotenant"
+    assert str(failed.value) == f"{stand_in.url} answers {reply.status} {words}"
     assert (failed.value.code, failed.value.field, failed.value.status) == ("", None, reply.status)
 
 

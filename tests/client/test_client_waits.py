@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cotenant_client.errors import CotenantError
+from cotenant_client.errors import CotenantError, Unavailable
 from cotenant_client.retries import Call, Patience, Try, Wait, conversation
 
 ASKED: Call[Any] = Call("GET", "/readyz", repeatable=True)
@@ -54,6 +54,16 @@ def test_the_service_may_say_it_as_a_date() -> None:
 def test_it_does_not_wait_beyond_the_deadline() -> None:
     assert waits("5", "5", "60", deadline_s=30.0) == pytest.approx([5.2, 5.4], abs=0.2)
     assert waits("60", deadline_s=30.0) == []
+
+
+def test_who_is_asked_to_wait_beyond_the_deadline_learns_how_long() -> None:
+    steps = conversation("http://c", ASKED, Patience(4, 10.0, 30.0))
+    step = next(steps)
+    assert isinstance(step, Try)
+    step.response = httpx.Response(429, headers={"Retry-After": "100"})
+    with pytest.raises(Unavailable) as failed:
+        steps.send(None)
+    assert failed.value.retry_after_s == 100
 
 
 def test_a_try_has_no_more_time_than_is_left() -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,14 +24,35 @@ INTO = {
     "zsh": "share/zsh/site-functions",
     "fish": "share/fish/vendor_completions.d",
 }
-# COMP_WORDS and COMP_CWORD are what bash has when the Tab key is pressed behind the last word.
-PRESS_TAB = """
-source "$1"; shift
+# What presses the Tab key behind the last of the words: `$1` is the script, `$2` a new file, the words follow.
+PRESS_TAB = {
+    # COMP_WORDS and COMP_CWORD are what bash has when the key is pressed.
+    "bash": """
+source "$1"; offered=$2; shift 2
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
 words=("$@"); set -- $(complete -p "$1"); while [ "$1" != -F ]; do shift; done
 "$2" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
+printf '%s\\n' "${COMPREPLY[@]}" > "$offered"
+""",
+    # zsh completes in its editor alone, which needs a terminal; compadd is what every completion ends in.
+    "zsh": """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=(${(q)1:h} \\$fpath) offered=${(q)2}; autoload -Uz compinit && compinit -D -u"
+zpty -w shell 'compadd() {
+  local -a some; [[ $* == *-[OAD]\\ * ]] || { builtin compadd -O some "$@"; print -rl -- $some >> $offered }
+  builtin compadd "$@"
+}'
+zpty -w shell "zle-line-init() { BUFFER=${(qq)${(j: :)argv[3,-1]}} CURSOR=1000; zle complete-word; exit }"
+zpty -w shell "zle -N zle-line-init"
+while zpty -r shell shown; do print -rn -- $shown; done
+""",
+    "fish": """
+source $argv[1]; complete --do-complete "$argv[3..]" | string replace --regex '\\t.*' '' > $argv[2]
+""",
+}
+STARTED = {"bash": ("bash", "--norc", "-c"), "zsh": ("zsh", "-f", "-c"), "fish": ("fish", "--no-config", "-c")}
+FILES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
 
 def _load() -> ModuleType:
@@ -44,25 +66,33 @@ def _load() -> ModuleType:
 completions: Any = _load()
 
 
-def completed(script: Path, *words: str, programs: Path) -> list[str]:
-    """What bash offers for the last word."""
-    path = f"{programs}:{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": "/nonexistent", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    argv = ["bash", "--norc", "-c", PRESS_TAB, "bash", str(script), *words]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+def completed(shell: str, folder: Path, *words: str, programs: Path) -> set[str]:
+    """What a shell offers for the last word, by the script in `folder`; skips where there is no such shell."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}: apt-get install {shell}")
+    named = () if shell == "fish" else (shell,)  # the others take the first word as their own name
+    with tempfile.TemporaryDirectory() as home:
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": home, "TERM": "xterm"}
+        environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+        offered = Path(home) / "offered"
+        script = folder / FILES[shell].format(words[0])
+        argv = [*STARTED[shell], PRESS_TAB[shell], *named, script, offered, *words]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert offered.exists(), done.stdout + done.stderr
+        return set(offered.read_text(encoding="utf-8").split())
 
 
-def test_bash_completes_a_command_of_the_service_s_program() -> None:
+@pytest.mark.parametrize("shell", INTO)
+def test_a_shell_completes_a_command_of_the_service_s_program(shell: str) -> None:
     programs = Path(sys.executable).parent
     if not (programs / "cotenant").exists():
         pytest.skip("cotenant is not installed beside this Python")
-    script = SCRIPTS / "bash" / "cotenant"
-    assert set(completed(script, "cotenant", "pl", programs=programs)) == {"plan", "plans"}
-    assert "--objective" in completed(script, "cotenant", "where", "--ob", programs=programs)
+    assert completed(shell, SCRIPTS / shell, "cotenant", "pl", programs=programs) == {"plan", "plans"}
+    assert completed(shell, SCRIPTS / shell, "cotenant", "where", "--ob", programs=programs) == {"--objective"}
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -73,19 +103,10 @@ def test_bash_completes_a_command_of_the_service_s_program() -> None:
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
-def test_bash_completes_the_agent_s_and_the_lab_s_without_starting_them(
-    words: tuple[str, ...], offered: set[str]
+def test_a_shell_completes_the_agent_s_and_the_lab_s_without_starting_them(
+    shell: str, words: tuple[str, ...], offered: set[str]
 ) -> None:
-    assert set(completed(SCRIPTS / "bash" / words[0], *words, programs=Path("/nonexistent"))) == offered
-
-
-def test_zsh_and_fish_read_their_scripts() -> None:
-    for shell in ("zsh", "fish"):
-        if shutil.which(shell) is None:
-            pytest.skip(f"there is no {shell}: apt-get install {shell}")
-        for script in sorted((SCRIPTS / shell).iterdir()):
-            done = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+    assert completed(shell, SCRIPTS / shell, *words, programs=Path("/nonexistent")) == offered
 
 
 def test_the_scripts_of_the_service_s_program_are_typer_s() -> None:

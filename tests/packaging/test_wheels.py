@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.packaging.test_completions import completed
+from tests.packaging.test_completions import INTO, completed
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER, PACKAGING = ROOT / "pyproject.toml", ROOT / "packaging"
@@ -121,11 +121,24 @@ def test_every_program_helps(server: Path, program: str, tmp_path: Path) -> None
 
 @installed
 @pytest.mark.parametrize(
-    ("program", "begun", "offered"), [("cotenant", "pl", {"plan", "plans"}), ("cotenant-profiler", "pro", {"probe"})]
+    ("shell", "program", "begun", "offered"),
+    [
+        *((shell, "cotenant", "pl", {"plan", "plans"}) for shell in INTO),
+        *((shell, "cotenant-profiler", "pro", {"probe"}) for shell in ("bash", "zsh")),
+        *((shell, "cotenant-lab", "sh", {"show"}) for shell in ("bash", "zsh")),
+    ],
 )
-def test_bash_completes_what_a_wheel_has_installed(server: Path, program: str, begun: str, offered: set[str]) -> None:
-    script = server.parent / "share" / "bash-completion" / "completions" / program
-    assert set(completed(script, program, begun, programs=server)) == offered
+def test_a_shell_completes_what_a_wheel_has_installed(
+    server: Path, shell: str, program: str, begun: str, offered: set[str]
+) -> None:
+    assert completed(shell, server.parent / INTO[shell], program, begun, programs=server) == offered
+
+
+@installed
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_the_agent_where_it_is_alone(profiler: Path, shell: str) -> None:
+    offered = completed(shell, profiler.parent / INTO[shell], "cotenant-profiler", "pro", programs=profiler)
+    assert offered == {"probe"}
 
 
 @installed

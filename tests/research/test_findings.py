@@ -16,8 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
-    return findings(Settings(datasets_dir=ROOT / "datasets"), None)
+def told() -> list[tuple[str, float]]:
+    """What was said while the rows were made, and how much was done by then."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def rows(told: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    return findings(Settings(datasets_dir=ROOT / "datasets"), None, lambda what, done: told.append((what, done)))
 
 
 def _of(rows: list[dict[str, Any]], finding: str, situation: str) -> dict[str, Any]:
@@ -28,6 +34,14 @@ def test_every_finding_has_a_row_with_a_paper_figure(rows: list[dict[str, Any]])
     expected = {f"N{n}" for n in range(1, 16)} | {f"E{n}" for n in range(1, 7)}
     expected |= {f"L{n}" for n in range(1, 11)} | {f"C{n}" for n in range(1, 6)}
     assert {row["finding"] for row in rows if row["paper"] is not None} == expected
+
+
+@pytest.mark.usefixtures("rows")
+def test_who_waits_is_told_how_far_the_training_without_each_paper_is(told: list[tuple[str, float]]) -> None:
+    done = [share for _what, share in told]
+    assert done == sorted(done) and done[0] >= 0 and done[-1] <= 1
+    for paper in ("latency-sensitive-cloud-2010", "who-is-your-neighbor-2012"):
+        assert sum(what.startswith(f"without {paper}, ") for what, _done in told) > 10
 
 
 def test_best_and_worst_pairs_of_n3_are_ordered_as_printed(rows: list[dict[str, Any]]) -> None:
