@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
+from advisor.domain.plans import PlanFor
 from advisor.domain.questions import Objective
 
 PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle", "lower bound"]
@@ -22,8 +23,9 @@ class ReplayRequest:
     """What would policies have made of a trace?
 
     `hosts` None = half as many again as the busiest moment needs at least. The first `history_s` of the trace is only
-    watched, None = a day, and at most a quarter of the trace. Who decides by demand takes of everybody what it asked
-    for at most in `plan_for` (0-1) of the last day. `rebalance_s` is how often residents may move, None = never.
+    watched, None = a day, and at most a quarter of the trace. Who decides by demand counts `plan_for` of it, as
+    plans do: a percentile or the mean of everybody's last day, or demand as it varied till then, over the hours, too.
+    `rebalance_s` is how often residents may move, None = never.
     `shards` deals the instances out to that many clouds of their own. `judge` says where the ratios are from: the
     trace's demand, shared fairly, in which no model has a part; the model that also advises; or the queueing prior.
     """
@@ -35,7 +37,7 @@ class ReplayRequest:
     seeds: tuple[int, ...] = (1,)
     shards: int = 1
     history_s: float | None = None
-    plan_for: float = 0.95
+    plan_for: PlanFor = "p95"
     rebalance_s: float | None = None
     judge: ReplayJudge = "demand"
 

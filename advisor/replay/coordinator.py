@@ -10,7 +10,17 @@ from itertools import product
 
 import numpy as np
 
-from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayJudge, ReplayRequest, WorkloadProfile
+from advisor.domain import (
+    PLAN_FOR,
+    REPLAY_JUDGES,
+    REPLAY_POLICIES,
+    Host,
+    PlanFor,
+    Replay,
+    ReplayJudge,
+    ReplayRequest,
+    WorkloadProfile,
+)
 from advisor.errors import InvalidInput
 from advisor.placement.request_checks import check_objective
 from advisor.prediction.active import ActivePredictor
@@ -20,7 +30,7 @@ from advisor.replay.packed_cloud import fewest_kept, room
 from advisor.replay.parallel import Progress, spread
 from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
-from advisor.replay.workloads import TraceDemand, demand_of
+from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
 from advisor.rounding import with_slack
 from advisor.validation import check_unique, check_value
 from models.physics.prior import PriorPredictor
@@ -117,6 +127,7 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
     for field, given, known in (
         ("policies", request.policies, REPLAY_POLICIES),
         ("judge", (request.judge,), REPLAY_JUDGES),
+        ("plan_for", (request.plan_for,), PLAN_FOR),
     ):
         for name in given:
             if name not in known:
@@ -127,7 +138,6 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
         raise InvalidInput("policies: none is named", field="policies")
     for field, value, least, most in (
         ("keep_ratio", request.keep_ratio, 0.01, 1.0),
-        ("plan_for", request.plan_for, 0.0, 1.0),
         ("hosts", 1 if request.hosts is None else request.hosts, 1, MAX_HOSTS),
         ("shards", request.shards, 1, len(trace)),
         ("seeds", len(request.seeds), 1, MAX_SEEDS),
@@ -142,6 +152,14 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
                 f"and {host.memory_mb:g} MB can take; give a larger host type",
                 field="host_type",
             )
+
+
+def _counted(plan_for: PlanFor) -> str:
+    if plan_for == "hours":
+        return "as it varied, over the hours of a day, too, once a day was seen"
+    if plan_for == "mean":
+        return "the mean of an instance's last day"
+    return f"what was enough for {100 * QUANTILES[plan_for]:g} % of an instance's last day"
 
 
 def _enough(trace: Trace, host: Host) -> int:
@@ -186,8 +204,8 @@ def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> li
     ]
     if summary.ADVISED in request.policies:
         said.append(
-            f"cotenant decides by the demand seen till then (what was enough for {100 * request.plan_for:g} % of an "
-            "instance's last day); the other policies by sizes."
+            f"cotenant decides by the demand seen till then ({_counted(request.plan_for)}); the other policies by "
+            "sizes."
         )
     if summary.BOUND in request.policies:
         said.append("The lower bound knows every moment's demand, and may move everybody at every moment.")

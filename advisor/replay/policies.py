@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -17,6 +17,7 @@ from advisor.domain import (
     Objective,
     Pinning,
     PlacementRequest,
+    PlanFor,
     PolicyName,
     WorkloadProfile,
 )
@@ -24,10 +25,12 @@ from advisor.placement import sequential
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.replay.packed_cloud import PackedCloud
-from advisor.replay.workloads import MIN_LOAD, TraceDemand
+from advisor.replay.seen_demand import SeenDemand
+from advisor.replay.workloads import MIN_LOAD, TraceDemand, scaled
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
+from profiler.demand import Demand
 
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
 
@@ -115,11 +118,18 @@ class AdvisorPolicy:
     """
 
     def __init__(
-        self, demand: TraceDemand, chosen: ActivePredictor, *, keep_ratio: float, objective: Objective, plan_for: float
+        self,
+        demand: TraceDemand,
+        chosen: ActivePredictor,
+        *,
+        keep_ratio: float,
+        objective: Objective,
+        plan_for: PlanFor,
     ) -> None:
         self._demand, self._chosen = demand, chosen
         self._keep, self._objective, self._plan_for = keep_ratio, objective, plan_for
         self._step = -1
+        self._seen = SeenDemand(demand)
         self._instances: list[Instance] = []
         self._profiles: tuple[WorkloadProfile, ...] = ()
         self._snapshots: dict[bool, ClusterSnapshot] = {}  # of this step, with limits and without
@@ -181,8 +191,13 @@ class AdvisorPolicy:
             for vcpus in np.unique(trace.vcpus).tolist()
         }
         names, profiles = demand.names, demand.profiles
-        if rates:
-            names, profiles = _with_rates(demand, loads, rates)
+        cpu: Sequence[Demand | None] = [None] * len(trace)
+        if self._plan_for == "hours":
+            cpu = self._seen.before(step, loads)
+            names, profiles = _own_profiles(demand, np.ones(len(trace)), rates, amount=loads)
+            loads = np.ones(len(trace))
+        elif rates:
+            names, profiles = _own_profiles(demand, loads, rates)
         instances = [
             Instance(
                 f"i{who}",
@@ -190,6 +205,7 @@ class AdvisorPolicy:
                 memory_mb=float(trace.memory_mb[who]),
                 workload=names[who],
                 load=max(float(loads[who]), MIN_LOAD),
+                demand={"cpu": known} if (known := cpu[who]) is not None else {},
                 settings=pinned[int(trace.vcpus[who])],
             )
             for who in range(len(trace))
@@ -197,10 +213,14 @@ class AdvisorPolicy:
         return instances, profiles
 
 
-def _with_rates(
-    demand: TraceDemand, loads: Floats, rates: Mapping[str, Floats]
+def _own_profiles(
+    demand: TraceDemand, loads: Floats, rates: Mapping[str, Floats], amount: Floats | float = 1.0
 ) -> tuple[tuple[str, ...], tuple[WorkloadProfile, ...]]:
-    """A profile for each instance with its observed network and disk rates."""
+    """A profile for each instance, with its observed network and disk rates where it has this load.
+
+    `amount` (0-1) is how much of what a full instance does its profile tells.
+    """
+    amounts = np.broadcast_to(amount, len(loads))
     by_name: dict[str, list[WorkloadProfile]] = {}
     for profile in demand.profiles:
         by_name.setdefault(profile.name, []).append(profile)
@@ -208,7 +228,12 @@ def _with_rates(
     for who, kind in enumerate(demand.names):
         own = {name: float(values[who] / loads[who]) for name, values in rates.items()}
         names.append(f"{kind} of {who}")
-        profiles += [replace(profile, name=names[-1], metrics={**profile.metrics, **own}) for profile in by_name[kind]]
+        profiles += [
+            WorkloadProfile(
+                names[-1], {**scaled(profile, float(amounts[who])), **own}, profile.platform, profile.origin
+            )
+            for profile in by_name[kind]
+        ]
     return tuple(names), tuple(profiles)
 
 
@@ -226,7 +251,7 @@ def policy_of(
     hosts: int,
     keep_ratio: float,
     objective: Objective,
-    plan_for: float,
+    plan_for: PlanFor,
 ) -> PlacementPolicy:
     """The policy of that name; the lower bound is None."""
     match name:

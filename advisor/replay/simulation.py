@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.domain import Objective, PolicyName
+from advisor.domain import Objective, PlanFor, PolicyName
 from advisor.prediction.active import ActivePredictor
 from advisor.replay.evaluation import ReplayPredictions, predict_replay
 from advisor.replay.packed_cloud import PackedCloud, fewest_kept
@@ -34,7 +34,7 @@ class SimulationTask:
     first: int
     keep_ratio: float
     objective: Objective
-    plan_for: float
+    plan_for: PlanFor
     rebalance_steps: int = 0
 
 

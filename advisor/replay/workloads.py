@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.domain import Host, WorkloadProfile
+from advisor.domain import Host, PlanFor, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.replay.trace import Trace
 from models.arrays import Floats, Ints
@@ -20,6 +20,7 @@ MIN_LOAD = 1e-3  # loads are positive; an idle instance asks for a thousandth of
 WINDOW_S = 86_400.0  # how long past demand is taken into account
 MIN_SEEN_STEPS = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
 CPU_ONLY = "cpu only"
+QUANTILES: Mapping[PlanFor, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # What grows with the size of an instance: of the eight metrics all but ratios, and what is moved in a second.
 SCALING_METRICS = frozenset({name for name, metric in BY_NAME.items() if metric.kind != "ratio"}) | {
     "net_mbit", "disk_mb_s", "mem_bw_mb_s", "throughput_kb_s", "throughput_rps",
@@ -56,13 +57,13 @@ class TraceDemand:
             self, trace=self.trace.of(instances), names=tuple(self.names[number] for number in instances.tolist())
         )
 
-    def planned(self, step: int, quantile: float) -> tuple[Floats, Mapping[str, Floats]]:
+    def planned(self, step: int, plan_for: PlanFor) -> tuple[Floats, Mapping[str, Floats]]:
         """What is known before `step`: the load of each instance, (I,), and its network and disk.
 
-        It is the quantile of the demand in the last WINDOW_S; for instances hardly seen, that of all seen so far, and
-        full load where none was. The future is never used.
+        It is that percentile of the demand in the last WINDOW_S, or its mean (`hours`, too); for instances hardly seen,
+        that of all seen so far, and full load where none was. The future is never used.
         """
-        window = slice(max(0, step - round(WINDOW_S / self.trace.interval_s)), step)
+        window, quantile = slice(max(0, step - round(WINDOW_S / self.trace.interval_s)), step), QUANTILES.get(plan_for)
         load = _known(np.clip(self.trace.cpu[window], MIN_LOAD, 1.0), quantile, 1.0)
         return load, {name: _known(values[window], quantile, 0.0) for name, values in self.rates().items()}
 
@@ -127,19 +128,26 @@ def _profile_at_full_load(profile: WorkloadProfile, name: str, vcpus: int) -> Wo
     cpu = profile.get("cpu")
     if not cpu:
         raise InvalidInput(f"workload {profile.name}: its profile says nothing of cpu", field="workload")
-    growth = 100 * vcpus / cpu
-    metrics = {
-        key: value * (growth if split_key(key)[1] in SCALING_METRICS else 1) for key, value in profile.metrics.items()
+    return WorkloadProfile(name, scaled(profile, 100 * vcpus / cpu), profile.platform, profile.origin)
+
+
+def scaled(profile: WorkloadProfile, factor: float) -> dict[str, float]:
+    """The metrics of a profile at `factor` times its load: rates scale, ratios stay."""
+    return {
+        key: value * (factor if split_key(key)[1] in SCALING_METRICS else 1) for key, value in profile.metrics.items()
     }
-    return WorkloadProfile(name, metrics, profile.platform, profile.origin)
 
 
-def _known(seen: NDArray[np.floating], quantile: float, nothing: float) -> Floats:
-    """The quantile of each column (T, I); of all columns where it has few values; `nothing` where there are none."""
+def _known(seen: NDArray[np.floating], quantile: float | None, nothing: float) -> Floats:
+    """The quantile of each column (T, I), None = its mean; of all columns where it has few values; `nothing` where
+    there are none."""
     there = ~np.isnan(seen)
-    everybody = np.float64(nothing if not there.any() else np.quantile(seen[there], quantile))
-    quantiles = np.full(seen.shape[1], everybody)
+    everybody = np.float64(nothing)
+    if there.any():
+        everybody = np.mean(seen[there]) if quantile is None else np.quantile(seen[there], quantile)
+    known = np.full(seen.shape[1], everybody)
     enough = there.sum(axis=0) >= MIN_SEEN_STEPS
     if enough.any():
-        quantiles[enough] = np.nanquantile(seen[:, enough], quantile, axis=0)
-    return quantiles
+        columns = seen[:, enough]
+        known[enough] = np.nanmean(columns, axis=0) if quantile is None else np.nanquantile(columns, quantile, axis=0)
+    return known

@@ -116,6 +116,9 @@ def check_target(path: Path) -> None:
     if _is_page(path):
         check_writable(path, "report")
         return
+    if path.suffix.lower() == ".pdf":
+        message = f"a report is a page or a folder; write {path.with_suffix('.html').name} and print that to PDF"
+        raise InvalidInput(message, field="report")
     parent = path.resolve().parent
     if not parent.is_dir():
         raise InvalidInput(f"the report cannot be written: folder {parent} does not exist", field="report")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings, Plan
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.planning.cpu_demand import demand_scaled
+from advisor.planning.planned_demand import as_planned
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -36,7 +36,7 @@ class Background:
 def of_plan(
     inventory: Inventory, plan: Plan, predictor: Predictor | None, card: Mapping[str, Any] | None = None
 ) -> Background:
-    """The background of a plan on the cloud that it was made for.
+    """The background of a plan on the cloud that it was made for, with the demand that the plan counts.
 
     Interference is computed only by the model that made the plan.
     """
@@ -48,7 +48,7 @@ def of_plan(
     elif plan.request.what_if is not None and plan.request.what_if.pinning == "own":
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
-        harm = attribute_interference(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
+        harm = attribute_interference(_snapshot(then, plan), predictor, worst_first(plan.after))
     lost = {one.instance for there in plan.after.values() for one in there} - {
         instance.id for instance in then.instances
     }
@@ -58,8 +58,8 @@ def of_plan(
             f"{'it' if len(lost) == 1 else 'them'}."
         )
     return Background(
-        before=pressure(_snapshot(now, plan.created_at)),
-        after=pressure(_snapshot(then, plan.created_at)),
+        before=pressure(_snapshot(now, plan)),
+        after=pressure(_snapshot(then, plan)),
         harm=harm,
         card=card or {},
         notes=tuple(notes),
@@ -76,9 +76,10 @@ def worst_first(effects: Effects) -> list[str]:
     return sorted(worst, key=lambda host: (worst[host], host))
 
 
-def _snapshot(inventory: Inventory, now: datetime) -> ClusterSnapshot:
-    seen = dict.fromkeys((host.id for host in inventory.hosts), now)
-    return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+def _snapshot(inventory: Inventory, plan: Plan) -> ClusterSnapshot:
+    seen = dict.fromkeys((host.id for host in inventory.hosts), plan.created_at)
+    there = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=plan.created_at)
+    return as_planned(there, plan.request)[0]
 
 
 def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:

@@ -10,6 +10,7 @@ import typer
 from advisor import offline
 from advisor.domain import (
     REPLAY_POLICIES,
+    PlanFor,
     PolicyName,
     Replay,
     Replayed,
@@ -64,10 +65,10 @@ def replay(
         ),
     ] = None,
     plan_for: Annotated[
-        str,
+        PlanFor,
         typer.Option(
-            metavar="pN|SHARE",
-            help="Cotenant plans for the demand that was enough in this part of an instance's last day: p95, or 0.95.",
+            help="Which demand counts for cotenant: as it varied till then, over the hours, too, or of each the mean "
+            "or a percentile of its last day."
         ),
     ] = "p95",
     rebalance: Annotated[
@@ -113,7 +114,7 @@ def replay(
         seeds=tuple(range(seed, seed + seeds)),
         shards=shards,
         history_s=None if history is None else 3600 * history,
-        plan_for=_share(plan_for),
+        plan_for=plan_for,
         rebalance_s=None if rebalance is None else 3600 * rebalance,
         judge=judge,
     )
@@ -173,17 +174,6 @@ def _row(replayed: Replayed) -> tuple[object, ...]:
     each = f"{1000 * replayed.decision_s / replayed.decisions:.1f}" if replayed.decisions else ""
     below = f"{replayed.violation_share:.2%}"
     return (*hosts, below, f"{replayed.worst:.3f}", f"{replayed.mean:.4f}", replayed.moves, replayed.refused, each)
-
-
-def _share(text: str) -> float:
-    """A percentile (p95) or a share (0.95) as a share."""
-    try:
-        share = float(text[1:]) / 100 if text.startswith("p") else float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise InvalidInput(f"--plan-for: {text[:40]!r} is no percentile from p0 to p100", field="plan_for")
-    return share
 
 
 def _policies(names: str) -> tuple[PolicyName, ...]:

@@ -53,6 +53,18 @@ FIELDS: Mapping[str, FormField] = {
     "keep_ratio": FormField(
         "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="of whoever has no limit of its own; 1 = as alone"
     ),
+    "plan_for": FormField(
+        "Demand that counts",
+        "choice",
+        "hours",
+        choices=(
+            ("hours", "as it varies over the hours"),
+            ("mean", "the mean of each"),
+            ("p50", "p50 of each, all at once"),
+            ("p95", "p95 of each, all at once"),
+            ("p99", "p99 of each, all at once"),
+        ),
+    ),
     "empty": FormField("Hosts to empty", "names", must=True, listed="hosts"),
     "hosts": FormField("Hosts that may be used", "names", help="empty = all", listed="hosts"),
     "movable": FormField("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
@@ -112,13 +124,13 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
     "admit": (
         "Admit",
         "Can these instances be placed, and where?",
-        (("What comes", (*_MIX, "prefix")), ("How", ("objective", "keep_ratio", "hosts")), _SEARCH),
+        (("What comes", (*_MIX, "prefix")), ("How", ("objective", "keep_ratio", "plan_for", "hosts")), _SEARCH),
     ),
     "rebalance": (
         "Rebalance",
         "Which few moves bring everybody within their limits?",
         (
-            ("Limits", ("keep_ratio", "move_gain")),
+            ("Limits", ("keep_ratio", "plan_for", "move_gain")),
             ("Moves", ("max_moves", *_TOGETHER, "movable", "hosts")),
             _SEARCH,
         ),
@@ -128,14 +140,14 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
         "How are these hosts emptied without harm?",
         (
             ("Hosts", ("empty", "hosts")),
-            ("Moves", ("keep_ratio", "max_moves", *_TOGETHER, "movable")),
+            ("Moves", ("keep_ratio", "plan_for", "max_moves", *_TOGETHER, "movable")),
             _SEARCH,
         ),
     ),
     "consolidate": (
         "Consolidate",
         "How few hosts would do, with every ratio kept?",
-        (("Limits", ("keep_ratio",)), ("Moves", ("max_moves", *_TOGETHER, "movable", "hosts")), _SEARCH),
+        (("Limits", ("keep_ratio", "plan_for")), ("Moves", ("max_moves", *_TOGETHER, "movable", "hosts")), _SEARCH),
     ),
     "capacity": (
         "Capacity",
@@ -144,7 +156,7 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
             ("The mix", tuple(_MIX)),
             ("Growth", ("per_month", "load_percent", "months", "uncertain_percent")),
             ("Failover reserve", ("spare_hosts", "spare_label")),
-            ("How", ("keep_ratio", "hosts")),
+            ("How", ("keep_ratio", "plan_for", "hosts")),
             _SEARCH,
         ),
     ),
@@ -159,7 +171,7 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
                     "cpu_overcommit", "memory_overcommit", "pinning", "model",
                 ),
             ),
-            ("And then", ("then", "keep_ratio")),
+            ("And then", ("then", "keep_ratio", "plan_for")),
             ("Instances, where they are asked about", tuple(_MIX)),
             _SEARCH,
         ),

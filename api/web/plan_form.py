@@ -10,6 +10,7 @@ from typing import Any
 from advisor.domain import (
     OBJECTIVES,
     PINNING_POLICIES,
+    PLAN_FOR,
     PLAN_KINDS,
     Growth,
     Host,
@@ -85,6 +86,7 @@ class PlanForm:
             hosts=names.get("hosts") or None,
             movable=names.get("movable") or None,
             objective=next((one for one in OBJECTIVES if one == self.values.get("objective")), "worst"),
+            plan_for=next((one for one in PLAN_FOR if one == self.values.get("plan_for")), standard.plan_for),
             keep_ratio=_or(numbers.get("keep_ratio"), standard.keep_ratio),
             max_moves=_whole(numbers.get("max_moves")),
             move_gain=_or(numbers.get("move_gain"), standard.move_gain),

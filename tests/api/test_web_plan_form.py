@@ -53,8 +53,8 @@ def read(**typed: str) -> PlanForm:
             ),
         ),
         (
-            {"kind": "evacuate", "empty": "h1, h2\nh1", "max_moves": "7", "seed": "3"},
-            PlanRequest("evacuate", empty=("h1", "h2"), max_moves=7, seed=3, **ASKED),
+            {"kind": "evacuate", "empty": "h1, h2\nh1", "max_moves": "7", "seed": "3", "plan_for": "p95"},
+            PlanRequest("evacuate", empty=("h1", "h2"), max_moves=7, seed=3, plan_for="p95", **ASKED),
         ),
         (
             {"kind": "rebalance", "movable": "a b", "keep_ratio": "", "move_gain": "0"},

@@ -412,7 +412,12 @@ def test_a_former_report_is_replaced_and_nothing_else_is_left_in_the_folder(tmp_
 
 @pytest.mark.parametrize(
     ("place", "words"),
-    [("missing/plan.html", "does not exist"), ("", "something else is there"), ("file/plan.html", "does not exist")],
+    [
+        ("missing/plan.html", "does not exist"),
+        ("", "something else is there"),
+        ("file/plan.html", "does not exist"),
+        ("plan.pdf", "write plan.html and print that to PDF"),
+    ],
 )
 def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path: Path, place: str, words: str) -> None:
     (tmp_path / "file").write_text("")

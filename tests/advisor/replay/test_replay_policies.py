@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
+from advisor.domain import PLAN_FOR, Host, Instance, PlanFor, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.replay import evaluation, summary
 from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
@@ -33,7 +33,7 @@ PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random", "peak ora
 def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> SimulationTask:
     trace = made_trace(net=net)
     demand = demand_of(trace, (), replace(HOST, labels={}), (WEB,) if net else (), 1)
-    given = SimulationTask(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", 0.95)  # type: ignore[arg-type]
+    given = SimulationTask(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", "p95")  # type: ignore[arg-type]
     return replace(given, **options)  # type: ignore[arg-type]
 
 
@@ -121,15 +121,33 @@ def test_no_policy_promises_more_than_there_is_room_for(policy: str) -> None:
     assert nowhere.sum() == placed.refused > 0
 
 
-@pytest.mark.parametrize("policy", ["cotenant", "best fit"])
-def test_a_policy_knows_nothing_of_what_is_still_to_come(policy: str) -> None:
-    one = work(policy, hosts=6)
+@pytest.mark.parametrize(("policy", "plan_for"), [*(("cotenant", each) for each in PLAN_FOR), ("best fit", "p95")])
+def test_a_policy_knows_nothing_of_what_is_still_to_come(policy: str, plan_for: PlanFor) -> None:
+    one = work(policy, hosts=6, plan_for=plan_for)
     half = one.demand.trace.steps // 2
     other = one.demand.trace.cpu.copy()
     other[half:] = np.where(np.isnan(other[half:]), np.nan, 1.0)
     changed = replace(one, demand=replace(one.demand, trace=replace(one.demand.trace, cpu=other)))
     before, after = (PlacementLog.by(it).where[: half - one.first + 1] for it in (one, changed))
     np.testing.assert_array_equal(before, after)
+
+
+def test_web_by_day_shares_a_host_with_batch_by_night_where_hours_count_and_not_where_percentiles_do() -> None:
+    """How many of six the first host of four CPUs takes: three of each, and six that are busy in the same hours."""
+    hour = np.arange(4 * 288) // 12 % 24
+    by_day = ((hour >= 8) & (hour < 20))[:, None]
+    web, batch = (np.where(busy, 0.8, 0.05).repeat(3, axis=1) for busy in (by_day, ~by_day))
+    first: dict[PlanFor, tuple[int, ...]] = {}
+    for plan_for in PLAN_FOR:
+        found = []
+        for columns in ((web, batch), (web, web)):
+            cpu = np.hstack(columns).astype(np.float32)
+            trace = replace(made_trace(6), vcpus=np.ones(6, dtype=np.int64), cpu=cpu)
+            demand = demand_of(trace, (), replace(HOST, labels={}), (), 1)
+            one = work("cotenant", demand=demand, hosts=3, first=3 * 288, keep_ratio=0.9, plan_for=plan_for)
+            found.append(int((PlacementLog.by(one).where[0] == 0).sum()))
+        first[plan_for] = tuple(found)
+    assert first == {"hours": (5, 4), "mean": (5, 5), "p50": (5, 5), "p95": (4, 4), "p99": (4, 4)}
 
 
 def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_host() -> None:
@@ -139,7 +157,7 @@ def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_ho
     demand = demand_of(trace, (), HOST, (), 1)
     for policy in ("first fit", "best fit", "nova-like"):
         by_name[policy] = policy_of(
-            policy, demand, None, 1, hosts=3, keep_ratio=0.8, objective="pack", plan_for=0.95  # type: ignore[arg-type]
+            policy, demand, None, 1, hosts=3, keep_ratio=0.8, objective="pack", plan_for="p95"  # type: ignore[arg-type]
         )  # fmt: skip
     for who, host in enumerate((0, 1, 1, 1)):
         cloud.put(who, host)
@@ -361,7 +379,7 @@ def test_a_workload_is_scaled_to_the_size_of_its_instance_and_an_unknown_one_is_
         (ReplayRequest(history_s=1e6), HOST, "history"),
         (ReplayRequest(objective="cheap"), HOST, "objective"),  # type: ignore[arg-type]
         (ReplayRequest(judge="me"), HOST, "judge"),  # type: ignore[arg-type]
-        (ReplayRequest(plan_for=float("nan")), HOST, "plan_for"),
+        (ReplayRequest(plan_for="p42"), HOST, "plan_for"),  # type: ignore[arg-type]
         (ReplayRequest(), Host("h", "kvm", pcpus=1, memory_mb=4096.0), "host_type"),
     ],
 )
