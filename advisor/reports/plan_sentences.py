@@ -9,6 +9,7 @@ from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
 from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent
 from advisor.reports.plan_view import HostRows, InstanceRow, unchanged
 from advisor.reports.shared_sentences import REFUSED
+from models.physics.prior import PriorPredictor
 
 FELT = 0.01  # a loss of less than one percentage point is not worth words
 TITLES = {
@@ -134,7 +135,7 @@ def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list
         *_worst_off(plan),
         *_who_pays([(host, row) for host, row in rows if not row.comes and not row.goes], moved=not unchanged(plan)),
         *_limits([row for _, row in rows if row.below_limit]),
-        *_uncertain([row for _, row in rows]),
+        *_uncertain([row for _, row in rows], learned=plan.model_origin != PriorPredictor.origin),
         *plan.notes,
     ]
 
@@ -225,10 +226,10 @@ def _limits(below: Sequence[InstanceRow]) -> Iterable[str]:
         yield f"Predicted below {'its' if len(below) == 1 else 'their'} limit: {names}."
 
 
-def _uncertain(rows: Sequence[InstanceRow]) -> Iterable[str]:
+def _uncertain(rows: Sequence[InstanceRow], *, learned: bool) -> Iterable[str]:
     there = [row for row in rows if row.after is not None]
     outside = sum(1 for row in there if row.after and row.after.outside_training)
-    if outside:
+    if outside and learned:
         yield (
             f"{outside:,} of {len(there):,} predictions lie outside of what the model was trained on; their intervals "
             "are wide on purpose."

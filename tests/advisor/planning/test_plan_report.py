@@ -118,6 +118,11 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
         assert sentence in said
 
 
+def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
+    inventory, made = plan_by_hand()
+    assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).said()
+
+
 def test_a_step_says_host_prediction_neighbours_settings_and_reasons() -> None:
     cells = page(*plan_by_hand()).cells("shop-7")
     assert cells == [
