@@ -89,8 +89,8 @@ def interference(losses: Sequence[AttributedLoss]) -> Section:
         ((loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in losses),
         key=lambda row: (-row[5], row[:3]),
     )
-    felt = sum(abs(row[5]) >= FELT for row in rows)
-    most = min(max(felt, FEW_ROWS), MOST_PAIRS) if felt else 1
+    seen = sum(abs(row[5]) >= FELT for row in rows)
+    most = min(max(seen, FEW_ROWS), MOST_PAIRS) if seen else 1
     return Section(
         "harm",
         "Who hurts whom",
