@@ -121,7 +121,16 @@ def _imagined(plan: Plan) -> str:
 
 def _resized(plan: Plan) -> str:
     steps = len({step.instance for step in plan.steps})
-    return f"{count(steps, 'instance')} should get another size." if steps else "Every size fits, as far as is known."
+    if not steps:
+        return "Every size fits, as far as is known."
+    should = f"{count(steps, 'instance')} should get another size"
+    if not plan.sizing:
+        return f"{should}."
+    saved, before = sum(row.saved for row in plan.sizing), sum(row.vcpus for row in plan.sizing)
+    risky = max(plan.sizing, key=lambda row: row.short)
+    does = f"saves {saved:,} of their" if saved >= 0 else f"adds {-saved:,} to their"
+    risk = f"At most risk is {risky.riskiest}, short in {percent(risky.short)} of the time."
+    return f"{should}: that {does} {before:,} vCPUs. {risk}"
 
 
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:

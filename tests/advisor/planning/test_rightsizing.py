@@ -13,6 +13,8 @@ from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
 from advisor.domain.plan_reading import plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.rightsizing import enough_vcpus
+from advisor.reports.number_format import percent
+from advisor.reports.plan_sentences import headline
 from api.schemas.plans import PlanAnswer
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
@@ -80,6 +82,10 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     assert (web.name, web.instances, web.vcpus, web.vcpus_then, web.riskiest) == ("web", 2, 8, 2, "web-2")
     assert 0 < web.short_mean < web.short <= 0.05
     assert web.busiest == pytest.approx(0.2, abs=0.01)
+    assert headline(found) == (
+        "3 instances should get another size: that saves 13 of their 16 vCPUs. "
+        f"At most risk is web-2, short in {percent(web.short)} of the time."
+    )
     read = plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing
     assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]
     assert read[1].short == pytest.approx(web.short, rel=1e-3)
