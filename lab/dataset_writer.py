@@ -18,7 +18,7 @@ from lab.on_off.states import State
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
-from profiler.whole_files import replace_whole
+from profiler.whole_files import write_whole
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
@@ -63,7 +63,7 @@ def write_dataset(
     _write(directory / "series.csv.gz", SERIES, _series(records))
     description = describe_dataset(campaign, records, machine, found)
     text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True, width=110)
-    _replace(directory / "dataset.yaml", text.encode())
+    write_whole(directory / "dataset.yaml", text.encode())
 
 
 def _platforms(campaign: Campaign, machine: HostMachine, records: Sequence[Record]) -> Iterable[_Row]:
@@ -203,7 +203,7 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[_Row]) -> None:
     writer.writerow(header)
     writer.writerows([[_cell(value) for value in row] for row in rows])
     content = buffer.getvalue().encode()
-    _replace(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def _cell(value: object) -> object:
@@ -211,14 +211,3 @@ def _cell(value: object) -> object:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-        replace_whole(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

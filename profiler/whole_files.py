@@ -19,7 +19,7 @@ def write_whole(path: Path, data: bytes) -> None:
         with temporary.open("wb") as file:
             file.write(data)
         replace_whole(temporary, path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

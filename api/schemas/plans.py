@@ -10,7 +10,6 @@ from pydantic import Field
 from advisor.domain import (
     Band,
     Capacity,
-    ClassSizing,
     Command,
     Effect,
     Plan,
@@ -22,7 +21,6 @@ from advisor.domain import (
     PlanStep,
     PlanSums,
     RunwayPoint,
-    Search,
     SpareCapacity,
     Variant,
 )
@@ -148,11 +146,6 @@ class SearchOut(AnswerBody):
     gap: Figure = Field(description="how far value and bound are apart, as a share of the bound")
     ended: PlanEnd = Field(description="why the search ended, see docs/planning.md")
 
-    @classmethod
-    def of(cls, search: Search) -> SearchOut:
-        """From the domain."""
-        return cls(**{name: getattr(search, name) for name in cls.model_fields})
-
 
 class RunwayOut(AnswerBody):
     """The cloud some months from now."""
@@ -251,11 +244,6 @@ class ClassSizingOut(AnswerBody):
     riskiest: str = Field(description="the instance at most risk")
     busiest: Figure = Field(description="largest part of its vCPUs that one then wants at busy times (p95), 0-1")
 
-    @classmethod
-    def of(cls, row: ClassSizing) -> ClassSizingOut:
-        """From the domain."""
-        return cls(**{name: getattr(row, name) for name in cls.model_fields})
-
 
 class AgeOut(AnswerBody):
     """The plan beside the inventory of now."""
@@ -312,7 +300,7 @@ class PlanAnswer(AnswerBody):
         if plan.variants:
             told["variants"] = [VariantOut.of(variant) for variant in plan.variants]
         if plan.sizing:
-            told["sizing"] = [ClassSizingOut.of(row) for row in plan.sizing]
+            told["sizing"] = [ClassSizingOut.like(row) for row in plan.sizing]
         return cls(
             id=plan.id,
             created_at=plan.created_at,
@@ -322,7 +310,7 @@ class PlanAnswer(AnswerBody):
             generation=plan.generation,
             question=PlanBody.of(plan.request),
             notes=list(plan.notes),
-            search=None if plan.search is None else SearchOut.of(plan.search),
+            search=None if plan.search is None else SearchOut.like(plan.search),
             sums_before=None if plan.sums_before is None else SumsOut.of(plan.sums_before),
             sums_after=None if plan.sums_after is None else SumsOut.of(plan.sums_after),
             steps=[PlanStepOut.of(step) for step in plan.steps],

@@ -110,7 +110,7 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monke
     with pytest.raises(OSError, match="No space"):
         _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     assert (tmp_path / "profiles.csv").read_bytes() == before
-    assert not list(tmp_path.glob(".*.part"))
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) -> None:
