@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import http.server
 import json
 import os
@@ -26,15 +27,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "integrations" / "ansible"
 PROGRAMS = ROOT / "var" / "ansible" / "bin"
 READ, WRITE = f"cot_{'0' * 16}_{'r' * 43}", f"cot_{'1' * 16}_{'w' * 43}"
-pytestmark = pytest.mark.skipif(
-    not (PROGRAMS / "ansible-playbook").exists(), reason="there is no ansible-core in var/ansible: make test-ansible"
-)
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def cloud(folder: Path) -> Iterator[Service]:
     """A service that wants a token. h1 and h2 are free, h3 takes nobody; each has room for one of the example."""
-    folder = tmp_path_factory.mktemp("service")
     settings = Settings(database=sqlite_with_tables(folder / "db.sqlite3"), state_dir=folder)
     hosts = (Host("h1", "kvm", 4, 6144.0), Host("h2", "kvm", 4, 6144.0), Host("h3", "kvm", 4, 6144.0, enabled=False))
     resident = Instance("resident", vcpus=1, memory_mb=512.0, host="h2", workload="web-1k")
@@ -51,6 +48,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the collection, built and installed as a user does."""
+    if not (PROGRAMS / "ansible-playbook").exists():
+        pytest.skip("there is no ansible-core in var/ansible: make test-ansible")
     folder = tmp_path_factory.mktemp("ansible")
     built = run("ansible-galaxy", "collection", "build", SOURCE, "--output-path", folder, folder=folder)
     assert built.returncode == 0, built.stderr
@@ -97,6 +96,14 @@ def test_instances_of_one_task_count_for_each_other_and_nothing_is_held(cloud: S
         assert advice["placements"]["web-1"]["rejected"][0]["hosts"] == ["h3"]
 
 
+def test_a_joint_order_finds_room_that_the_given_order_does_not(cloud: Service, folder: Path) -> None:
+    asked = [an_instance("small", memory_mb=1024), an_instance("big", memory_mb=6000)]  # big fits on h1 alone
+    given = placed(folder, cloud.url, instances=asked, allow_none=True)
+    assert given["hosts"] == {"small": "h1"}
+    joint = placed(folder, cloud.url, instances=asked, order="joint", time_limit_s=2)
+    assert joint["hosts"] == {"small": "h2", "big": "h1"}
+
+
 def test_no_host_fails_with_reasons_unless_that_is_allowed(cloud: Service, folder: Path) -> None:
     asked = [an_instance("web-1"), an_instance("huge", memory_mb=1e6)]
     refused = placed(folder, cloud.url, instances=asked)
@@ -116,6 +123,7 @@ def test_no_host_fails_with_reasons_unless_that_is_allowed(cloud: Service, folde
         ),
         ({"instances": [an_instance(like="nobody")]}, "there is no instance nobody"),
         ({"instances": [an_instance(min_throughput_ratio=2)]}, "(input.invalid)"),
+        ({"instances": [an_instance()], "order": "joint", "limit": 3}, "leave limit out"),
         ({"instances": [an_instance()], "hold": True}, "(auth.forbidden)"),
         ({"instances": [an_instance()], "token": "cot_unknown"}, "(auth.required)"),
         ({"instances": [an_instance()], "token": "two words"}, "holds blanks"),
@@ -179,13 +187,26 @@ def test_the_example_places_two_hosts_apart_and_check_mode_holds_nothing(cloud: 
     assert "no host can take next" in placed(folder, cloud.url, instances=[an_instance("next")])["msg"]
 
 
-def test_ansible_doc_shows_every_option(folder: Path) -> None:
+def test_ansible_doc_shows_the_documentation(folder: Path) -> None:
     done = run("ansible-doc", "--json", "cotenant.cloud.placement", folder=folder)
     assert done.returncode == 0, done.stderr
     doc = json.loads(done.stdout)["cotenant.cloud.placement"]
-    instance = doc["doc"]["options"]["instances"]["suboptions"]
-    assert set(instance) == set(NewInstance.model_fields) - {"profile", "pinning", "isolation", "demand"}
-    constraints = doc["doc"]["options"]["constraints"]["suboptions"]
-    assert set(constraints) == set(ConstraintsBody.model_fields)
-    assert set(BatchBody.model_fields) - {"explain", "dry_run"} < set(doc["doc"]["options"])
+    assert set(doc["doc"]["options"]) == set(documentation()["options"])
     assert doc["return"]["hosts"]
+
+
+def test_every_field_of_a_batch_is_an_option() -> None:
+    options = documentation()["options"]
+    instance = options["instances"]["suboptions"]
+    assert set(instance) == set(NewInstance.model_fields) - {"profile", "pinning", "isolation", "demand"}
+    assert set(options["constraints"]["suboptions"]) == set(ConstraintsBody.model_fields)
+    assert set(BatchBody.model_fields) - {"explain", "dry_run"} < set(options)
+
+
+def documentation() -> dict[str, Any]:
+    """The module's own documentation, read without ansible-core."""
+    tree = ast.parse((SOURCE / "plugins" / "modules" / "placement.py").read_text())
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    (text,) = (node.value for node in assigned if ast.unparse(node.targets[0]) == "DOCUMENTATION")
+    read: dict[str, Any] = yaml.safe_load(ast.literal_eval(text))
+    return read

@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: Cotenant's contributors (@cotenant)
 description:
   - Asks a Cotenant service which hosts suit instances best, for them and for everybody there. Each instance counts for
-    those after it.
+    those after it, or all are placed together; see O(order).
   - Run it on the controller, before the task that makes the instances.
   - An instance that finds no host fails the task, unless O(allow_none=true).
 options:
@@ -33,7 +33,7 @@ options:
     type: int
     default: 30
   instances:
-    description: The instances to place, in this order; at most 200.
+    description: The instances to place, in the order in which they are answered; at most 200.
     type: list
     elements: dict
     required: true
@@ -117,6 +117,15 @@ options:
   limit:
     description: Most candidates given for each instance; 1 unless said.
     type: int
+  order:
+    description:
+      - With V(given) each instance is placed where it suits best after those before it; with V(joint) other orders and
+        plans are tried, too, and the answers that harm least together are kept. V(given) unless said.
+    type: str
+    choices: [given, joint]
+  time_limit_s:
+    description: Seconds after which a joint search tries nothing more; 5 unless said.
+    type: float
   hold:
     description:
       - Hold the hosts until the inventory shows the instances, or for the service's C(COTENANT_RESERVE_S), so that
@@ -237,6 +246,8 @@ ARGUMENTS = {
     "constraints": {"type": "dict", "options": CONSTRAINTS},
     "objective": {"type": "str", "choices": ["worst", "total", "pack"]},
     "limit": {"type": "int"},
+    "order": {"type": "str", "choices": ["given", "joint"]},
+    "time_limit_s": number,
     "hold": {"type": "bool", "default": False},
     "allow_none": {"type": "bool", "default": False},
 }
@@ -249,7 +260,7 @@ def said(given):
 
 def body_of(params, check_mode):
     """The body of POST /v1/placements:batch."""
-    body = said({name: params[name] for name in ("hosts", "objective", "limit")})
+    body = said({name: params[name] for name in ("hosts", "objective", "limit", "order", "time_limit_s")})
     body["instances"] = [said(one) for one in params["instances"]]
     for one in [*body["instances"], params["constraints"] or {}]:
         if one.get("labels"):  # YAML reads 1 and true as other than texts
