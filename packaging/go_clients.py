@@ -54,7 +54,9 @@ CLIENTS = (
         ROOT / "integrations" / "terraform" / "rest" / "rest.gen.go",
         "/v1/placements:batch",
         {
-            "BatchBody": ("instances", "hosts", "constraints", "objective", "limit", "dry_run"),
+            "BatchBody": (
+                "instances", "hosts", "constraints", "objective", "limit", "dry_run", "order", "time_limit_s",
+            ),
             "NewInstance": (
                 "id", "vcpus", "memory_mb", "disk_gb", "like", "workload", "load", "service", "min_throughput_ratio",
                 "max_latency_ratio", "max_time_short", "exclusive", "labels",

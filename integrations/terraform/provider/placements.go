@@ -38,6 +38,8 @@ type model struct {
 	Constraints *rest.ConstraintsBody `tfsdk:"constraints"`
 	Objective   *string               `tfsdk:"objective"`
 	Limit       *int64                `tfsdk:"limit"`
+	Order       *string               `tfsdk:"order"`
+	TimeLimitS  *float64              `tfsdk:"time_limit_s"`
 	Placements  map[string]placement  `tfsdk:"placements"`
 }
 
@@ -118,12 +120,15 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 		"candidates": schema.ListNestedAttribute{Computed: true, NestedObject: candidate, Description: "Hosts that can take it, best first."},
 	}}
 	answer.Schema = schema.Schema{
-		Description: "Asks where instances should go, each as if those before it were there. Nothing is held for them. " +
-			"An instance that finds no host is an error.",
+		Description: "Asks where instances should go, each as if those before it were there, or all together; see order. " +
+			"Nothing is held for them. An instance that finds no host is an error.",
 		Attributes: map[string]schema.Attribute{
 			"hosts":     texts("Answer only these hosts; all unless said."),
 			"objective": text("worst (unless said): best worst-off instance; total: combined score; pack: fewest hosts."),
 			"limit":     schema.Int64Attribute{Optional: true, Description: "Most candidates given for each; 1 unless said."},
+			"order": text("given (unless said): each where it suits best after those before it; joint: other orders and plans are " +
+				"tried, too, and the answers that harm least together are kept."),
+			"time_limit_s": number("Seconds after which a joint search tries nothing more; 5 unless said."),
 			"placements": schema.MapNestedAttribute{
 				Computed: true, NestedObject: placed, Description: "By the id of the instance.",
 			},
@@ -131,7 +136,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 		// Blocks, because Terraform leaves out what an object has too much: a misspelt limit would not count, and nobody would know.
 		Blocks: map[string]schema.Block{
 			"instance": schema.ListNestedBlock{
-				NestedObject: asked, Description: "An instance to place; they are placed in their order.",
+				NestedObject: asked, Description: "An instance to place; they are answered in their order.",
 				Validators: []validator.List{listvalidator.IsRequired(), listvalidator.SizeAtMost(mostAtOnce)},
 			},
 			"constraints": schema.SingleNestedBlock{
@@ -159,7 +164,10 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 	if response.Diagnostics.HasError() {
 		return
 	}
-	question := rest.BatchBody{Instances: asked.Instances, Constraints: asked.Constraints, Objective: asked.Objective, Limit: asked.Limit}
+	question := rest.BatchBody{
+		Instances: asked.Instances, Constraints: asked.Constraints, Objective: asked.Objective, Limit: asked.Limit,
+		Order: asked.Order, TimeLimitS: asked.TimeLimitS,
+	}
 	if !asked.Hosts.IsNull() { // an empty list is no host, which is not the same as all
 		hosts := []string{}
 		response.Diagnostics.Append(asked.Hosts.ElementsAs(ctx, &hosts, false)...)

@@ -93,6 +93,28 @@ func TestAccConstraintsAndAnInstanceLikeAnother(t *testing.T) {
 	})
 }
 
+func TestAccAJointOrderFindsRoomThatTheGivenOrderDoesNot(t *testing.T) {
+	burst := `
+  instance {
+    id        = "small"
+    memory_mb = 1536
+  }
+  instance {
+    id        = "big"
+    memory_mb = 8000
+  }
+  hosts = ["h1", "h2"]
+`
+	steps(t,
+		fails(burst, `No host can take big`), // small takes h1, which is the only one that has room for big
+		resource.TestStep{
+			Config: asking(burst + "order = \"joint\"\ntime_limit_s = 2"),
+			Check:  resource.ComposeAggregateTestCheckFunc(has("placements.small.host", "h2"), has("placements.big.host", "h1")),
+		},
+		fails(burst+"order = \"joint\"\nlimit = 3", `leave limit out`),
+	)
+}
+
 func TestAccNoHostIsAnErrorWithReasons(t *testing.T) {
 	steps(t,
 		fails(web(`memory_mb = 1e6`), `(?s)No host can take web-1.*capacity\.memory: `),

@@ -1,4 +1,4 @@
-// Description: sha256 91512fb5b0a7299dea817596b9056c7d469a3255c4034610b2d45372e5722d67
+// Description: sha256 7d33041b6efb3876e0658d42536eab9e21c7474c2546471bb1565e5ca2578424
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -54,6 +54,12 @@ type BatchBody struct {
 
 	// Objective worst: best worst-off instance; total: combined score; pack: fewest hosts
 	Objective *string `json:"objective,omitempty" tfsdk:"objective"`
+
+	// Order given: each counts in for the next, as they stand; joint: other orders and plans are tried, and the answers that harm least together are kept
+	Order *string `json:"order,omitempty" tfsdk:"order"`
+
+	// TimeLimitS after it a joint search tries nothing more; the request's own deadline ends it sooner
+	TimeLimitS *float64 `json:"time_limit_s,omitempty" tfsdk:"time_limit_s"`
 }
 
 // CandidateOut One host that can take the instance, with the pinning and settings that suit it best there.
