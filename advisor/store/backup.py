@@ -144,7 +144,7 @@ def _checked(path: Path) -> Backup:
     if end.get("sha256") != digest.hexdigest() or not isinstance(end.get("end"), dict):
         raise _no_backup(path, "it is cut off or damaged")
     if head["cotenant_backup"] != FORMAT or head["revision"] not in migrate.revisions():
-        raise _no_backup(path, "a newer Cotenant wrote it; install that version")
+        raise _no_backup(path, "another version of Cotenant wrote it; install that one")
     return Backup(head["revision"], head["made_at"], end["end"])
 
 

@@ -17,7 +17,8 @@ from advisor.errors import SchemaMismatch
 from advisor.store import locks
 from advisor.store.engine import Database
 
-Fit = Literal["empty", "older", "current", "newer", "foreign"]
+Fit = Literal["empty", "unreleased", "older", "current", "newer", "foreign"]
+FOLDER = Path(__file__).parent / "migrations"
 _ONE_AT_A_TIME = threading.Lock()  # alembic keeps the running migration in a module-wide variable
 
 
@@ -28,12 +29,15 @@ def fit(connection: sa.Connection) -> Fit:
         return "foreign" if sa.inspect(connection).get_table_names() else "empty"
     if found == _newest():
         return "current"
-    return "older" if found in revisions() else "newer"
+    if found in revisions():
+        return "older"
+    return "newer" if found > min(revisions()) else "unreleased"
 
 
 def refuse(database: Database, found: Fit) -> None:
     """Raise SchemaMismatch, with what to do, unless the tables are the current ones."""
     sentences = {
+        "unreleased": "was written before version 0.1.0: name another database, or see CHANGELOG.md",
         "older": "was written by an older Cotenant: back it up and run `cotenant db upgrade`",
         "newer": "was written by a newer Cotenant: install that version or name another database",
         "foreign": "holds tables of another program: name another database",
@@ -46,12 +50,12 @@ def refuse(database: Database, found: Fit) -> None:
 def upgrade(database: Database) -> str:
     """Bring an empty or older database to the newest tables in one transaction; returns its revision.
 
-    Safe to call from several processes at once. Raises SchemaMismatch on a newer or foreign database.
+    Safe to call from several processes at once. Raises SchemaMismatch on any other.
     """
     with _ONE_AT_A_TIME, database.write() as connection:
         locks.alone(connection, "tables")
         found = fit(connection)
-        if found in {"newer", "foreign"}:
+        if found in {"unreleased", "newer", "foreign"}:
             refuse(database, found)
         bring_to(connection, "head")
         return revision(connection)
@@ -82,6 +86,5 @@ def revisions() -> frozenset[str]:
 
 def _config() -> Config:
     config = Config()
-    folder = str(Path(__file__).parent / "migrations")
-    config.set_main_option("script_location", folder.replace("%", "%%"))  # a % would be read as an interpolation
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))  # a % would be read as an interpolation
     return config

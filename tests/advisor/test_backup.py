@@ -7,6 +7,7 @@ import fcntl
 import gzip
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -157,25 +158,29 @@ def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
     assert there["hosts"] == content(source)["hosts"]
 
 
-def test_tables_of_an_older_version_are_brought_to_the_newest(new: New, tmp_path: Path) -> None:
+def test_tables_of_an_older_version_are_brought_to_the_newest(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target, path = new("sqlite"), new("sqlite"), tmp_path / "old.backup"
-    with source.write() as connection:
-        migrate.bring_to(connection, "0004")
-        connection.execute(sa.text("INSERT INTO workloads VALUES ('web', '', '{\"cpu\": 5.0}', 'paper')"))
+    fill(source, tmp_path)
+    backup.make(source, path)
+    shutil.copytree(migrate.FOLDER, tmp_path / "migrations")
+    (tmp_path / "migrations" / "versions" / "v0024_hue.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = '0024', '0023'\n"
+        "def upgrade(): op.add_column('hosts', sa.Column('hue', sa.Text, server_default='red'))\n"
+    )
+    monkeypatch.setattr(migrate, "FOLDER", tmp_path / "migrations")
+    monkeypatch.setattr(migrate, "_newest", lambda: "0024")
     with pytest.raises(SchemaMismatch, match="older Cotenant"):
-        backup.make(source, path)
-    with gzip.open(path, "wb") as file:
-        lines = backup._DigestingWriter(file)  # type: ignore[arg-type]
-        lines.write({"cotenant_backup": 1, "revision": "0004", "made_at": "then"})
-        with source.read() as connection:
-            for name, table in archive.tables_of(connection).items():
-                lines.write({"table": name, "columns": [column.name for column in table.columns]})
-                for row in archive.read(connection, table):
-                    lines.write(row)
-        lines.write({"end": {"workloads": 1}, "sha256": lines.digest()})
+        backup.make(source, tmp_path / "new.backup")
     backup.restore(target, path)
-    with Advisor(settings_of(target, tmp_path)) as advisor:
-        assert advisor.inventory.workload("web") == WorkloadProfile("web", {"cpu": 5.0}, origin="paper")
+    assert migrate.upgrade(source) == "0024"
+    for database in (source, target):
+        with database.read() as connection:
+            assert connection.execute(sa.text("SELECT id, hue FROM hosts ORDER BY id")).all() == [
+                ("h1", "red"),
+                ("h2", "red"),
+            ]
 
 
 def _spoiled(whole: bytes, how: str) -> bytes:

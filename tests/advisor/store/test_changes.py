@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.inventories import writes
-from advisor.store import changes, counters, hosts, instances, migrate, workloads
+from advisor.store import changes, counters, hosts, instances, workloads
 from advisor.store.changes import Changes
 from advisor.store.engine import Database
 
@@ -142,24 +141,6 @@ def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytes
         assert rows is not None and rows <= 100 + 256
         assert changes.since(connection, 0) is None
         assert changes.since(connection, 399) == Changes(hosts=frozenset(["h399"]))
-
-
-def test_tables_of_an_older_version_have_a_log_that_reaches_back_to_their_upgrade(empty_url: str) -> None:
-    database = Database(empty_url)
-    with database.write() as connection:
-        config = migrate._config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-        connection.execute(sa.text("INSERT INTO counters VALUES ('inventory', 7)"))
-        row = ["'h1'", "'kvm'", *"41", "1", *["NULL"] * 5, "''", "'[]'", "'[]'", "'{}'", "'1'", "4.0", "1.0", "''",
-               "'2026-01-01 00:00:00.000000'"]  # fmt: skip
-        connection.execute(sa.text(f"INSERT INTO hosts VALUES ({', '.join(row)})"))
-    migrate.upgrade(database)
-    with database.read() as connection:
-        assert changes.since(connection, 6) is None
-        assert changes.since(connection, 7) == Changes()
-        assert hosts.load_all(connection) == (Host("h1", "kvm", 4, 1.0),)
-    database.close()
 
 
 def test_many_are_got_by_name_and_missing_ones_are_left_out(database: Database) -> None:

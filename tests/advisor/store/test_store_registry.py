@@ -5,13 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-import sqlalchemy as sa
-from alembic import command
-
 from advisor.domain import Activation, ModelCard
-from advisor.lifecycle.registry import way_back
-from advisor.store import migrate, models
+from advisor.store import models
 from advisor.store.engine import Database
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -66,29 +61,3 @@ def test_the_history_has_the_order_in_which_it_was_written(database: Database) -
             models.record(connection, step)
     with database.read() as connection:
         assert models.history(connection) == steps  # although the clock went backwards
-
-
-@pytest.mark.parametrize("active", [True, False])
-def test_tables_of_the_first_version_get_a_history_that_leads_back_to_the_prior(empty_url: str, active: bool) -> None:
-    database = Database(empty_url)
-    with database.write() as connection:
-        config = migrate._config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        row = {"at": NOW.replace(tzinfo=None), "status": "active" if active else "candidate"}
-        connection.execute(
-            sa.text("INSERT INTO models VALUES ('m-old', :status, :at, 'paper', '{}')").bindparams(
-                sa.bindparam("at", type_=sa.DateTime())
-            ),
-            row,
-        )
-    with database.read() as connection:
-        assert migrate.fit(connection) == "older"
-    migrate.upgrade(database)
-    with database.read() as connection:
-        (kept,) = models.load_all(connection)
-        history = models.history(connection)
-    database.close()
-    assert (kept.version, kept.created_at, kept.verdict) == ("m-old", NOW, None)
-    assert [(one.before, one.after) for one in history] == ([("prior", "m-old")] if active else [])
-    assert way_back(history) == ("prior" if active else None)
