@@ -26,7 +26,6 @@ from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome
 Law = Literal["constant", "exponential", "hyperexponential", "lognormal"]
 LAWS: Mapping[Law, int] = {"constant": 0, "exponential": 1, "hyperexponential": 2, "lognormal": 3}
 MOST_CONSTRAINTS = 1024
-MOST_CPUS_OF_SLICES = 16
 WIDEST = 0.9
 """A demand's variance, as a part of the largest that its mean and its VM's size allow."""
 
@@ -133,51 +132,6 @@ def simulate(
             if error <= length.error or state.events >= length.events:
                 break
     return _summary(host, parts, state.events)
-
-
-def simulate_slices(
-    host: HostSpec,
-    seed: int,
-    bursts: Mapping[str, Bursts] | None = None,
-    length: Length | None = None,
-    slice_ms: float = 3.0,
-) -> Simulated:
-    """The same host with a run queue and slices on each CPU: `warm_up` windows, then `least` batches of `windows`.
-
-    Raises ValueError as `simulate` does, for more than `MOST_CPUS_OF_SLICES` CPUs, and for caps: it knows none.
-    """
-    from research.contention import slice_loop  # numba's import takes half a second
-
-    length = length or Length()
-    arrays = as_arrays(host, bursts or {})
-    if host.cpus > MOST_CPUS_OF_SLICES or any(one.cap_cpus < one.vcpus for one in host.instances):
-        raise ValueError(f"slices need a host of at most {MOST_CPUS_OF_SLICES} CPUs without caps")
-    rng = np.random.default_rng(seed)
-    batches = [length.warm_up, *(length.windows for _ in range(length.least))]
-    demand = np.concatenate([draw_windows(host.instances, windows, rng) for windows in batches if windows])
-    allowed = np.array([[not one.pin or cpu in one.pin for cpu in range(host.cpus)] for one in host.instances])
-    first = np.concatenate([[0], np.cumsum(arrays.vcpus)])
-    collected, crowded = slice_loop.run_slices(
-        rng,
-        slice_ms / 1000.0,
-        float(host.window_s),
-        demand,
-        arrays.kind,
-        first,
-        arrays.weight,
-        arrays.burst_s,
-        arrays.law,
-        arrays.cv2,
-        arrays.period_s,
-        allowed,
-    )
-    counted = zip(
-        np.split(collected[length.warm_up :], length.least),
-        np.split(crowded[length.warm_up :], length.least),
-        strict=True,
-    )
-    parts = [Batch(what, short, len(what) * host.window_s) for what, short in counted]
-    return _summary(host, parts, 0)
 
 
 def draw_windows(instances: Sequence[InstanceSpec], windows: int, rng: np.random.Generator) -> Floats:

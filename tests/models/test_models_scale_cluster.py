@@ -19,17 +19,20 @@ from models import training
 from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
-from models.data.window_dataset import write_windows
+from models.data.window_dataset import SharedWindow
 from models.features.examples import build_examples, scene_of
 from models.features.feature_matrix import WANTED
 from models.learning import artifact
 from models.learning.boosting import booster_options
+from models.physics.prior import PriorPredictor
 from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.feature_file import FeatureFile, MeasuredRows
-from research.benchmarks.month import made_windows
+from profiler.demand import Demand
+from profiler.observed import Host, Instance
 from tests.models.synthetic import World
+from tests.models.test_models_window_training import GAINED, dataset_of
 from tests.servers.dask import scheduler, workers
 
 ROWS, TREES = 3000, 30
@@ -89,11 +92,32 @@ def test_rows_count_on_a_cluster_as_much_as_here(local: LocalCluster, rows: Meas
     assert np.abs(told - rows.residual).mean() < 0.2
 
 
+def crowded_windows(count: int = 40, instances: int = 8) -> list[SharedWindow]:
+    """Windows of twelve hosts of 64 CPUs, in which everybody gets a known share; trees earn a weight there."""
+    random, scenes = np.random.default_rng(1), []
+    for at in range(count):
+        busy = random.uniform(0.5, 1.3)  # of what the host has, wanted
+        there = []
+        for slot in range(instances):
+            cpus = float(np.clip(random.gamma(3.0, busy * 64 / instances / 3), 0.05, 128 / instances - 0.1))
+            demand = Demand(cpus, common=0.0, origin="measured", burst_ms=float(random.choice([5.0, 30.0])))
+            name = f"h{at % 12}-i{slot}"
+            there.append(Instance(name, vcpus=128 // instances, demand={"cpu": demand}, load=1.0))
+        scenes.append((Host(f"h{at % 12}", "kvm", pcpus=64, memory_mb=262_144.0), tuple(there)))
+    said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected ** GAINED
+    got = np.clip(said * np.exp(random.normal(0, 0.03, said.shape)), 0.01, 1.0)
+    return [
+        SharedWindow(
+            host, there, {one.id: float(got[at, slot]) for slot, one in enumerate(there)}, 300.0 * (at // 12 + 1)
+        )
+        for at, (host, there) in enumerate(scenes)
+    ]
+
+
 def test_shares_of_windows_are_learned_on_a_cluster_as_here(
     local: LocalCluster, tmp_path: Path, few_trees: None
 ) -> None:
-    (tmp_path / "windows").mkdir()
-    write_windows(tmp_path / "windows", "windows", made_windows(40, 8))
+    dataset_of(crowded_windows(), tmp_path / "windows")
     there, here = (
         artifact.load(training.train([tmp_path / "windows"], tmp_path / name, scheduler=address))
         for name, address in (("there", local.scheduler_address), ("here", None))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
 from advisor import offline
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, ProbeReport
+from advisor.domain import Host, Instance, Inventory, ProbeReport
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import HELD_BACK, ProbeResult, Quantity
-from research import served_probes
-from research.probe_ablation import PROFILES
+from tests.advisor.service import hosts_to_probe
+from tests.advisor.service.hosts_to_probe import Ratios
 from tests.advisor.service.service_clock import Clock
 
 IDLE = {"load": "0.10 2.00 2.00", "cpus": "0-3"}
@@ -95,18 +96,21 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_trees")
 def test_an_answer_about_a_capped_host_is_nearer_to_what_is_right_with_its_results(tmp_path: Path) -> None:
-    learned_from, new = served_probes.kinds()
-    capped = {one.said.id for one in new if one.cores < 1}
-    models = served_probes.train(learned_from, tmp_path)
-    served = served_probes.serve(models, new, [("cpu", "cpu")], tmp_path)
-    assert served.unprobed != served.probed
-    assert served.error(served.probed, capped) < 0.5 * served.error(served.unprobed, capped)
-    assert served.error(served.probed, capped) < 0.5 * served.error(served.without, capped)
-    assert served.error(served.probed) < served.error(served.without)
-    there = tuple(Instance(f"old-{one.said.id}", host=one.said.id, workload="cpu") for one in new)
-    cloud = Inventory(tuple(served_probes.as_probed(new)), there, PROFILES)
-    asked = PlacementRequest(Instance("new", workload="cpu"), limit=len(new), dry_run=True)
-    told = offline.where(cloud, asked, model=models[1], settings=Settings(state_dir=tmp_path))
-    assert {(one.host, "cpu", "cpu"): one.newcomer.throughput_ratio.expected for one in told.candidates} == (
-        served.probed
+    learned_from, new = hosts_to_probe.real_hosts()
+    models = hosts_to_probe.train(learned_from, tmp_path)
+    without, unprobed, probed = hosts_to_probe.serve(models, new, tmp_path)
+    right = hosts_to_probe.right(new)
+    capped = {host.said.id for host in new if host.cores < 1}
+
+    def error(told: Ratios, hosts: set[str]) -> float:
+        return mean(abs(told[host] - right[host]) for host in hosts)
+
+    assert unprobed != probed
+    assert error(probed, capped) < 0.5 * error(unprobed, capped)
+    assert error(probed, capped) < 0.5 * error(without, capped)
+    assert error(probed, set(right)) < error(without, set(right))
+    cloud = hosts_to_probe.cloud(hosts_to_probe.as_probed(new))
+    told = offline.where(
+        cloud, hosts_to_probe.question(len(new)), model=models[1], settings=Settings(state_dir=tmp_path)
     )
+    assert {one.host: one.newcomer.throughput_ratio.expected for one in told.candidates} == probed

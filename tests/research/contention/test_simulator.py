@@ -10,20 +10,10 @@ import pytest
 
 from research.contention import fluid_loop
 from research.contention.host_spec import HostSpec, InstanceSpec, Loop
-from research.contention.simulator import (
-    Bursts,
-    Law,
-    Length,
-    Simulated,
-    constraints,
-    draw_windows,
-    simulate,
-    simulate_slices,
-)
+from research.contention.simulator import Bursts, Law, Length, Simulated, constraints, draw_windows, simulate
 from tests.research.contention.exact import filled_progressively, machine_repair, many_servers, two_weighted_queues
 
 LONG = Length(windows=4, least=10, most=10, warm_up=2, events=2**40)
-MEDIUM = Length(windows=1, least=8, most=8, warm_up=1)
 SHORT = Length(windows=1, least=2, most=2, warm_up=1)
 
 
@@ -160,35 +150,3 @@ def test_the_same_seed_gives_the_same_outcome_and_another_one_another() -> None:
 def test_a_host_that_cannot_be_is_refused(fault: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a "):
         simulate(host(2, replace(instance("a", 0.5), **fault)), 1, length=SHORT)
-
-
-def test_slices_give_hogs_what_their_weights_and_cpus_allow() -> None:
-    weighted = host(1, instance("a", 1.0, "hog", weight=200.0), instance("b", 1.0, "hog", weight=100.0), window_s=1.0)
-    assert shares(simulate_slices(weighted, 1, length=SHORT)) == pytest.approx([2 / 3, 1 / 3], abs=0.01)
-    three = host(2, *(instance(name, 1.0, "hog") for name in "abc"), window_s=1.0)
-    assert shares(simulate_slices(three, 1, length=SHORT)) == pytest.approx([2 / 3] * 3, abs=0.1)
-    pins = host(2, *(instance(f"i{k}", 1.0, "hog", pin=(k // 2,)) for k in range(3)), window_s=1.0)
-    assert shares(simulate_slices(pins, 1, length=SHORT)) == pytest.approx([0.5, 0.5, 1.0], abs=0.01)
-
-
-def test_short_slices_of_one_cpu_are_processor_sharing() -> None:
-    alone = [0.1, 0.3, 0.5, 0.2]
-    spec = host(1, *(instance(f"i{k}", part, "closed", burst_ms=50.0) for k, part in enumerate(alone)), window_s=200.0)
-    expected, short = machine_repair(alone, 1)
-    result = simulate_slices(spec, 3, length=MEDIUM, slice_ms=1.0)
-    assert shares(result) == pytest.approx(expected, abs=0.015)
-    assert result.outcome.short == pytest.approx(short, abs=0.015)
-
-
-@pytest.mark.parametrize(("cpus", "vms"), [(2, 8), (8, 24)])
-def test_slices_of_three_milliseconds_are_near_the_fluid_where_bursts_are_longer(cpus: int, vms: int) -> None:
-    spec = host(cpus, *(instance(f"i{k}", 0.85 * cpus / vms, burst_ms=30.0) for k in range(vms)), window_s=800.0 / cpus)
-    fluid, slices = simulate(spec, 4, length=LONG), simulate_slices(spec, 4, length=MEDIUM)
-    assert shares(slices) == pytest.approx(shares(fluid), abs=0.06)
-    assert slices.outcome.short == pytest.approx(fluid.outcome.short, abs=0.04)
-
-
-def test_slices_refuse_what_they_do_not_know() -> None:
-    for spec in (host(32, instance("a", 0.5)), host(2, instance("a", 0.5, cap_cpus=0.6))):
-        with pytest.raises(ValueError, match="slices"):
-            simulate_slices(spec, 1, length=SHORT)
