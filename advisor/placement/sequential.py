@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.domain import HostRanking, Instance, PlacementRequest, Recommendation, settings_there
+from advisor.domain import HostRanking, Instance, PlacementRequest, Recommendation, WorkloadProfile, settings_there
 from advisor.placement import decision
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
@@ -18,13 +19,50 @@ def in_turn(
 
     Hosts on which a limit breaks as everybody is set are rejected with `limit.settings`.
     """
-    answers: list[Recommendation] = []
-    for request in requests:
-        answer = as_it_is(snapshot, context, request)
-        answers.append(answer)
-        if answer.candidates and len(answers) < len(requests):
-            snapshot = after(snapshot, there(answer))
-    return tuple(answers)
+    turn = Turn(knowing_profiles(snapshot, requests), context)
+    return tuple(turn.ask(request) for request in requests)
+
+
+class Turn:
+    """Questions one after another; each answer counts as carried out for the next.
+
+    Whoever wants to be apart from an instance, or was placed beside it, wants that also when the other one comes later.
+    `snapshot` must know the profiles of the requests (`knowing_profiles`).
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, context: QuestionContext) -> None:
+        self._snapshot, self._context = snapshot, context
+        self._placed: Recommendation | None = None  # not in the snapshot yet: after the last one nobody needs it there
+        self._apart: defaultdict[str, list[str]] = defaultdict(list)  # from each instance: who was asked about earlier
+        self._beside: defaultdict[str, list[str]] = defaultdict(list)
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        """The cloud with all answers carried out."""
+        if self._placed is not None:
+            self._snapshot, self._placed = after(self._snapshot, there(self._placed)), None
+        return self._snapshot
+
+    def ask(self, request: PlacementRequest, planned: str | None = None) -> Recommendation:
+        """The next answer: on the host `planned` alone, and on all others only if that refuses or is None."""
+        name, constraints = request.instance.id, request.constraints
+        mutual = replace(
+            constraints,
+            anti_affinity=tuple(dict.fromkeys([*constraints.anti_affinity, *self._apart[name]])),
+            affinity=tuple(dict.fromkeys([*constraints.affinity, *self._beside[name]])),
+        )
+        asked = replace(request, constraints=mutual)
+        answer = None if planned is None else as_it_is(self.snapshot, self._context, replace(asked, hosts=(planned,)))
+        if answer is None or not answer.candidates:
+            answer = as_it_is(self.snapshot, self._context, asked)
+        answer = replace(answer, request=replace(answer.request, hosts=request.hosts, constraints=constraints))
+        for other in constraints.anti_affinity:
+            self._apart[other].append(name)
+        if answer.candidates:
+            self._placed = answer
+            for other in constraints.affinity:
+                self._beside[other].append(name)
+        return answer
 
 
 def as_it_is(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -42,7 +80,30 @@ def ranked_as_it_is(
 def there(answer: Recommendation) -> Instance:
     """The instance that was asked about on the first candidate, as it would run there."""
     first, asked = answer.candidates[0], answer.request.instance
-    return replace(asked, host=first.host, settings=settings_there(asked, first))
+    return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(asked, first))
+
+
+def with_own_profile(request: PlacementRequest) -> Instance:
+    """The newcomer with its own profile, where it has one, as its workload."""
+    profile = own_profile(request)
+    return request.instance if profile is None else replace(request.instance, workload=profile.name)
+
+
+def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
+    """The newcomer's own profile under the name that it has once the newcomer is placed, None = it has none."""
+    if request.profile is None or not request.profile.known:
+        return None
+    # No id holds a blank, so this name hides no workload that anybody put by name.
+    return replace(request.profile, name=f"pending {request.instance.id}", platform="")
+
+
+def knowing_profiles(snapshot: ClusterSnapshot, requests: Iterable[PlacementRequest]) -> ClusterSnapshot:
+    """The same moment with the newcomers' own profiles among the workloads, so that they keep them when placed."""
+    own = {profile.name: profile for profile in map(own_profile, requests) if profile is not None}
+    if not own:
+        return snapshot
+    workloads = (*(one for one in snapshot.workloads if one.name not in own), *own.values())
+    return snapshot.changed(workloads=workloads, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at)
 
 
 def after(snapshot: ClusterSnapshot, placed: Instance) -> ClusterSnapshot:

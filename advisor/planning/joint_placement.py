@@ -56,9 +56,10 @@ def place_jointly(
 
     The same questions on the same cloud have the same answer unless time ends the search.
     """
+    knowing = sequential.knowing_profiles(snapshot, requests)
     return active.ask(
         context.active,
-        lambda answering: _BurstSearch(snapshot, replace(context, active=answering), tuple(requests), until).answer(),
+        lambda answering: _BurstSearch(knowing, replace(context, active=answering), tuple(requests), until).answer(),
     )
 
 
@@ -100,8 +101,6 @@ class _BurstSearch:
                 in_time = False
                 continue
             tried.append(name)
-            if not self._constraints_hold(trial):
-                continue
             its = figures(trial.after, trial.answers, predictor, objective)
             if _better(its, found, objective):
                 best, chosen, found = trial, name, its
@@ -122,22 +121,13 @@ class _BurstSearch:
 
         Where `hosts` has one for an instance, it is asked about alone, and all others only if that refuses.
         """
-        snapshot, answers = self.snapshot, dict[int, Recommendation]()
+        turn, answers = sequential.Turn(self.snapshot, self.context), dict[int, Recommendation]()
         for position in order:
             if time.monotonic() > until:
                 return None
             request = self.requests[position]
-            planned = (hosts or {}).get(request.instance.id)
-            answer = None
-            if planned is not None:
-                answer = sequential.as_it_is(snapshot, self.context, replace(request, hosts=(planned,)))
-                answer = replace(answer, request=replace(answer.request, hosts=request.hosts))
-            if answer is None or not answer.candidates:
-                answer = sequential.as_it_is(snapshot, self.context, request)
-            answers[position] = answer
-            if answer.candidates:
-                snapshot = sequential.after(snapshot, sequential.there(answer))
-        return _Placed(tuple(answers[position] for position in range(len(self.requests))), snapshot)
+            answers[position] = turn.ask(request, (hosts or {}).get(request.instance.id))
+        return _Placed(tuple(answers[position] for position in range(len(self.requests))), turn.snapshot)
 
     def _largest_first(self) -> list[int]:
         """The order by the largest share of the cloud's vCPUs or memory."""
@@ -148,13 +138,15 @@ class _BurstSearch:
         return self._named_first(sorted(range(len(instances)), key=lambda at: -shares[at]))
 
     def _named_first(self, order: Sequence[int]) -> list[int]:
-        """The same order, but those whom others are to be apart from first: who is not there yet keeps nobody off."""
-        named = {name for one in self.requests for name in (*one.constraints.anti_affinity, *one.constraints.affinity)}
+        """The same order, but those whom others are to be beside first: beside who is not there yet nobody can be."""
+        named = {name for one in self.requests for name in one.constraints.affinity}
         return sorted(order, key=lambda at: self.requests[at].instance.id not in named)
 
     def _planned(self, objective: Objective) -> Mapping[str, str]:
         """The hosts of a plan that admits all, by instance; who finds none is left out."""
-        newcomers = {one.instance.id: with_class(self.snapshot, one).instance for one in self.requests}
+        newcomers = {
+            one.instance.id: sequential.with_own_profile(with_class(self.snapshot, one)) for one in self.requests
+        }
         base = self.snapshot.without(newcomers)
         allowed = {
             one.instance.id: frozenset(
@@ -174,22 +166,6 @@ class _BurstSearch:
         fresh_s = math.inf if stale_too else self.context.fresh_s
         found = assign(base, self.context.active, goal, now=self.context.now, fresh_s=fresh_s)
         return {name: host for name, host in found.where.items() if host is not None}
-
-    def _constraints_hold(self, trial: _Placed) -> bool:
-        """Whether all are beside and apart from whom they should, also from those placed after them."""
-        where = {one.request.instance.id: one.candidates[0].host for one in trial.answers if one.candidates}
-        there = {host.id: {one.id for one in found} for host, found in zip(trial.after.hosts, trial.after.residents,
-                                                                            strict=True)}  # fmt: skip
-        for request in self.requests:
-            name = request.instance.id
-            if name not in where:
-                continue
-            others = there[where[name]] - {name}
-            if not others.isdisjoint(request.constraints.anti_affinity) or not others >= {
-                *request.constraints.affinity
-            }:
-                return False
-        return True
 
 
 def figures(

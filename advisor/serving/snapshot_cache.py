@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor.domain import Contradiction, Host, Instance, Inventory, Recommendation, WorkloadProfile, settings_there
+from advisor.domain import Contradiction, Host, Instance, Inventory, Recommendation, WorkloadProfile
 from advisor.lifecycle import contradictions
+from advisor.placement import sequential
 from advisor.prediction import active as predictors
 from advisor.prediction.active import ActivePredictor
 from advisor.serving import inventory_delta
@@ -214,15 +215,7 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
     if not recommendation.candidates:
         return None
     first = recommendation.candidates[0]
-    asked = recommendation.request.instance
-    profile = recommendation.request.profile
-    if profile is not None and profile.known:
-        # No id holds a blank, so this name hides no workload that anybody put by name.
-        profile = replace(profile, name=f"pending {asked.id}", platform="")
-        asked = replace(asked, workload=profile.name)
-    else:
-        profile = None
-    placed = replace(asked, host=first.host, settings=settings_there(asked, first))
+    placed, profile = sequential.there(recommendation), sequential.own_profile(recommendation.request)
     driver_cpus = first.rungs[-1].driver_cpus if first.rungs else None
     return Pending(recommendation.id, placed, profile, expires_at, first.changes, driver_cpus)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
@@ -9,7 +13,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
-from tests.advisor.core.core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
+from tests.advisor.core.core_clouds import FRESH_S, NOW, WORKLOADS, ask, cloud, codes, host, hosts_of, only, request, vm
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
@@ -41,6 +45,38 @@ def test_one_question_has_the_answer_that_it_has_alone() -> None:
     twice = in_turn(snapshot, request(limit=2), request(vm("later"), limit=2))
     assert hosts_of(alone) == hosts_of(twice[0]) == ["b", "a"]
     assert [one.score for one in alone.candidates] == [one.score for one in twice[0].candidates]
+
+
+def test_a_newcomer_keeps_its_own_profile_for_those_after_it() -> None:
+    snapshot = cloud([host("a", pcpus=1)], [vm("r", "calm", on="a")])
+    described = replace(request(vm("n", None)), profile=WORKLOADS[0])  # that of `spin`
+    asked = (described, request(vm("n", "spin")), request(vm("n", None)))
+    own, named, unknown = (in_turn(snapshot, one, request(vm("later", "web")))[1] for one in asked)
+    ratios = [
+        {effect.instance: effect.throughput_ratio for effect in only(answer).neighbours} for answer in (own, named)
+    ]
+    assert ratios[0] == ratios[1]
+    assert ratios[0].keys() == {"n", "r"}
+    assert only(own).score == only(named).score != only(unknown).score
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [{"first": ["later"], "later": []}, {"first": [], "later": ["first"]}, {"first": ["later"], "later": ["first"]}],
+    ids=["the first says so", "the later one says so", "both say so"],
+)
+def test_two_of_a_batch_are_apart_whoever_says_so(apart: dict[str, list[str]]) -> None:
+    snapshot = cloud([host("roomy"), host("tight", pcpus=1)])
+    answers = in_turn(snapshot, *(request(vm(name), anti_affinity=others) for name, others in apart.items()))
+    assert [hosts_of(one)[0] for one in answers] == ["roomy", "tight"]
+    assert codes(answers[1]) == {"roomy": "constraint.anti_affinity"}
+    assert list(answers[1].request.constraints.anti_affinity) == apart["later"]
+
+
+def test_whom_an_earlier_one_was_placed_beside_stays_there_when_asked_about() -> None:
+    snapshot = cloud([host("roomy"), host("tight", pcpus=1)], [vm("runs", on="tight")])
+    answers = in_turn(snapshot, request(vm("n"), affinity=["runs"]), request(vm("runs")))
+    assert [hosts_of(one) for one in answers] == [["tight"], ["tight"]]
 
 
 def test_an_instance_that_is_somewhere_already_is_not_counted_there() -> None:

@@ -159,6 +159,14 @@ def test_whoever_is_to_be_apart_from_others_of_the_burst_is() -> None:
     assert joint.search.given.placed < 3
 
 
+def test_own_profiles_are_planned_and_answered_as_if_they_were_known_by_name() -> None:
+    snapshot = cloud([host("a", pcpus=2), host("b", pcpus=1)], [vm("r", "calm", on="b")])
+    named = [question(name, workload="spin") for name in ("m", "n", "o")]
+    described = [replace(one, instance=replace(one.instance, workload=None), profile=WORKLOADS[0]) for one in named]
+    own, by_name = jointly(snapshot, *described), jointly(snapshot, *named)
+    assert (on(own), own.search) == (on(by_name), by_name.search)
+
+
 def test_hosts_without_fresh_data_are_planned_where_they_may_answer() -> None:
     ages = {"big": None, "small": None}
     snapshot = cloud([host("big", memory_mb=2000.0), host("small", pcpus=1, memory_mb=1000.0)], age_s=ages)
