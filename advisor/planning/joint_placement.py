@@ -45,7 +45,12 @@ class JointAnswer:
 
 
 def place_jointly(
-    snapshot: ClusterSnapshot, context: QuestionContext, requests: Sequence[PlacementRequest], *, until: float
+    snapshot: ClusterSnapshot,
+    context: QuestionContext,
+    requests: Sequence[PlacementRequest],
+    *,
+    until: float,
+    former: JointAnswer | None = None,
 ) -> JointAnswer:
     """One answer per question, together at least as good as in the given order; checked requests of one objective.
 
@@ -54,12 +59,15 @@ def place_jointly(
     without a host is kept, of those the one with the least harm; with `pack` fewer instances that are not kept, and
     then fewer hosts in use, come before harm. After `until`, by the monotonic clock, nothing more is tried.
 
-    The same questions on the same cloud have the same answer unless time ends the search.
+    The same questions on the same cloud have the same answer unless time ends the search. With the `former` answer to
+    these questions, on a cloud that has changed since, its hosts are the only other trial, and nothing is searched.
     """
     knowing = sequential.knowing_profiles(snapshot, requests)
     return active.ask(
         context.active,
-        lambda answering: _BurstSearch(knowing, replace(context, active=answering), tuple(requests), until).answer(),
+        lambda answering: _BurstSearch(knowing, replace(context, active=answering), tuple(requests), until).answer(
+            former
+        ),
     )
 
 
@@ -86,7 +94,7 @@ class _BurstSearch:
     def objective(self) -> Objective:
         return self.requests[0].objective if self.requests else "worst"
 
-    def answer(self) -> JointAnswer:
+    def answer(self, former: JointAnswer | None) -> JointAnswer:
         objective = self.objective
         predictor = self.context.active.predictor
         given = self._in_turn(range(len(self.requests)), until=math.inf)
@@ -96,7 +104,7 @@ class _BurstSearch:
         given_figures = found = figures(given.after, given.answers, predictor, objective)
         tried: list[BurstTrial] = ["given"]
         in_time = True
-        for name, trial in self._trials() if len(self.requests) > 1 else ():
+        for name, trial in self._trials(former):
             if trial is None:
                 in_time = False
                 continue
@@ -104,17 +112,27 @@ class _BurstSearch:
             its = figures(trial.after, trial.answers, predictor, objective)
             if _better(its, found, objective):
                 best, chosen, found = trial, name, its
-        return JointAnswer(
-            best.answers, JointSearch(chosen, tuple(tried), "search" if in_time else "time", found, given_figures)
-        )
+        search = JointSearch(chosen, tuple(tried), "search" if in_time else "time", found, given_figures)
+        if former is not None:
+            search = replace(search, tried=former.search.tried, ended=former.search.ended)
+        return JointAnswer(best.answers, search)
 
-    def _trials(self) -> Iterator[tuple[BurstTrial, _Placed | None]]:
+    def _trials(self, former: JointAnswer | None) -> Iterator[tuple[BurstTrial, _Placed | None]]:
         """The trials beside the given order, None = time was over before it was finished."""
+        if len(self.requests) < 2:
+            return
+        if former is not None:
+            hosts = {one.request.instance.id: one.candidates[0].host for one in former.answers if one.candidates}
+            yield (
+                former.search.chosen,
+                self._in_turn(self._named_first(range(len(self.requests))), hosts, until=math.inf),
+            )
+            return
         yield "largest_first", self._in_turn(self._largest_first(), until=self.until)
         for objective in PLANS[self.objective]:
-            hosts = self._planned(objective) if self.left_s > 0 else None
+            planned = self._planned(objective) if self.left_s > 0 else None
             order = self._named_first(range(len(self.requests)))
-            yield PLANNED[objective], None if hosts is None else self._in_turn(order, hosts, until=self.until)
+            yield PLANNED[objective], None if planned is None else self._in_turn(order, planned, until=self.until)
 
     def _in_turn(self, order: Sequence[int], hosts: Mapping[str, str] | None = None, *, until: float) -> _Placed | None:
         """The answers in turn in this order, None when time is over first.

@@ -121,7 +121,9 @@ class PlacementService:
     def jointly(self, requests: Sequence[PlacementRequest], *, hold: bool, time_limit_s: float) -> JointAnswer:
         """The same as `in_turn`, but the order, or the hosts of a plan, may be others where that harms less.
 
-        The search ends after `time_limit_s`, and at the latest with most of the caller's deadline.
+        The search ends after `time_limit_s`, and at the latest with most of the caller's deadline. Meanwhile others may
+        have hosts held. Where they did, or the inventory changed, the answers are made anew: on the hosts that were
+        found, or in the given order where that is better by now.
         """
         for request in requests:
             check_request(request)
@@ -132,9 +134,11 @@ class PlacementService:
                 for look in joint.answers:
                     self._note(connection, look)
             return joint
+        joint, view = self._jointly(requests, until)
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
-                joint, view = self._jointly(requests, until)
+                if attempt > 1 or self._is_old(view):
+                    joint, view = self._jointly(requests, until, joint)
                 if self._hold_first(joint.answers, view, force=attempt == _ATTEMPTS):
                     break
             return joint
@@ -243,10 +247,18 @@ class PlacementService:
         view, snapshot, context = self._asked_about(without)
         return self._widened(sequential.in_turn(snapshot, context, requests), view), view
 
-    def _jointly(self, requests: Sequence[PlacementRequest], until: float) -> tuple[JointAnswer, CloudView]:
+    def _jointly(
+        self, requests: Sequence[PlacementRequest], until: float, former: JointAnswer | None = None
+    ) -> tuple[JointAnswer, CloudView]:
         view, snapshot, context = self._asked_about(())
-        joint = place_jointly(snapshot, context, requests, until=until)
+        joint = place_jointly(snapshot, context, requests, until=until, former=former)
         return replace(joint, answers=self._widened(joint.answers, view)), view
+
+    def _is_old(self, view: CloudView) -> bool:
+        """Whether answers were held, or the inventory changed, since this view was taken."""
+        with self._read() as connection:
+            now = counters.read(connection)
+        return (now.inventory, now.pending) != (view.counts.inventory, view.counts.pending)
 
     def _widened(self, answers: Sequence[Recommendation], view: CloudView) -> tuple[Recommendation, ...]:
         """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""

@@ -48,7 +48,7 @@ from api.schemas.settings import Isolation, PinningMap, SettingsOut
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
-MOST_SEARCHED_S = 60  # seconds for a joint search: other answers that hold hosts wait for it
+MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.errors import InvalidInput
+from advisor.planning.joint_placement import JointAnswer, place_jointly
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.advisor.service.service_clock import Clock
@@ -76,6 +80,58 @@ def test_two_processes_count_in_what_the_other_one_held(equal: Advisor, settings
         assert sorted([*placed(equal, "a"), *placed(other, "b"), *placed(equal, "c"), *placed(other, "d")]) == [
             "h0", "h1", "h2", "h3",
         ]  # fmt: skip
+
+
+@pytest.fixture
+def during_the_search(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What happens, in threads of its own, once a joint search is over and before its answers are held."""
+    happens: list[Callable[[], object]] = []
+
+    def search(*args: Any, **more: Any) -> JointAnswer:
+        found = place_jointly(*args, **more)
+        with ThreadPoolExecutor() as threads:
+            while happens:
+                threads.submit(happens.pop()).result(timeout=30)
+        return found
+
+    monkeypatch.setattr("advisor.serving.placements.place_jointly", search)
+    return happens
+
+
+def placed_jointly(advisor: Advisor, *names: str) -> list[str]:
+    joint = advisor.placements.jointly([question(name) for name in names], hold=True, time_limit_s=60)
+    assert len(advisor.outcomes.page().items) >= len(names)
+    return [answer.candidates[0].host for answer in joint.answers]
+
+
+def test_nobody_waits_for_a_joint_search_and_what_was_held_meanwhile_counts(
+    equal: Advisor, during_the_search: list[Callable[[], object]]
+) -> None:
+    others: list[str] = []
+    during_the_search.append(lambda: others.extend(placed(equal, "a", "b")))
+    found = placed_jointly(equal, "c", "d")
+    assert len(others) == 2
+    assert sorted([*others, *found]) == ["h0", "h1", "h2", "h3"]
+
+
+def test_a_host_that_goes_while_a_joint_search_runs_is_in_no_answer(
+    equal: Advisor, during_the_search: list[Callable[[], object]]
+) -> None:
+    during_the_search.append(lambda: equal.inventory.delete_host("h0"))
+    assert sorted(placed_jointly(equal, "a", "b", "c")) == ["h1", "h2", "h3"]
+
+
+def test_joint_answers_stay_where_the_search_put_them_if_that_still_is_better(
+    advisor: Advisor, during_the_search: list[Callable[[], object]]
+) -> None:
+    hosts = (Host("big", "kvm", 4, 2000.0), Host("small", "kvm", 1, 1000.0), Host("other", "kvm", 1, 500.0))
+    advisor.inventory.put(Inventory(hosts), mode="replace", generation=None)
+    during_the_search.append(lambda: advisor.placements.in_turn([PlacementRequest(Instance("x", 1, 400.0))], hold=True))
+    asked = [PlacementRequest(Instance(name, 1, memory), limit=1) for name, memory in (("s", 900.0), ("l", 1600.0))]
+    joint = advisor.placements.jointly(asked, hold=True, time_limit_s=60)
+    assert [one.candidates[0].host for one in joint.answers] == ["small", "big"]
+    assert (joint.search.given.placed, joint.search.found.placed) == (1, 2)
+    assert joint.search.tried == ("given", "largest_first", "planned_worst", "planned_total")
 
 
 def test_a_wrong_question_refuses_them_all(equal: Advisor) -> None:
