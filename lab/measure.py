@@ -13,6 +13,7 @@ from lab.cpu_speed import SpeedWatch
 from lab.errors import RunError
 from lab.instance_programs import InstancePrograms
 from lab.instances import Instances
+from lab.processes import sleep_until
 from lab.steady_state import drifts, has_settled
 from lab.usage_windows import UsageSeries, UsageWatch
 from lab.workloads import WorkloadResult
@@ -170,9 +171,9 @@ def _release(works: list[InstancePrograms]) -> float:
     """Start the measuring programs so that all begin to work at once, then end the fillers; returns the start time."""
     begin = time.monotonic() + max(work.lead_s for work in works)
     for work in sorted(works, key=lambda work: -work.lead_s):
-        _sleep_until(begin - work.lead_s)
+        sleep_until(begin - work.lead_s)
         work.release()
-    _sleep_until(begin)
+    sleep_until(begin)
     for work in works:
         work.drop_filler()
     return begin
@@ -217,12 +218,6 @@ def _edge(backend: Backend, instances: Instances) -> _WindowEdge:
     return _WindowEdge(
         backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns(), instances.filler_ns()
     )
-
-
-def _sleep_until(moment: float) -> None:
-    left = moment - time.monotonic()
-    if left > 0:
-        time.sleep(left)
 
 
 def _measured(

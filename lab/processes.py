@@ -119,6 +119,11 @@ def wait_until(done: Callable[[], bool], timeout_s: float) -> bool:
         time.sleep(_POLL_S)
 
 
+def sleep_until(moment: float) -> None:
+    """Until this time on the monotonic clock; not at all when it is over."""
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
 def call(
     command: Sequence[str], text: str = "", *, directory: Path | None = None, timeout_s: float = _TOOL_TIMEOUT_S
 ) -> str:

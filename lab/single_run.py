@@ -14,7 +14,6 @@ from lab.control_groups import GroupMaker
 from lab.environment import MADE
 from lab.errors import RepeatedError, RunError
 from lab.instances import RunSetup, host_instances
-from lab.instances.base import DescribedInstances
 from lab.journal import Journal
 from lab.measure import Timing, measure
 from lab.on_off.making import is_on_off, make_on_off
@@ -58,8 +57,8 @@ class RunMaker:
         load = _load()
         rates = self._rates(run)
         with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
-            if isinstance(instances, DescribedInstances):
-                self._journal.note(MADE, instances.circumstances())
+            if made := instances.circumstances():
+                self._journal.note(MADE, made)
             before = lab_qdiscs(self._registry)
             units: Mapping[str, str] = self._units
             states: tuple[StateOutcome, ...] = ()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, median, stdev
 
 _LEVEL = 0.95
-_RESAMPLES = 2000
 _REPLICATES = 200  # of each run, as in the simulation of what hierarchical intervals hold
 FEWEST_FOR_ORDER = 6  # below, no pair of order statistics brackets the median with 95 %
 _FEWEST_FOR_ANY = 2
@@ -28,12 +27,13 @@ class Description:
     upper: float | None
 
 
-def describe(values: Sequence[float], seed: int = 0) -> Description:
-    """Describe at least one value; ValueError for none."""
-    if not values:
+def describe(values: Iterable[float], replicates: Sequence[Sequence[float]] = ()) -> Description:
+    """Describe at least one value, one per round; ValueError for none. `replicates` as in `rounds_interval`."""
+    known = tuple(values)
+    if not known:
         raise ValueError("no values to describe")
-    low, high = interval(values, seed)
-    return Description(len(values), fmean(values), median(values), variation(values), low, high)
+    low, high = rounds_interval(known, replicates) or (None, None)
+    return Description(len(known), fmean(known), median(known), variation(known), low, high)
 
 
 def variation(values: Sequence[float]) -> float | None:
@@ -41,18 +41,6 @@ def variation(values: Sequence[float]) -> float | None:
     if len(values) < _FEWEST_FOR_ANY or not fmean(values):
         return None
     return stdev(values) / abs(fmean(values))
-
-
-def interval(values: Sequence[float], seed: int = 0) -> tuple[float | None, float | None]:
-    """95 % interval of the median: by order statistics from six values on, by bootstrap below, none for one value.
-
-    A bootstrap of very few values is too narrow (with 3, nominal 95 % holds about 75 %): read it as a lower bound.
-    """
-    if len(values) >= FEWEST_FOR_ORDER:
-        return order_interval(values)
-    if len(values) >= _FEWEST_FOR_ANY:
-        return bootstrap_interval(values, median, seed)
-    return None, None
 
 
 def order_interval(values: Sequence[float], level: float = _LEVEL) -> tuple[float, float]:
@@ -79,16 +67,6 @@ def _narrowest_rank(count: int, level: float) -> int:
             break
         lowest = rank
     return lowest
-
-
-def bootstrap_interval(
-    values: Sequence[float], statistic: Callable[[Sequence[float]], float], seed: int = 0, level: float = _LEVEL
-) -> tuple[float, float]:
-    """Percentile bootstrap of any statistic; the same seed gives the same interval."""
-    draw = random.Random(seed)  # noqa: S311 - resampling, not a secret
-    results = sorted(statistic(draw.choices(values, k=len(values))) for _ in range(_RESAMPLES))
-    cut = (1 - level) / 2
-    return results[math.floor(cut * _RESAMPLES)], results[math.ceil((1 - cut) * _RESAMPLES) - 1]
 
 
 def window_replicates(value: float, windows: Sequence[float], count: int, draw: random.Random) -> list[float]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import io
 import re
-import secrets
 import threading
 from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from profiler.whole_files import replace_whole
+from profiler.whole_files import write_whole
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -205,13 +204,8 @@ def save(figure: Figure, path: Path) -> None:
     check_target(path)
     kind = path.suffix.lower()[1:]
     content = as_svg(figure, path.stem).encode() if kind == "svg" else as_png(figure)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        try:
-            beside.write_bytes(content)
-            replace_whole(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_whole(path, content)
     except OSError as error:
         raise PictureError(f"{path} cannot be written: {error.strerror}") from None
 

@@ -25,7 +25,6 @@ from lab.campaign import read_campaign
 from lab.dataset_writer import write_dataset
 from lab.environment import circumstances, read_machine
 from lab.journal import Journal
-from lab.show import page
 from models.data.dataset import load_dataset
 from models.learning import artifact
 from profiler.agent.batch import SampleBatch
@@ -165,7 +164,6 @@ WRITERS: Mapping[str, tuple[Callable[[Path, int], None], Callable[[Path], Parts]
     "model from elsewhere": (adopt_model, models_there),
     "report": (write_report, report_there),
     "file for a user": (lambda folder, number: write_for_user(folder / "a", b"x" * number, "file"), text),
-    "page of the lab": (lambda folder, number: page._replace(folder / "a.html", b"x" * number), text),
     "backup": (back_up, backed_up),
 }
 SETS_OUT = "journal, to measure again", 1  # writes what the second one forgets a part of

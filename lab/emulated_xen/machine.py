@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import signal
 import socket
@@ -13,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.emulated_xen.archive import RamDiskEntry, initramfs
 from lab.emulated_xen.dom0_channel import Dom0Channel
 from lab.emulated_xen.parts import XenParts
 from lab.errors import PreparationError
+from lab.guests.cpio import RamDiskEntry, initramfs
 
 FILES = Path(__file__).with_name("files")
 CLIENT_ADDRESS = "10.9.0.254"  # of the tap device, where the clients are; dom0-init has 10.9.0.1
@@ -116,11 +117,11 @@ def qemu(parts: XenParts, scratch: Path, shape: MachineShape, channel: int, imag
 
 
 def dom0_image(parts: XenParts) -> bytes:
-    """Dom0's initial RAM disk: enough to find its disk, and the lab's own programs."""
+    """Dom0's initial RAM disk, packed: enough to find its disk, and the lab's own programs."""
     entries = small_root(parts, "disk", "mount insmod sleep cp switch_root", FILES / "first-init")
     for name, executable in (("dom0-init", True), ("agent.py", False)):
         entries[f"lab/{name}"] = RamDiskEntry.file((FILES / name).read_bytes(), executable=executable)
-    return initramfs(entries | {"new": RamDiskEntry.folder()})
+    return gzip.compress(initramfs(entries | {"new": RamDiskEntry.folder()}), compresslevel=1, mtime=0)
 
 
 def small_root(parts: XenParts, drivers: str, programs: str, first: Path) -> dict[str, RamDiskEntry]:

@@ -174,7 +174,7 @@ class EmulatedXenRuns:
         windows = tuple(_window(spell, progress, self._guard_s, first.at_s) for spell in spells)
         got = OnOffRun(
             started, seconds, campaign.warmup_s, tuple(entry.instance for entry in placed), units, windows, percent,
-            steal, foreign, {}, 0.0,
+            steal, foreign, {},
         )  # fmt: skip
         return replace(on_off_measurement(got), values=values, dropped=dropped), state_outcomes(got)
 

@@ -1,62 +1,55 @@
-"""Writes a cpio archive (newc) that Linux unpacks as its initial root (kernel: early-userspace docs)."""
+"""Initial RAM disks: the cpio archives that Linux unpacks as its first root, written without help of any tool."""
 
 from __future__ import annotations
 
 import stat
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-_MAGIC = "070701"
-_ALIGNMENT = 4
-_END = "TRAILER!!!"
+_MAGIC = b"070701"  # "newc", kernel Documentation/driver-api/early-userspace/buffer-format.rst
+_ALIGNED = 4
 
 
-class CpioArchive:
-    """Files, folders and links in the order in which they are added; folders above a file come by themselves."""
+@dataclass(frozen=True, slots=True)
+class RamDiskEntry:
+    """A file, folder (no content) or symbolic link (its target as content) with its mode bits."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._folders: set[PurePosixPath] = set()
-        self._entries = 0
+    mode: int
+    content: bytes = b""
 
-    def file(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        """Add a file at an absolute path."""
-        name = self._named(path)
-        self._entry(str(name), stat.S_IFREG | (0o755 if executable else 0o644), content)
+    @classmethod
+    def file(cls, content: bytes, *, executable: bool = False) -> RamDiskEntry:
+        return cls(stat.S_IFREG | (0o755 if executable else 0o644), content)
 
-    def link(self, path: str, target: str) -> None:
-        """Add a symbolic link at an absolute path."""
-        self._entry(str(self._named(path)), stat.S_IFLNK | 0o777, target.encode())
+    @classmethod
+    def folder(cls) -> RamDiskEntry:
+        return cls(stat.S_IFDIR | 0o755)
 
-    def folder(self, path: str) -> None:
-        self._folder(self._named(path))
+    @classmethod
+    def link(cls, target: str) -> RamDiskEntry:
+        return cls(stat.S_IFLNK | 0o777, target.encode())
 
-    def write(self, target: Path) -> None:
-        """Write the whole archive; the target is there whole or not at all."""
-        self._entry(_END, 0, b"")
-        beside = target.with_name(f".{target.name}.new")
-        beside.write_bytes(b"".join(self._parts))
-        beside.replace(target)
 
-    def _named(self, path: str) -> PurePosixPath:
-        name = PurePosixPath(path.lstrip("/"))
-        self._folder(name.parent)
-        return name
+def initramfs(entries: Mapping[str, RamDiskEntry]) -> bytes:
+    """Archive of `entries` by path without a leading slash; folders above them are added."""
+    whole = {folder: RamDiskEntry.folder() for path in entries for folder in _above(path)} | dict(entries)
+    members = [_member(path, whole[path], number) for number, path in enumerate(sorted(whole), start=1)]
+    return b"".join([*members, _member("TRAILER!!!", RamDiskEntry(0), 0)])
 
-    def _folder(self, name: PurePosixPath) -> None:
-        if name == PurePosixPath(".") or name in self._folders:
-            return
-        self._folder(name.parent)
-        self._folders.add(name)
-        self._entry(str(name), stat.S_IFDIR | 0o755, b"")
 
-    def _entry(self, name: str, mode: int, content: bytes) -> None:
-        self._entries += 1
-        encoded = name.encode() + b"\0"
-        # inode, mode, uid, gid, links, time, size, device (2), special device (2), length of the name, checksum
-        numbers = (self._entries, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(encoded), 0)
-        header = (_MAGIC + "".join(f"{number:08x}" for number in numbers)).encode() + encoded
-        self._parts += [_padded(header), _padded(content)]
+def _above(path: str) -> list[str]:
+    names = path.split("/")[:-1]
+    return ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+
+
+def _member(path: str, entry: RamDiskEntry, number: int) -> bytes:
+    name = path.encode() + b"\0"
+    links = 2 if stat.S_ISDIR(entry.mode) else 1
+    # inode, mode, owner, group, links, time, size, four device numbers, length of the name, unused checksum
+    fields = (number, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+    header = _MAGIC + b"".join(b"%08x" % field for field in fields)
+    return _padded(header + name) + _padded(entry.content)
 
 
 def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % _ALIGNMENT)
+    return data + b"\0" * (-len(data) % _ALIGNED)

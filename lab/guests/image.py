@@ -17,9 +17,10 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 
 from lab.errors import PreparationError, ToolError
-from lab.guests.cpio import CpioArchive
+from lab.guests.cpio import RamDiskEntry, initramfs
 from lab.guests.kernel import DRIVERS, Kernel, fetch_kernel
 from lab.processes import call
+from profiler.whole_files import write_whole
 
 AGENT = Path(__file__).with_name("agent.py")
 PORT = "cotenant.agent"  # virtio-serial port that the agent speaks on
@@ -94,36 +95,35 @@ def _image(programs: Sequence[str], cache: Path) -> BootImage:
         cache.mkdir(parents=True, exist_ok=True)
         kernel = fetch_kernel(cache)
         found = [_program(name) for name in programs]
-        archive = _archive(kernel, found)
         key = hashlib.sha256(" ".join(map(str, found)).encode()).hexdigest()[:8] if found else "shared"
         target = cache / f"initramfs-{key}.cpio"
-        archive.write(target)
+        write_whole(target, _archive(kernel, found))
     except (OSError, ToolError) as error:
         raise PreparationError(f"the guests' image cannot be made: {error}") from None
     return BootImage(kernel.vmlinux, target)
 
 
-def _archive(kernel: Kernel, programs: Sequence[Path]) -> CpioArchive:
-    archive = CpioArchive()
+def _archive(kernel: Kernel, programs: Sequence[Path]) -> bytes:
     busybox = _program("busybox")
-    archive.file("/bin/busybox", busybox.read_bytes(), executable=True)
-    for library in libraries([busybox]):
-        archive.file(str(library), library.read_bytes(), executable=True)
     port, python = (str(TCP_PORT) if programs else PORT), _python()
     init = _INIT.replace("{ready}", READY).replace("$python", python).replace("$port", port)
-    archive.file("/init", init.encode(), executable=True)
-    archive.file("/agent.py", AGENT.read_bytes())
     there = [name for name in DRIVERS if (kernel.modules / f"{name}.ko").is_file()]  # others are built in
+    entries = {
+        "bin/busybox": RamDiskEntry.file(busybox.read_bytes(), executable=True),
+        "init": RamDiskEntry.file(init.encode(), executable=True),
+        "agent.py": RamDiskEntry.file(AGENT.read_bytes()),
+        "modules/order": RamDiskEntry.file("".join(f"{name}.ko\n" for name in there).encode()),
+    }
+    for library in libraries([busybox]):
+        entries[f"{library}"[1:]] = RamDiskEntry.file(library.read_bytes(), executable=True)
     for name in there:
-        archive.file(f"/modules/{name}.ko", (kernel.modules / f"{name}.ko").read_bytes())
-    archive.file("/modules/order", "".join(f"{name}.ko\n" for name in there).encode())
+        entries[f"modules/{name}.ko"] = RamDiskEntry.file((kernel.modules / f"{name}.ko").read_bytes())
     if programs:
-        archive.file("/self-contained", b"")
+        entries |= {"self-contained": RamDiskEntry.file(b""), "programs/bin": RamDiskEntry.folder()}
         cache = [path for path in (_LOADER_CACHE,) if path.is_file()]
         for path in [*programs, *libraries(programs), *agent_modules(), *cache]:
-            archive.file(f"/programs{path}", path.read_bytes(), executable=os.access(path, os.X_OK))
-        archive.folder("/programs/bin")
-    return archive
+            entries[f"programs{path}"] = RamDiskEntry.file(path.read_bytes(), executable=os.access(path, os.X_OK))
+    return initramfs(entries)
 
 
 def libraries(programs: Iterable[Path]) -> list[Path]:

@@ -1,17 +1,15 @@
-"""Interfaces of instances of all kinds: start and stop them, wait for servers, run programs in or against them."""
+"""What instances of all kinds are made from, and the interface of the programs in them or against them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol
 
 from lab.campaign import Cpus, GuestSettings
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
-from lab.workloads import Site, Workload
-from profiler.backends.base import Backend
+from lab.workloads import Workload
 
 Transport = Literal["tcp", "udp"]
 
@@ -66,64 +64,3 @@ class Program(Protocol):
 
     def check(self) -> None:
         """Raise RunError when it ended with a failure."""
-
-
-class RunningInstance(Protocol):
-    """A running instance."""
-
-    @property
-    def placed(self) -> PlacedMember: ...
-
-    @property
-    def workload(self) -> Workload: ...
-
-    @property
-    def site(self) -> Site: ...
-
-    @property
-    def lead_s(self) -> float:
-        """How long the measuring program needs here from its release until it works."""
-
-    def start(self, command: list[str], *, wait: bool = False) -> Program:
-        """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
-
-    def start_inside(self, command: list[str], *, wait: bool = False) -> Program: ...
-
-    def listens(self, transport: Transport, port: int) -> bool:
-        """Whether anything in the instance waits on this port."""
-
-
-class Instances(Protocol):
-    """Context manager: on entry all instances run and their servers are ready; on exit everything is removed."""
-
-    @property
-    def running(self) -> list[RunningInstance]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def backend(self) -> Backend:
-        """Reads exactly these instances."""
-
-    def generator_ns(self) -> dict[str, int]:
-        """CPU time so far of each instance's load generator, by instance."""
-
-    def all_tasks_ns(self) -> int | None:
-        """CPU time so far of every task on this host; None where that is not counted exactly."""
-
-    def filler_ns(self) -> int:
-        """CPU time so far of the programs that fill idle CPUs."""
-
-    def host_cpus(self) -> frozenset[int]:
-        """CPUs that instances run on, by the numbers under which this system has them; none where it has other CPUs."""
-
-
-@runtime_checkable
-class DescribedInstances(Protocol):
-    """Instances that describe how they were made, beyond the campaign's settings."""
-
-    def circumstances(self) -> dict[str, str]:
-        """As text by name, for the dataset's description; the same for all runs of a campaign."""

@@ -12,7 +12,7 @@ from lab import network
 from lab.control_groups import GroupMaker
 from lab.idle_filler import IdleFiller
 from lab.instances.base import RunSetup, Transport
-from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
+from lab.instances.lifecycle import ManagedInstances, RunningInstance, waiting_socket
 from lab.processes import LabProcess
 from lab.workloads import Site
 from profiler.backends import LxcBackend
@@ -22,7 +22,7 @@ from profiler.observed import Instance
 
 
 @dataclass(slots=True)
-class LabContainer(InstanceHandle):
+class LabContainer(RunningInstance):
     """One started container.
 
     `procs` are the files that a process joins its group by; `namespace` and `generators` are paths of network
@@ -36,7 +36,6 @@ class LabContainer(InstanceHandle):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Its control group, and that of its load generator."""
         return (self.group, self.outside.group) if self.outside else (self.group,)
 
     def start_inside(self, command: list[str], *, wait: bool = False) -> LabProcess:
@@ -57,7 +56,7 @@ class LabContainer(InstanceHandle):
 
 
 class ContainerInstances(ManagedInstances[LabContainer]):
-    """The containers of one run; see `lab.instances.base.Instances`."""
+    """The containers of one run; see `lab.instances.lifecycle.ManagedInstances`."""
 
     ready_within_s: ClassVar[float] = 20.0  # a game's server, loading its map, needs a few seconds
     poll_s: ClassVar[float] = 0.005
@@ -68,7 +67,6 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         self._filler: IdleFiller | None = None
 
     def backend(self) -> LxcBackend:
-        """Reads exactly these instances."""
         known = {
             one.group: Instance(one.placed.instance, vcpus=one.placed.member.vcpus, workload=one.placed.member.workload)
             for one in self._standing
@@ -76,8 +74,6 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         return LxcBackend(known=known)
 
     def usage_files(self) -> list[str]:
-        """Files with the CPU time in ns of every task on this host, and then of each group of these instances; none
-        where that is not counted exactly."""
         groups = find_groups(LiveSource())
         if not isinstance(groups, GroupsV1):
             return []
@@ -86,7 +82,6 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         return [f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in names]
 
     def filler_ns(self) -> int:
-        """CPU time so far of the programs that fill idle CPUs."""
         return 0 if self._filler is None else self._filler.cpu_ns()
 
     def _build(self) -> None:

@@ -8,12 +8,11 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import RunError
-from lab.instances.base import Program, RunningInstance, RunSetup, Transport
+from lab.instances.base import Program, RunSetup, Transport
 from lab.network import Wiring
 from lab.processes import LabProcess
 from lab.schedule import PlacedMember
@@ -34,8 +33,11 @@ class GeneratorPlace:
 
 
 @dataclass(slots=True)
-class InstanceHandle(ABC):
-    """One instance and how to start programs in it or against it; see `lab.instances.base.RunningInstance`."""
+class RunningInstance(ABC):
+    """One instance, and how to start programs in it or against it.
+
+    `lead_s` is how long its measuring program needs from its release until it works.
+    """
 
     placed: PlacedMember
     workload: Workload
@@ -44,6 +46,11 @@ class InstanceHandle(ABC):
     lead_s: float
     server: Program | None = field(default=None, init=False)
     asking: Program | None = field(default=None, init=False)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Control groups that hold all its processes and those of its load generator; none where there are no such."""
+        return ()
 
     def start(self, command: list[str], *, wait: bool = False) -> Program:
         """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
@@ -107,10 +114,10 @@ class InstanceHandle(ABC):
         self.asking = self.server = None
 
 
-S = TypeVar("S", bound=InstanceHandle)
+S_co = TypeVar("S_co", bound=RunningInstance, covariant=True)
 
 
-class ManagedInstances(ABC, Generic[S]):
+class ManagedInstances(ABC, Generic[S_co]):
     """Context manager: on entry all instances run and their servers are ready; on exit everything is removed.
 
     What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
@@ -123,11 +130,20 @@ class ManagedInstances(ABC, Generic[S]):
         self._setup = setup
         self._maker = maker
         self._registry = setup.registry
-        self._standing: list[S] = []
+        self._standing: list[S_co] = []
 
     @property
     def running(self) -> list[RunningInstance]:
         return list(self._standing)
+
+    def circumstances(self) -> dict[str, str]:
+        """How instances were made beyond the campaign's settings, for people; the same for all runs of a campaign."""
+        return {}
+
+    def usage_files(self) -> list[str]:
+        """Files with the CPU time in ns of every task on this host, and then of each group of these instances; none
+        where that is not counted exactly."""
+        return []
 
     def __enter__(self) -> Self:
         try:
@@ -139,9 +155,7 @@ class ManagedInstances(ABC, Generic[S]):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         # A server that ended by itself is the cause of whatever else went wrong, and of results that look right.
         complaints = self._complaints()
         try:
@@ -175,10 +189,11 @@ class ManagedInstances(ABC, Generic[S]):
         return groups.cpu_ns("") if groups.version == 1 else None
 
     def filler_ns(self) -> int:
-        """Nobody fills idle CPUs."""
+        """CPU time so far of the programs that fill idle CPUs."""
         return 0
 
     def host_cpus(self) -> frozenset[int]:
+        """CPUs that instances run on, by the numbers under which this system has them; none where it has other CPUs."""
         return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)
 
     def _networks(self) -> list[NetworkSettings | None]:

@@ -23,7 +23,7 @@ _OWN = "/proc/self/ns/net"
 
 
 class NativeInstances(ContainerInstances):
-    """The programs of one run on the host; see `lab.instances.base.Instances`."""
+    """The programs of one run on the host; see `lab.instances.lifecycle.ManagedInstances`."""
 
     @property
     def _interface(self) -> str:

@@ -18,7 +18,7 @@ from lab.workloads import Site, Workload
 
 
 class QemuInstances(GuestInstances):
-    """The guests of one run; see `lab.instances.base.Instances`."""
+    """The guests of one run; see `lab.instances.lifecycle.ManagedInstances`."""
 
     _pool: GuestPool | None = None
     machines: tuple[QemuGuest, ...] = ()

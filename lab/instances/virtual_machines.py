@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from lab.guests.channel import AgentChannel
 from lab.instances.base import Program, Transport
-from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
+from lab.instances.lifecycle import ManagedInstances, RunningInstance, waiting_socket
 
 
 class GuestSystem(Protocol):
@@ -23,7 +22,7 @@ class GuestSystem(Protocol):
 
 
 @dataclass(slots=True)
-class GuestHandle(InstanceHandle):
+class GuestHandle(RunningInstance):
     """One guest that does a workload."""
 
     inside: GuestSystem
@@ -41,11 +40,7 @@ class GuestHandle(InstanceHandle):
 
 
 class GuestInstances(ManagedInstances[GuestHandle]):
-    """The guests of one run; see `lab.instances.base.Instances`."""
+    """The guests of one run; see `lab.instances.lifecycle.ManagedInstances`."""
 
     ready_within_s: ClassVar[float] = 60.0  # a server that starts in an emulated CPU is much slower than on the host's
     poll_s: ClassVar[float] = 0.02  # the guest's own CPU answers
-
-    @abstractmethod
-    def circumstances(self) -> dict[str, str]:
-        """How the guests were made, as text: facts that influence results and are not in the campaign."""

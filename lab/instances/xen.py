@@ -33,7 +33,7 @@ _IMAGES: dict[tuple[str, ...], BootImage] = {}  # made once per campaign: each h
 
 
 class XenInstances(GuestInstances):
-    """The domains of one run; see `lab.instances.base.Instances`."""
+    """The domains of one run; see `lab.instances.lifecycle.ManagedInstances`."""
 
     def __init__(self, setup: RunSetup, maker: GroupMaker) -> None:
         super().__init__(setup, maker)

@@ -50,8 +50,8 @@ class Freezer:
         self._write(sorted(self._frozen), freeze=False)
         self._close()
 
-    def switch(self, working: Sequence[int]) -> float:
-        """Let these work and nobody else; how long it took until the others stood still, in seconds."""
+    def switch(self, working: Sequence[int]) -> None:
+        """Let these work and nobody else; back when the others stand still."""
         begin = time.monotonic()
         off = [place for place in range(len(self._open)) if place not in working and place not in self._frozen]
         on = [place for place in working if place in self._frozen]
@@ -61,7 +61,6 @@ class Freezer:
                 raise RunError(f"{self._paths[off[0]][0][0]} did not freeze within {_MOST_S:g} s")
             time.sleep(_POLL_S)
         self._write(on, freeze=False)
-        return time.monotonic() - begin
 
     def _write(self, places: Sequence[int], *, freeze: bool) -> None:
         word = (b"FROZEN" if freeze else b"THAWED") if self._first else (b"1" if freeze else b"0")

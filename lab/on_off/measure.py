@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
-from typing import Protocol, runtime_checkable
 
 from lab.cpu_speed import SpeedWatch, run_before_others
 from lab.errors import RunError
@@ -21,7 +20,7 @@ from lab.instances import Instances, Program, RunningInstance
 from lab.on_off.freezer import Freezer
 from lab.on_off.progress import CounterFile, ProgressReader, open_progress
 from lab.on_off.states import State
-from lab.processes import LabProcess
+from lab.processes import LabProcess, sleep_until
 
 _STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is that of a window of 100 ms on two
 _FOREIGN_SHARE = 0.1  # of one CPU
@@ -75,7 +74,7 @@ class OnOffWindow:
 
 @dataclass(frozen=True, slots=True)
 class OnOffRun:
-    """All windows in the order of time; `units` and `members` by position. `switch_ms` is the mean time of a switch.
+    """All windows in the order of time; `units` and `members` by position.
 
     `beside_busy` is the speed of CPUs while a member worked on another one, over their speed while none did: about 1
     for cores, well below for threads of one core, which a guest cannot see and a hypervisor may change. None = unknown.
@@ -91,23 +90,7 @@ class OnOffRun:
     steal_percent: float
     foreign_percent: float | None
     speeds: Mapping[int, float]
-    switch_ms: float
     beside_busy: float | None = None
-
-
-@runtime_checkable
-class _Grouped(Protocol):
-    """An instance whose processes are in control groups of its own."""
-
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-
-
-@runtime_checkable
-class _CountedGroups(Protocol):
-    """Instances whose groups count CPU time exactly."""
-
-    def usage_files(self) -> list[str]: ...
 
 
 @dataclass(slots=True)
@@ -154,13 +137,12 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
             used,
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),
-            1000 * run.switching_s / max(1, len(windows)),
             _beside_busy(speed.samples(), windows, begin, [one.running.placed.cpus for one in members]),
         )  # fmt: skip
 
 
 def _groups(running: RunningInstance) -> tuple[str, ...]:
-    if not isinstance(running, _Grouped):
+    if not running.groups:
         raise RunError("only containers can be frozen and thawed by the lab: measure other instances in blocks")
     return running.groups
 
@@ -174,10 +156,8 @@ def _start(running: RunningInstance, rate: float | None, opened: contextlib.Exit
     opened.callback(program.stop, 0)
     if not isinstance(program, LabProcess):
         raise RunError("only programs on this host can be followed: measure other instances in blocks")
-    server = getattr(running, "server", None)
-    reader = open_progress(
-        running.workload, counter, program.pid, server.pid if isinstance(server, LabProcess) else None
-    )
+    server = running.server.pid if isinstance(running.server, LabProcess) else None
+    reader = open_progress(running.workload, counter, program.pid, server)
     opened.callback(reader.close)
     return _Watched(running, program, counter, reader)
 
@@ -215,16 +195,15 @@ class _Switching:
         self._freezer = freezer
         self._host = host
         self._plan = plan
-        self.switching_s = 0.0
 
     def window(self, block: int, state: State, origin: float) -> OnOffWindow:
         plan = self._plan
         self._switch(state)
         began = time.monotonic()
-        _sleep_until(began + plan.guard_s)
+        sleep_until(began + plan.guard_s)
         times, first, before = self._host.read(), time.monotonic(), self._read()
         steps = self._steps(began) if plan.step_s else []
-        _sleep_until(began + plan.dwell_s)
+        sleep_until(began + plan.dwell_s)
         after, last, ends = self._read(), time.monotonic(), self._host.read()
         for place in state:
             self._members[place].check()
@@ -246,12 +225,12 @@ class _Switching:
                 one.frozen_at = now
         for one in self._members:
             one.counter.begin_state()
-        self.switching_s += self._freezer.switch(state)
+        self._freezer.switch(state)
 
     def _steps(self, began: float) -> list[tuple[float, ...]]:
         step_s, found = self._plan.step_s or 1.0, [self._read()[0]]
         for number in range(1, round(self._plan.dwell_s / step_s)):
-            _sleep_until(began + number * step_s)
+            sleep_until(began + number * step_s)
             found.append(self._read()[0])
         return found
 
@@ -286,8 +265,7 @@ class _HostTimes:
         self._threads: dict[int, int] = {}  # ns by open file
 
     def __enter__(self) -> _HostTimes:
-        paths = self._instances.usage_files() if isinstance(self._instances, _CountedGroups) else []
-        self._usage = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        self._usage = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in self._instances.usage_files()]
         for path in _kernel_threads():
             with contextlib.suppress(OSError):  # it ended meanwhile
                 self._threads[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
@@ -394,9 +372,3 @@ def _prompt() -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, policy, usual)
-
-
-def _sleep_until(moment: float) -> None:
-    left = moment - time.monotonic()
-    if left > 0:
-        time.sleep(left)

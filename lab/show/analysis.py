@@ -11,13 +11,13 @@ from typing import Any
 
 from lab.show.dataset import LabDataset, RunInfo
 from lab.show.dataset_reader import read_dataset
-from lab.show.distributions import OutcomeHistories, Panel, RunWindows, inside, over_time, panels
 from lab.show.group_prediction import GroupPredictions, compose
-from lab.show.intervals import Replicates, described
+from lab.show.intervals import Replicates
 from lab.show.noise import IntervalWidthCount, MarkedRuns, marks, narrowness, solo_noise
+from lab.show.over_time import OutcomeHistories, over_time
 from lab.show.pairs import FormResults, forms, pair_results
 from lab.show.sweeps import FactorSweep, NetworkModes, modes, sweeps
-from lab.statistics import Description
+from lab.statistics import Description, describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,12 @@ class DatasetAnalysis:
     sweeps: tuple[FactorSweep, ...]
     modes: tuple[NetworkModes, ...]
     composition: GroupPredictions
-    panels: tuple[Panel, ...]
     courses: Mapping[str, OutcomeHistories]
-    inside: tuple[RunWindows, ...]
     alone: tuple[SoloOutcome, ...]
 
     def document(self) -> dict[str, Any]:
         """For --json: times as text."""
-        found: dict[str, Any] = _plain(self)
-        return found
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
 
 def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") -> DatasetAnalysis:
@@ -84,20 +81,18 @@ def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") ->
         sweeps=sweeps(results),
         modes=modes(dataset.groups),
         composition=compose(dataset.groups, results, replicates),
-        panels=panels(dataset),
         courses=over_time(dataset, results),
-        inside=inside(dataset),
         alone=_alone(dataset),
     )
 
 
 def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:
     solos = {key for key, info in dataset.infos.items() if info.kind == "solo"}
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for one in dataset.reached:
-        if (one.run, one.repeat) in solos:
-            found[one.instance.rpartition(".")[0] or one.workload, one.outcome, one.unit].append(one.value)
-    return tuple(SoloOutcome(*name, described(values)) for name, values in sorted(found.items()))
+    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for row in dataset.reached:
+        if (row.run, row.repeat) in solos:
+            values[row.instance.rpartition(".")[0] or row.workload, row.outcome, row.unit].append(row.value)
+    return tuple(SoloOutcome(*name, describe(of)) for name, of in sorted(values.items()))
 
 
 def _plain(value: Any) -> Any:

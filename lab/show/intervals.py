@@ -1,22 +1,10 @@
-"""Intervals of medians over rounds, from the rounds and from the windows within them where these are known."""
+"""What the ratios of a dataset might as well have been, by the windows within runs where these are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from statistics import fmean, median
-
 from lab.show.dataset import DatasetGroup, DatasetMember, Key, LabDataset
-from lab.statistics import Description, MemberRepeat, RatioBootstrap, rounds_interval, variation
+from lab.statistics import MemberRepeat, RatioBootstrap
 from lab.usage_windows import UsageSeries
-
-
-def described(values: Iterable[float], replicates: Sequence[Sequence[float]] = ()) -> Description:
-    """Describe at least one value, one per round; ValueError for none. `replicates` as in `rounds_interval`."""
-    known = tuple(values)
-    if not known:
-        raise ValueError("no values to describe")
-    low, high = rounds_interval(known, replicates) or (None, None)
-    return Description(len(known), fmean(known), median(known), variation(known), low, high)
 
 
 class Replicates:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.show.dataset import DatasetGroup, Key, LabDataset
-from lab.show.intervals import described
 from lab.show.pairs import PairResult, together
-from lab.statistics import Description
+from lab.statistics import Description, describe
 
 WIDTHS = (0.03, 0.05, 0.10)
 """Half-widths of a 95 % interval, relative to the median, that results are counted by."""
@@ -80,7 +79,7 @@ def solo_noise(groups: Iterable[DatasetGroup], outcome: str = "throughput") -> d
             if found is not None and found.solo is not None:
                 solos[member.label][f"{group.form} {member.pinning}".strip()][group.repeat] = found.solo
     return {
-        label: {where: described(rounds.values()) for where, rounds in sorted(places.items())}
+        label: {where: describe(rounds.values()) for where, rounds in sorted(places.items())}
         for label, places in sorted(solos.items())
     }
 

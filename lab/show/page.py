@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from lab.show.formatting import KINDS, ROLES, factor, number, percent, size
 from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
-from profiler.whole_files import replace_whole
+from profiler.whole_files import write_whole
 
 MOST_COMPOSED = 300  # groups in the table of predictions; the dataset has all
 
@@ -42,6 +41,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "factor": factor,
     "plain": number,
     "size": size,
+    "strength": page_model.strength,
     "begin": lambda text: text[:1].upper() + text[1:],
 }
 _TEMPLATES.filters |= _FILTERS
@@ -56,7 +56,13 @@ def write_page(shown: DatasetAnalysis, path: Path) -> None:
         raise LabError(f"the report cannot be written to {path}: it is not a regular file; name another")
     if not path.absolute().parent.is_dir():  # said before all is drawn
         raise LabError(f"the report cannot be written to {path}: there is no folder {path.parent}")
-    _replace(path, page(shown).encode())
+    content = page(shown).encode()
+    try:
+        write_whole(path.resolve(), content)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LabError(f"no space left for the report {path}: free some and try again") from None
+        raise LabError(f"the report cannot be written to {path}: {error.strerror or error}") from None
 
 
 def page(shown: DatasetAnalysis) -> str:
@@ -67,28 +73,20 @@ def page(shown: DatasetAnalysis) -> str:
         name=shown.about.get("name") or Path(shown.directory).name,
         headline=page_model.headline(shown),
         sentences=page_model.summary(shown),
-        matrices=[page_model.matrix(name, form) for name, form in shown.forms.items() if form.matrix],
+        matrices={name: form for name, form in shown.forms.items() if form.matrix},
         scale=page_model.scale(),
         rankings=page_model.rankings(shown),
         curves=curves,
         curve_pictures=_curve_pictures(curves),
-        mode_pictures=_mode_pictures(shown),
         modes_title=page_model.modes_title,
         composed=_worst_predicted(shown.composition),
-        composition_picture=_drawn(charts.composition_picture, shown.composition, shown.composition.groups),
-        panels=[(panel, charts.distribution_picture(panel)) for panel in shown.panels],
         courses=[(name, of, charts.course_picture(name, of)) for name, of in shown.courses.items()],
-        inside=[(one, charts.inside_pictures(one)) for one in shown.inside],
         marked=shown.marked[: page_model.MOST_MARKED],
         circumstances=page_model.circumstances(shown.about),
         outcomes=page_model.mode_outcomes(shown.modes),
         kinds=KINDS,
         roles=ROLES,
     )
-
-
-def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | None:
-    return draw(of) if wanted else None
 
 
 def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
@@ -103,27 +101,6 @@ def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[t
     return found
 
 
-def _mode_pictures(shown: DatasetAnalysis) -> list[tuple[str, Markup]]:
-    chosen = shown.modes[: page_model.MOST_PICTURES]
-    titles = [page_model.modes_title(modes) for modes in chosen]
-    return [(title, charts.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
-
-
 def _worst_predicted(composition: GroupPredictions) -> list[Any]:
     """Groups by how far the product rule is off, the farthest first."""
     return sorted(composition.groups, key=lambda one: -abs(one.error("product")))[:MOST_COMPOSED]
-
-
-def _replace(path: Path, content: bytes) -> None:
-    target = path.resolve()
-    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            partial.write_bytes(content)
-            replace_whole(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise LabError(f"no space left for the report {path}: free some and try again") from None
-        raise LabError(f"the report cannot be written to {path}: {error.strerror or error}") from None

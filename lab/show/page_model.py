@@ -10,7 +10,7 @@ from statistics import median
 
 from lab.show.analysis import DatasetAnalysis
 from lab.show.formatting import OUTCOMES, narrow, percent, size
-from lab.show.pairs import FormResults, GroupScore
+from lab.show.pairs import GroupScore
 from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
 
@@ -20,23 +20,6 @@ MOST_PICTURES = 12  # of one kind; the tables have everything
 MOST_MARKED = 200  # disturbed and unsteady runs in the table
 ENDS = 10  # of a ranking, the best and the worst
 HEAD = ("name", "origin", "licence", "machine", "kernel", "date")
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """One cell of a matrix; `strength` is its class in the style sheet."""
-
-    found: Description | None
-    strength: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlowdownMatrix:
-    """One pinning form as a heat map: rows are victims, columns neighbours."""
-
-    form: str
-    names: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +41,9 @@ class SweepCurves:
     sweeps: tuple[FactorSweep, ...]
 
 
-def strength(ratio: float) -> str:
+def strength(cell: Description | None) -> str:
     """The class of a cell by its T / B; neutral around 1."""
-    return next((name for name, below in STEPS if ratio < below), "b2")
+    return "none" if cell is None else next((name for name, below in STEPS if cell.median < below), "b2")
 
 
 def scale() -> list[tuple[str, str]]:
@@ -70,25 +53,13 @@ def scale() -> list[tuple[str, str]]:
     return [*zip([name for name, _ in STEPS], ranges, strict=True), ("b2", f"{ends[-1]} and more")]
 
 
-def matrix(name: str, form: FormResults) -> SlowdownMatrix:
-    names = sorted({*form.matrix, *(neighbour for row in form.matrix.values() for neighbour in row)})
-    rows = [(victim, tuple(_cell(form.matrix.get(victim, {}).get(other)) for other in names)) for victim in names]
-    return SlowdownMatrix(name, tuple(names), tuple(rows))
-
-
-def _cell(found: Description | None) -> MatrixCell:
-    return MatrixCell(found, "none" if found is None else strength(found.median))
-
-
 def rankings(shown: DatasetAnalysis) -> list[GroupRanking]:
-    """By form and by size of the group: sums of two and of three ratios cannot be ranked together."""
-    found: list[GroupRanking] = []
-    for name, form in shown.forms.items():
-        by_size: dict[int, list[GroupScore]] = defaultdict(list)
-        for score in form.scores:
-            by_size[len(score.members)].append(score)
-        found += [_ranking(f"{name}: {size(members)}", scores) for members, scores in sorted(by_size.items())]
-    return found
+    """By form and by size of the group."""
+    return [
+        _ranking(f"{name}: {size(members)}", scores)
+        for name, form in shown.forms.items()
+        for members, scores in form.by_size().items()
+    ]
 
 
 def _ranking(title: str, scores: Sequence[GroupScore]) -> GroupRanking:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.show.dataset import DatasetGroup, DatasetMember
-from lab.show.intervals import Replicates, described
-from lab.statistics import Description
+from lab.show.intervals import Replicates
+from lab.statistics import Description, describe
 
 Columns = tuple[tuple[float, ...], ...]
 
@@ -33,6 +33,22 @@ class FormResults:
 
     matrix: Mapping[str, Mapping[str, Description]]
     scores: tuple[GroupScore, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Rows and columns of the matrix."""
+        return sorted({*self.matrix, *(neighbour for row in self.matrix.values() for neighbour in row)})
+
+    def cell(self, victim: str, neighbour: str) -> Description | None:
+        """None for a pair that was not measured."""
+        return self.matrix.get(victim, {}).get(neighbour)
+
+    def by_size(self) -> dict[int, list[GroupScore]]:
+        """Scores by the number of members: sums of two and of three ratios cannot be ranked together."""
+        sizes: dict[int, list[GroupScore]] = defaultdict(list)
+        for score in self.scores:
+            sizes[len(score.members)].append(score)
+        return dict(sorted(sizes.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ def together(results: Iterable[PairResult]) -> Description:
     """Several results of the same thing as one; ValueError for none."""
     known = list(results)
     values = [value for result in known for value in result.values]
-    return described(values, [replicate for result in known for replicate in result.replicates])
+    return describe(values, [replicate for result in known for replicate in result.replicates])
 
 
 def by_run(groups: Iterable[DatasetGroup]) -> dict[str, list[DatasetGroup]]:
@@ -127,7 +143,7 @@ def scores(groups: Iterable[DatasetGroup], replicates: Replicates) -> list[Group
             for members in zip(*_replicates(known, replicates), strict=True)
         ]
         middle = tuple(median(column) for column in columns)
-        found.append(GroupScore(run, labels, middle, described(sums, like)))
+        found.append(GroupScore(run, labels, middle, describe(sums, like)))
     return sorted(found, key=lambda score: (-score.score.median, score.run))
 
 

@@ -9,9 +9,8 @@ from statistics import median
 from typing import Any
 
 from lab.show.dataset import DatasetGroup, DatasetMember, MemberVariant
-from lab.show.intervals import described
 from lab.show.pairs import PairResult, together
-from lab.statistics import Description
+from lab.statistics import Description, describe
 from profiler.observed import DEFAULT_WEIGHT
 
 FACTORS = ("load", "cap_percent", "weight", "disk_limit_mb_s")
@@ -200,7 +199,7 @@ def _one_mode(mode: str, members: Sequence[DatasetMember]) -> NetworkMode:
                 over[name].append(outcome.ratio)
     return NetworkMode(
         mode,
-        {name: described(found) for name, found in values.items()},
-        {name: described(found) for name, found in over.items()},
+        {name: describe(found) for name, found in values.items()},
+        {name: describe(found) for name, found in over.items()},
         units,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -30,7 +29,7 @@ def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) 
     for name, form in shown.forms.items():
         if form.matrix:
             console.print(_matrix(name, form))
-        for members, scores in _by_size(form.scores).items():
+        for members, scores in form.by_size().items():
             console.print(
                 _scores(f"{name}: combined score of {size(members)}, best first", scores, everything=everything)
             )
@@ -66,7 +65,7 @@ def _add(table: Table, cells: Iterable[str]) -> None:
 
 
 def _matrix(name: str, form: FormResults) -> Table:
-    names = sorted({*form.matrix, *(neighbour for row in form.matrix.values() for neighbour in row)})
+    names = form.names
     wide = len(names) >= _WIDE
     interval = "±half of the 95 % interval in hundredths" if wide else "95 % interval"
     heads = ["\n".join(textwrap.wrap(name, _HEADER)) if wide else f"+ {name}" for name in names]
@@ -76,17 +75,8 @@ def _matrix(name: str, form: FormResults) -> Table:
         table.padding = (0, 0)
         table.pad_edge = False
     for victim in names:
-        row = form.matrix.get(victim, {})
-        _add(table, [victim, *((_short if wide else _cell)(row.get(neighbour)) for neighbour in names)])
+        _add(table, [victim, *((_short if wide else _cell)(form.cell(victim, neighbour)) for neighbour in names)])
     return table
-
-
-def _by_size(scores: Sequence[GroupScore]) -> dict[int, list[GroupScore]]:
-    """Sums of two and of three ratios cannot be ranked together."""
-    found: dict[int, list[GroupScore]] = defaultdict(list)
-    for score in scores:
-        found[len(score.members)].append(score)
-    return dict(sorted(found.items()))
 
 
 def _scores(title: str, scores: Sequence[GroupScore], *, everything: bool) -> Table:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from lab.campaign.model import Member
 from lab.control_groups import GroupMaker
-from lab.instances import RunSetup
-from lab.instances.base import Program, RunningInstance
+from lab.instances import Program, RunningInstance, RunSetup
 from lab.instances.qemu import QemuInstances
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab import measure as module
-from lab import usage_windows
+from lab import processes, usage_windows
 from lab.errors import RunError
 from lab.measure import RunMeasurement, Timing, measure
 from profiler.backends import BackendError
@@ -36,7 +36,7 @@ class _Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     made = _Clock()
-    for place in (module, usage_windows, lab_doubles):
+    for place in (module, processes, usage_windows, lab_doubles):
         monkeypatch.setattr(place, "time", made)
     return made
 

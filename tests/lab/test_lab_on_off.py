@@ -66,7 +66,7 @@ def simulated(
         )
     return OnOffRun(
         "2026-11-26T00:00:00+00:00", 0.1 * len(order), 1.0, NAMES[:members], ("events/s",) * members, tuple(windows),
-        {}, 0.0, 0.0, {}, 1.0,
+        {}, 0.0, 0.0, {},
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_whatever_stands_in_a_cell_is_shown_or_refused(tmp_path: Path, made: Mad
 def test_tables_of_an_older_lab_are_enough(tmp_path: Path, made: Made) -> None:
     shown = analyse(made.write(tmp_path, only=["colocations"]))
     assert set(shown.forms) == {"same", "apart"}
-    assert (shown.disturbed, shown.marks, shown.inside, shown.alone) == (None, (), (), ())
+    assert (shown.disturbed, shown.marks, shown.courses, shown.alone) == (None, (), {}, ())
 
 
 def test_an_empty_cell_is_unknown_and_never_zero(tmp_path: Path, made: Made) -> None:

@@ -1,10 +1,9 @@
-"""What `lab show` computes: ratios, intervals, noise, curves, modes, compositions and distributions, on known data."""
+"""What `lab show` computes: ratios, intervals, noise, curves, modes and compositions, on known data."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
-from math import ceil
 from pathlib import Path
 from statistics import median
 
@@ -13,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.show import DatasetAnalysis, analyse
-from lab.show.distributions import MOST_STEPS, distribution
-from lab.show.intervals import described
 from lab.show.noise import WIDTHS
+from lab.statistics import describe
 from tests.lab.lab_show_cases import START, Made
 
 POSITIVE = st.floats(0.01, 100, allow_nan=False)
@@ -44,7 +42,7 @@ def test_cells_and_scores_are_medians_over_the_rounds(
 
 @given(values=st.lists(POSITIVE, min_size=2, max_size=12))
 def test_an_interval_holds_the_median_and_nothing_below_zero(values: list[float]) -> None:
-    found = described(values)
+    found = describe(values)
     assert found.lower is not None
     assert found.upper is not None
     assert 0 <= found.lower <= found.median * (1 + 1e-9)
@@ -52,16 +50,16 @@ def test_an_interval_holds_the_median_and_nothing_below_zero(values: list[float]
 
 
 def test_what_may_be_negative_has_its_interval_around_its_median() -> None:
-    found = described([-3.0, -2.0, -1.0])
+    found = describe([-3.0, -2.0, -1.0])
     assert found.lower is not None
     assert found.upper is not None
     assert found.lower < found.median < found.upper
 
 
 def test_one_round_has_no_interval() -> None:
-    assert (described([0.5]).lower, described([0.5]).upper) == (None, None)
+    assert (describe([0.5]).lower, describe([0.5]).upper) == (None, None)
     with pytest.raises(ValueError, match="no values"):
-        described([])
+        describe([])
 
 
 def test_restless_windows_widen_the_interval(tmp_path: Path) -> None:
@@ -177,18 +175,6 @@ def test_modes_are_compared_beside_the_same_neighbours(tmp_path: Path) -> None:
     assert "timeouts_percent" not in modes["shared 100 Mbit/s"].ratios  # nothing is a multiple of none
 
 
-@settings(deadline=None)
-@given(values=st.lists(POSITIVE, min_size=1, max_size=700), share=st.floats(0.001, 1))
-def test_a_distribution_rises_to_all_and_tells_quantiles(values: list[float], share: float) -> None:
-    found = distribution("x", values)
-    assert len(found.steps) <= MOST_STEPS + 2
-    assert found.steps[-1] == (max(values), 1.0)
-    assert all(x <= y and p < q for (x, p), (y, q) in pairwise(found.steps))
-    ordered, rank = sorted(values), max(1, ceil(share * len(values) - 1e-9))
-    coarse = len(values) // MOST_STEPS + 1  # ranks that one step of the picture may leave out
-    assert ordered[rank - 1] <= found.quantile(share) <= ordered[min(rank + coarse, len(values)) - 1]
-
-
 @settings(max_examples=20, deadline=None)
 @given(rounds=st.lists(st.floats(0.3, 1.1), min_size=2, max_size=7))
 def test_more_results_are_within_a_wider_limit(tmp_path_factory: pytest.TempPathFactory, rounds: list[float]) -> None:
@@ -257,26 +243,3 @@ def test_courses_follow_the_clock_and_need_three_rounds(tmp_path: Path) -> None:
     assert [((when - START).total_seconds() / 3600, value) for when, value in first.points] == [
         (1, IS(0.5)), (2, IS(0.7)), (3, IS(0.6)),
     ]  # fmt: skip
-
-
-def test_windows_of_the_warm_up_are_shown_but_not_counted(tmp_path: Path) -> None:
-    made = Made()
-    for repeat in (1, 2, 3):
-        run = made.add("same", ("a", "b"), (0.5, 0.9), repeat, unsteady=repeat == 2)
-        points = [(-1.0, 900), (-0.5, 700), *((at, 50 + at) for at in (0.5, 1.0, 1.5, 2.0))]
-        made.rows["series"] += [(run, repeat, "a.1", "cpu", at, value) for at, value in points]
-    shown = _shown(made, tmp_path)
-    panel = next(one for one in shown.panels if "windows of cpu" in one.name)
-    assert [(one.name, one.count) for one in panel.of] == [("pairs", 12)]
-    assert panel.of[0].quantile(1) < 1.1
-    assert (shown.inside[0].repeat, shown.inside[0].why) == (2, "unsteady")
-    assert shown.inside[0].metrics["cpu"]["a.1"][0] == (-1.0, 900)
-
-
-def test_many_windows_by_company(tmp_path: Path) -> None:
-    made = Made()
-    made.add("same", ("a", "b"), (0.5, 0.9), windows=6)
-    made.add("same", ("a", "b", "c"), (0.5, 0.9, 0.9), windows=6)
-    made.rows["series"] += [("solo:a:0", 1, "a.1", "cpu", at, 50) for at in range(1, 8)]
-    panel = next(one for one in _shown(made, tmp_path).panels if "windows of cpu" in one.name)
-    assert {one.name: one.count for one in panel.of} == {"alone": 7, "pairs": 10, "triples": 15}

@@ -18,11 +18,12 @@ from lab.show import DatasetAnalysis, analyse
 from lab.show.page import page, write_page
 from lab.show.page_model import STEPS, scale, strength
 from lab.show.terminal import draw
+from lab.statistics import describe
 from tests.lab.lab_show_cases import Made, large
 
 NEIGHBOURS = Path(__file__).parents[2] / "datasets" / "lab-neighbours"
 VOID = {"meta", "col", "br", "use", "path", "rect"}
-SECTIONS = ["pairs", "scores", "groups", "curves", "modes", "distributions", "time", "inside", "noise", "marks", "how"]
+SECTIONS = ["pairs", "scores", "groups", "curves", "modes", "time", "noise", "marks", "how"]
 HOSTILE = '<script>alert("x")</script>&$\\frac{1}{0}$[red]_'
 
 
@@ -110,7 +111,7 @@ def test_the_page_asks_nobody_for_anything(text: str, reader: Reader) -> None:
 
 def test_every_picture_has_words_and_a_table_beside_it(reader: Reader) -> None:
     pictures = reader.all("svg")
-    assert len(pictures) >= 10
+    assert len(pictures) >= 5
     assert all(picture["role"] == "img" and picture["aria-label"] for picture in pictures)
     assert reader.all("th")
     assert all("scope" in head for head in reader.all("th"))
@@ -131,9 +132,9 @@ def test_cells_of_the_matrix_hold_number_and_interval(reader: Reader, campaign: 
 
 def test_the_scale_is_neutral_around_one_and_worse_the_lower() -> None:
     order = [name for name, _ in scale()]
-    found = [strength(ratio / 100) for ratio in range(130)]
+    found = [strength(describe([ratio / 100])) for ratio in range(130)]
     assert [order.index(name) for name in found] == sorted(order.index(name) for name in found)
-    assert (strength(1.0), strength(0.2), strength(1.5), len(STEPS)) == ("n", "w5", "b2", len(order) - 1)
+    assert ([found[100], found[20], found[120]], len(STEPS)) == (["n", "w5", "b2"], len(order) - 1)
 
 
 def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
@@ -172,10 +173,10 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
     write_page(shown, path)
     before = path.read_bytes()
 
-    def full(_self: Path, _content: bytes) -> int:
+    def full(_made: Path, _path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("profiler.whole_files.replace_whole", full)
     with pytest.raises(LabError, match=r"no space left for the report .*: free some and try again"):
         write_page(replace(shown, repeats=99), path)
     assert path.read_bytes() == before
@@ -208,18 +209,8 @@ def test_the_shipped_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_json_goes_with_a_report_and_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.html"
-    asked = [
-        "show",
-        str(NEIGHBOURS),
-        "--json",
-        "--report",
-        str(path),
-        "--workloads",
-        "cpu,memory",
-        "--pinning",
-        "same",
-    ]
-    assert main(asked) == 0
+    asked = ["show", str(NEIGHBOURS), "--json", "--report", str(path)]
+    assert main([*asked, "--workloads", "cpu,memory", "--pinning", "same"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["forms"]) == {"same"}
     assert set(document["forms"]["same"]["matrix"]) == {"cpu", "memory"}

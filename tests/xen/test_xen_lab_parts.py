@@ -1,8 +1,7 @@
-"""The lab's own parts, where no Xen is needed: archives, the wire to Dom0, sources of packages, witnesses."""
+"""The lab's own parts, where no Xen is needed: the wire to Dom0, sources of packages, witnesses."""
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 import shutil
@@ -15,47 +14,13 @@ from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lab.emulated_xen.archive import RamDiskEntry, initramfs
 from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Error
 from lab.emulated_xen.machine import FILES, XenMachine
 from lab.emulated_xen.parts import machine_sources
 from tests.xen.xen_lab import Lab
 from tests.xen.xen_scene import Guest
 from tests.xen.xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
-
-names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name.strip("."))
-paths = st.lists(names, min_size=1, max_size=3).map("/".join)
-
-
-def members(archive: bytes) -> dict[str, bytes]:
-    """Read a cpio archive as its format says: hexadecimal fields, everything aligned to four bytes."""
-    found: dict[str, bytes] = {}
-    at = 0
-    while True:
-        size, length = (int(archive[at + 6 + 8 * field : at + 14 + 8 * field], 16) for field in (6, 11))
-        assert archive[at : at + 6] == b"070701"
-        assert archive[at + 110 + length - 1] == 0
-        name = archive[at + 110 : at + 110 + length - 1].decode()
-        at += (110 + length + 3) // 4 * 4
-        if name == "TRAILER!!!":
-            return found
-        found[name] = archive[at : at + size]
-        at += (size + 3) // 4 * 4
-
-
-@given(st.dictionaries(paths, st.binary(max_size=20), max_size=6))
-def test_an_archive_holds_every_file_and_the_folders_above_it(contents: dict[str, bytes]) -> None:
-    above = {"/".join(path.split("/")[:depth]) for path in contents for depth in range(1, path.count("/") + 1)}
-    archive = gzip.decompress(initramfs({path: RamDiskEntry.file(content) for path, content in contents.items()}))
-    assert members(archive) == dict.fromkeys(above, b"") | contents
-
-
-def test_an_archive_names_folders_before_what_is_in_them() -> None:
-    order = list(members(gzip.decompress(initramfs({"b/c/d": RamDiskEntry.file(b"x"), "a": RamDiskEntry.link("b")}))))
-    assert order == ["a", "b", "b/c", "b/c/d"]
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.emulated_xen.archive import RamDiskEntry, initramfs
 from lab.emulated_xen.machine import small_root
 from lab.emulated_xen.parts import XenParts
+from lab.guests.cpio import RamDiskEntry, initramfs
 
 GUEST_FILES = Path(__file__).parent / "guest"
 
