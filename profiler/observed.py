@@ -18,6 +18,7 @@ DiskKind = Literal["", "hdd", "ssd", "nvme", "network"]
 NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
 DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
 MAX_WEIGHT = 65_535  # xl(1), sched-credit
+ANTI_AFFINITY_LABEL = "anti_affinity"  # names the group of which no two instances share a host
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
 _ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -242,6 +243,11 @@ class Instance:
                 raise ValueError(f"instance {self.id}: demand for {demand.resource} stands under {resource}")
             if resource == "cpu" and demand.mean > self.vcpus:
                 raise ValueError(f"instance {self.id}: demand of {demand.mean:g} CPUs is above its {self.vcpus} vCPUs")
+
+    @property
+    def anti_affinity_group(self) -> str | None:
+        """The group of which no two instances share a host, from the label `anti_affinity`; None = it is in none."""
+        return self.labels.get(ANTI_AFFINITY_LABEL) or None
 
     @property
     def demand_key(self) -> tuple[Demand, ...]:

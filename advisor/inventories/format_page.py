@@ -133,7 +133,11 @@ INSTANCE: Mapping[str, Row] = {
         "for how much of the time it may get less CPU time than it wants, 0.01 = 1 %; left out = any",
     ),
     "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
-    "labels": ("mapping of texts", "as of a host", "free; some name domains, taps or interfaces for commands"),
+    "labels": (
+        "mapping of texts",
+        "as of a host",
+        "free; `anti_affinity` names a group of which no two share a host; some name taps or interfaces",
+    ),
     "demand": (
         "mapping",
         "`cpu` (CPUs), `net_mbit`, `disk_mb_s`, `mem_bw_mb_s`: a mean, or a mapping with the fields below",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,12 +27,14 @@ class HostViolations:
     """The limits that a host state violates.
 
     `below` are ids of instances below a limit; `overcommitted` the promised amount of each of RESOURCES where it
-    exceeds the room, else 0; `exclusive_shared` whether an instance that requires the host for itself is not alone.
+    exceeds the room, else 0; `exclusive_shared` whether an instance that requires the host for itself is not alone;
+    `groups` the anti-affinity groups of which several instances are there.
     """
 
     below: frozenset[str] = NOBODY
     overcommitted: tuple[float, ...] = (0.0,) * len(RESOURCES)
     exclusive_shared: bool = False
+    groups: frozenset[str] = NOBODY
 
 
 def allowed_violations(*states: HostViolations) -> HostViolations:
@@ -40,6 +43,7 @@ def allowed_violations(*states: HostViolations) -> HostViolations:
         frozenset().union(*(state.below for state in states)),
         tuple(max(sizes) for sizes in zip(*(state.overcommitted for state in states), strict=True)),
         any(state.exclusive_shared for state in states),
+        frozenset().union(*(state.groups for state in states)),
     )
 
 
@@ -50,6 +54,9 @@ def new_violation(state: HostViolations, allowed: HostViolations, everywhere: fr
             return f"has no room for its {name} beside the other instances"
     if state.exclusive_shared and not allowed.exclusive_shared:
         return "hosts an instance that requires the host for itself"
+    newly_shared = sorted(state.groups - allowed.groups)
+    if newly_shared:
+        return f"hosts another instance of the anti-affinity group {newly_shared[0]}"
     newly_below = sorted(state.below - allowed.below - everywhere)
     if newly_below:
         return f"would take {newly_below[0]} below its limit"
@@ -102,6 +109,12 @@ class FeasibilityChecker:
                 frozenset(rows.residents[row][slot].id for slot in np.flatnonzero(below[row]).tolist()),
                 tuple(overcommitted[row].tolist()),
                 bool(exclusive_shared[row]),
+                _shared_groups(rows.residents[row]),
             )
             for row in range(len(states))
         ]
+
+
+def _shared_groups(residents: Sequence[Instance]) -> frozenset[str]:
+    groups = Counter(instance.anti_affinity_group for instance in residents)
+    return frozenset(group for group, count in groups.items() if group is not None and count > 1)

@@ -259,9 +259,9 @@ def schedule(
 
     A stage starts when the previous one is done, and holds as many moves as `limits` allow. A moving instance counts on
     both hosts until it has arrived. At each moment, whichever change of a stage ends first, no limit is violated that
-    holds at the start and at the end: sizes, exclusive hosts, and predicted ratios. Changes that block
-    each other go by an intermediate host among those in `between` (None = every enabled host) while there are at most
-    `most_moves` moves in all (None = any number).
+    holds at the start and at the end: sizes, exclusive hosts, anti-affinity groups, and predicted ratios. Changes
+    that block each other go by an intermediate host among those in `between` (None = every enabled host) while
+    there are at most `most_moves` moves in all (None = any number).
     """
     checker = FeasibilityChecker(start, predictor, keep_ratio)
     now = [{instance.id: instance for instance in residents} for residents in start.residents]

@@ -77,6 +77,18 @@ class FilterInput:
             hosts_with[[host for host, _ in self.snapshot.where(name)]] = True
         return hosts_with
 
+    def members_of_group(self) -> dict[int, str]:
+        """Host position → another instance there of the newcomer's anti-affinity group."""
+        group, own_id = self.instance.anti_affinity_group, self.instance.id
+        if group is None:
+            return {}
+        return {
+            host: resident.id
+            for host, residents in enumerate(self.snapshot.residents)
+            for resident in residents
+            if resident.anti_affinity_group == group and resident.id != own_id
+        }
+
     def nowhere(self) -> Bools:
         """No host, (H,)."""
         return np.zeros(len(self.snapshot.hosts), dtype=bool)
@@ -124,10 +136,18 @@ def _affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 def _anti_affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     beside = {name: inputs.beside(name) for name in inputs.request.constraints.anti_affinity}
-    refused = inputs.nowhere()
+    members = inputs.members_of_group()
+    refused = inputs.at(inputs.snapshot.hosts[host].id for host in members)
     for has_it in beside.values():
         refused |= has_it
-    return refused, lambda host: f"{next(name for name in beside if beside[name][host])} is on this host"
+
+    def says(host: int) -> str:
+        named = next((name for name in beside if beside[name][host]), None)
+        if named is not None:
+            return f"{named} is on this host"
+        return f"{members[host]} of the same anti-affinity group {inputs.instance.anti_affinity_group} is on this host"
+
+    return refused, says
 
 
 def _exclusive(inputs: FilterInput) -> tuple[Bools, ReasonOf]:

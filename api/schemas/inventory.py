@@ -190,7 +190,10 @@ class InstanceNeeds(Schema):
         default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
     )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
-    labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
+    labels: Labels = Field(
+        default={},
+        description="free texts; anti_affinity names a group of which no two share a host; some name domains or taps",
+    )
     demand: Demands = Field(default={}, description=DEMAND)
 
     def named(self, instance_id: str, host: str | None = None) -> Instance:

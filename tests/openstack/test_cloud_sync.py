@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.openstack.relay import Relay
     from tests.openstack.served import Service
 
-ALL = {"hypervisors", "services", "aggregates", "zones", "flavors", "placement", "servers"}
+ALL = {"hypervisors", "services", "aggregates", "zones", "flavors", "placement", "server groups", "servers"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,6 +91,26 @@ def test_zones_and_aggregates_are_labels_as_long_as_they_last(
     labels = service.get("/v1/hosts/h007")["labels"]
     assert labels["zone"] == "nova"
     assert "aggregate.rack-1" not in labels
+
+
+def test_members_of_a_server_group_are_labelled_and_placements_keep_others_away(
+    lab: OpenStackLab, service: Service, environment: Mapping[str, str]
+) -> None:
+    compute = lab.connect().compute
+    group = compute.create_server_group(name="apart", policy="anti-affinity", microversion="2.64")
+    together = compute.create_server_group(name="together", policy="affinity", microversion="2.64")
+    members = [lab.boot(f"apart-{at}", "capped", scheduler_hints={"group": group.id}) for at in range(2)]
+    beside = lab.boot("together-1", "capped", scheduler_hints={"group": together.id})
+    lab.placed([*members, beside])
+    service.sync(environment)
+    read = {name: service.get(f"/v1/instances/{name}") for name in (*members, beside)}
+    assert [read[name]["labels"].get("anti_affinity") for name in members] == [group.id] * 2
+    assert "anti_affinity" not in read[beside]["labels"]
+    newcomer = {"id": "apart-2", "vcpus": 1, "labels": {"anti_affinity": group.id}}
+    hosts = [read[name]["host"] for name in members]
+    asked = {"instance": newcomer, "hosts": hosts, "dry_run": True}
+    answer = service.http.post("/v1/placements", json=asked)
+    assert {one["code"] for one in answer.json()["rejected"]} == {"constraint.anti_affinity"}
 
 
 def test_who_may_not_see_the_cloud_removes_nothing(

@@ -9,7 +9,7 @@ from advisor.inventories.openstack.flavors import described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.host_kinds import HostKind
-from profiler.observed import NetworkSettings
+from profiler.observed import ANTI_AFFINITY_LABEL, NetworkSettings
 
 KINDS: Mapping[str, HostKind] = {"QEMU": "kvm", "KVM": "kvm", "XEN": "xen", "LXC": "lxc"}  # nova's hypervisor_type
 STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspended: the server holds its place only
@@ -29,6 +29,16 @@ def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str
         return {host: str(zone["zoneName"]) for zone in zones for host in zone.get("hosts") or {}}
     named = [aggregate for aggregate in aggregates if aggregate.get("availability_zone")]
     return {host: str(one["availability_zone"]) for one in named for host in one.get("hosts") or ()}
+
+
+def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
+    """Server → its group, of server groups of the policy anti-affinity that let one member run on a host."""
+    apart = [
+        group
+        for group in groups
+        if group.get("policy") == "anti-affinity" and (group.get("rules") or {}).get("max_server_per_host", 1) == 1
+    ]
+    return {str(member): str(group["id"]) for group in apart for member in group.get("members") or ()}
 
 
 def host_facts(
@@ -69,8 +79,11 @@ def host_facts(
     return {**facts, **_overcommit(facts, inventories)}
 
 
-def instance_facts(row: Row, *, source: str, current_specs: Mapping[str, Mapping[str, str]]) -> Facts:
-    """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now.
+def instance_facts(
+    row: Row, *, source: str, current_specs: Mapping[str, Mapping[str, str]], anti_affinity: Mapping[str, str]
+) -> Facts:
+    """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now, and
+    `anti_affinity` are servers with their group.
 
     Nova keeps a copy of the flavor as it was when the server was made: its limits are those that hold. What stands
     under `cotenant:` is about Cotenant alone, so the flavor as it is now counts.
@@ -95,6 +108,7 @@ def instance_facts(row: Row, *, source: str, current_specs: Mapping[str, Mapping
         "domain": str(row.get("OS-EXT-SRV-ATTR:instance_name") or ""),  # as libvirt and its exporters know it
         "project": str(row.get("tenant_id", "")),
         "flavor_name": name,
+        ANTI_AFFINITY_LABEL: anti_affinity.get(str(row["id"]), ""),
     }
     return {
         "id": str(row["id"]),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import openstack
 from keystoneauth1.exceptions import ClientException
-from openstack.exceptions import HttpException, SDKException
+from openstack.exceptions import HttpException, SDKException, raise_from_response
+from openstack.resource import Resource
 
 from advisor.inventories.clouds_file import read_settings
 from advisor.inventories.reading import Part
@@ -55,6 +56,23 @@ class Listings:
             "servers", lambda: self._compute.servers(details=True, all_projects=True, microversion=COMPUTE, **query)
         )
 
+    def server_groups(self) -> list[Row] | None:
+        """Of all projects, with their policy and members. openstacksdk would ask for the first page only."""
+
+        def pages() -> Iterator[Row]:
+            seen: set[str] = set()
+            while True:
+                query = {"all_projects": "True", "offset": len(seen)}
+                answer = self._compute.get("/os-server-groups", params=query, microversion=COMPUTE)
+                raise_from_response(answer)
+                page = [row for row in answer.json()["server_groups"] if row["id"] not in seen]
+                if not page:
+                    return
+                seen.update(row["id"] for row in page)
+                yield from page
+
+        return self._rows("server groups", pages)
+
     def providers(self) -> list[Row] | None:
         """Placement's resource providers."""
         return self._rows("placement", lambda: self._placement.resource_providers())  # noqa: PLW0108 - asked for inside
@@ -77,7 +95,12 @@ class Listings:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # openstacksdk warns of fields that newer microversions lack
-                rows = [one.to_dict(headers=False, computed=False, original_names=True) for one in listing()]
+                rows = [
+                    row.to_dict(headers=False, computed=False, original_names=True)
+                    if isinstance(row, Resource)
+                    else row
+                    for row in listing()
+                ]
         except (SDKException, ClientException, ValueError, KeyError, TypeError, AttributeError) as error:
             # The latter four are what openstacksdk raises over an answer that is not what it should be.
             status = error.status_code if isinstance(error, HttpException) else getattr(error, "http_status", None)

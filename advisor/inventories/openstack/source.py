@@ -9,6 +9,7 @@ from typing import Any
 from advisor.inventories.openstack.facts import (
     OWN_LABELS,
     NotModelled,
+    anti_affinity_of,
     changed_or_gone,
     host_facts,
     instance_facts,
@@ -16,6 +17,7 @@ from advisor.inventories.openstack.facts import (
 )
 from advisor.inventories.openstack.listings import Listings, Row, connect
 from advisor.inventories.reading import Facts, Part, Reading
+from profiler.observed import ANTI_AFFINITY_LABEL
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
 OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is told twice does no harm
@@ -60,6 +62,8 @@ class OpenStack:
         zones = zones_of(listings.zones(), aggregates)
         flavors = listings.flavors() or []
         capacity = self._capacity(listings)
+        groups = listings.server_groups()
+        anti_affinity = anti_affinity_of(groups or [])
         servers = listings.servers(None if whole else self._since)
         left_out: list[str] = []
         hosts, unread_hosts = _told(
@@ -72,7 +76,9 @@ class OpenStack:
         specs = {str(flavor["name"]): flavor.get("extra_specs") or {} for flavor in flavors}
         placed, gone, unclear = changed_or_gone(servers or [])
         instances, unread = _told(
-            placed, lambda row: instance_facts(row, source=self.name, current_specs=specs), left_out
+            placed,
+            lambda row: instance_facts(row, source=self.name, current_specs=specs, anti_affinity=anti_affinity),
+            left_out,
         )
         if servers is not None:
             self._since = begun - OVERLAP
@@ -89,7 +95,7 @@ class OpenStack:
             every_instance=whole and servers is not None,
             gone=gone,
             unclear=unclear | unread,
-            own_labels=OWN_LABELS,
+            own_labels=OWN_LABELS if groups is None else OWN_LABELS | {ANTI_AFFINITY_LABEL},
             left_out=tuple(left_out),
         )
 

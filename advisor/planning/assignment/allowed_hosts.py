@@ -35,6 +35,7 @@ def allowed_hosts(
             least, most = (
                 replace(
                     members[0],
+                    labels={},  # anti-affinity groups are checked by `PackingProblem.fits`
                     demand=members[0].demand if _asks_driver(bare.scenes.table, members[0]) else {},
                     **{name: pick(getattr(instance, name) for instance in members) for name in MONOTONE_FIELDS},
                 )

@@ -255,7 +255,7 @@ def _most_by_size(state: SearchState, host: int, kind: int, most: int) -> int:
     problem = state.problem
     if not problem.fits(host, (kind,)):
         return 0
-    if kind in problem.exclusive_kinds:
+    if kind in problem.exclusive_kinds or kind in problem.anti_affinity:
         return 1
     needs = np.array(problem.needs_by_class[problem.class_of_host[host]][kind][:DRIVER])
     free = np.array(problem.room_with_slack[host][:DRIVER]) - problem.used(host, problem.fixed[host])[:DRIVER]

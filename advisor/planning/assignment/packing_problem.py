@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +33,8 @@ class PackingProblem:
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
     are gone. `room` (H, 4) and `needs` (K, C, 4) are vCPUs, MB of memory, GB of disk and CPUs of the driver domain.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
-    accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any.
+    accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `anti_affinity`
+    has the group of each kind that is in one: no two of a group may come to share a host.
     """
 
     snapshot: ClusterSnapshot
@@ -52,6 +54,7 @@ class PackingProblem:
     max_latency: Floats
     max_short: Floats
     exclusive: Bools
+    anti_affinity: Mapping[int, str]
     # The same as plain Python values, because `fits` runs a hundred thousand times: the `exclusive` kinds, `needs` by
     # class, and `room` with slack for rounding.
     exclusive_kinds: frozenset[int]
@@ -78,6 +81,8 @@ class PackingProblem:
         if not came:
             return True
         everybody = (*self.fixed[host], *movers)
+        if self.anti_affinity and self._group_shared(everybody, came):
+            return False
         if not all(self.allowed[kind, host] for kind in came):
             return False
         if len(everybody) > 1 and not self.exclusive_kinds.isdisjoint(everybody):
@@ -88,6 +93,11 @@ class PackingProblem:
         if vcpus > room[VCPUS] or memory > room[MEMORY] or disk > room[DISK]:
             return False
         return not (driver > room[DRIVER] and any(needs[kind][DRIVER] > 0 for kind in came))
+
+    def _group_shared(self, everybody: Kinds, came: Sequence[int]) -> bool:
+        """Whether one of who came is beside another one of its anti-affinity group."""
+        members = Counter(self.anti_affinity[kind] for kind in everybody if kind in self.anti_affinity)
+        return any(members[self.anti_affinity[kind]] > 1 for kind in came if kind in self.anti_affinity)
 
 
 def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> PackingProblem:
@@ -112,7 +122,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
-            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
+            instance.anti_affinity_group, instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -165,6 +175,11 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
         exclusive=np.array([k.exclusive for k in kinds], dtype=bool),
+        anti_affinity={
+            number: instance.anti_affinity_group
+            for number, instance in enumerate(kinds)
+            if instance.anti_affinity_group is not None
+        },
         needs_by_class=[[tuple(each) for each in kind_needs] for kind_needs in needs.transpose(1, 0, 2).tolist()],
         exclusive_kinds=frozenset(number for number, instance in enumerate(kinds) if instance.exclusive),
         room_with_slack=[tuple(each) for each in with_slack(room).tolist()],

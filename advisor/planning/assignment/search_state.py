@@ -118,7 +118,15 @@ class SearchState:
         has_room = problem.allowed[kind] & ~over.any(axis=1)
         if problem.exclusive.any():
             has_room &= ~self.holds_exclusive & ((self.workload_counts.sum(axis=1) == 0) | ~problem.exclusive[kind])
+        group = problem.anti_affinity.get(kind)
+        if group is not None:
+            has_room &= np.array([group not in self.groups_on(host) for host in range(problem.hosts)], dtype=bool)
         return np.asarray(has_room)
+
+    def groups_on(self, host: int) -> Counter[str]:
+        """How many instances of each anti-affinity group are on a host."""
+        groups = self.problem.anti_affinity
+        return Counter(groups[kind] for kind in (*self.problem.fixed[host], *self.movers[host]) if kind in groups)
 
     def ranked_hosts(self, kind: int, hosts: Ints) -> Ints:
         """Hosts in the order in which they are worth predicting, by the pairwise losses; to pack, the fullest first."""

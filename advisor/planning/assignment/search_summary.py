@@ -133,9 +133,8 @@ def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
 
 
 def overcommitted(state: SearchState) -> tuple[str, ...]:
-    """Hosts with more promised than allowed, and shared hosts that an instance requires for itself.
-
-    A rebalance makes no move for either.
+    """Hosts with more promised than allowed, shared hosts that an instance requires for itself, and hosts with several
+    instances of one anti-affinity group. A rebalance makes no move for any of them.
     """
     problem, texts = state.problem, []
     for host, movers in enumerate(state.movers):
@@ -146,6 +145,11 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
                 texts.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
         if state.holds_exclusive[host] and len(everybody) > 1:
             texts.append(f"{name} hosts an instance that requires the host for itself, and others")
+        texts += [
+            f"{name} hosts {count} instances of the anti-affinity group {group}"
+            for group, count in sorted(state.groups_on(host).items())
+            if count > 1
+        ]
     if not texts:
         return ()
     more = f"; and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""

@@ -1,4 +1,4 @@
-// Description: sha256 7d33041b6efb3876e0658d42536eab9e21c7474c2546471bb1565e5ca2578424
+// Description: sha256 c85edf1944e1b604caddf1a3a0ce588521379934b8e5b679d4fa7493af9dec0f
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -116,7 +116,7 @@ type NewInstance struct {
 	// Id its id; it may be in the inventory already
 	Id string `json:"id" tfsdk:"id"`
 
-	// Labels free texts; some name domains, taps or interfaces for commands
+	// Labels free texts; anti_affinity names a group of which no two share a host; some name domains or taps
 	Labels map[string]string `json:"labels,omitempty" tfsdk:"labels"`
 
 	// Like an instance of the inventory that it is like: its demand, workload and sensitivity are taken, and its size where none is given

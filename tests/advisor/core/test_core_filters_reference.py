@@ -44,7 +44,8 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items()),
         "constraint.exclude": there.id in wanted.exclude,
         "constraint.affinity": not set(wanted.affinity) <= ids,
-        "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids),
+        "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids)
+        or any(one.labels.get("anti_affinity") == resident.labels.get("anti_affinity", "") for resident in others),
         "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
         "capacity.vcpus": one.vcpus > there.pcpus
         or exactly(each.vcpus for each in everybody) > exact(there.pcpus) * exact(there.cpu_overcommit),
@@ -91,6 +92,7 @@ def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
         disk_gb=draw(st.sampled_from([0.0, 0.1, 0.2, 8.0])),
         exclusive=draw(st.sampled_from([False, False, False, True])),
         pins=draw(st.sampled_from(["", "", "0:1"])),
+        labels=draw(st.sampled_from([{}, {}, {"anti_affinity": "g1"}, {"anti_affinity": "g2"}])),
     )
 
 

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not RECORDING.exists(), reason="nothing is recorded"),
     pytest.mark.filterwarnings("ignore:::openstack"),
 ]
-ALL = ["hypervisors", "services", "aggregates", "zones", "flavors", "placement", "servers"]
+ALL = ["hypervisors", "services", "aggregates", "zones", "flavors", "placement", "server groups", "servers"]
 
 
 @pytest.fixture
@@ -89,6 +89,7 @@ def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> N
     host = one.pop("host")
     assert host in {f"h{number:02d}" for number in range(1, 11)}
     labels = one.pop("labels")
+    assert labels.pop("anti_affinity") == "g1"
     assert (labels["name"], labels["flavor_name"], labels["source"]) == ("web-0", "web", "openstack")
     assert labels["domain"] == "instance-00000001", "as libvirt and its exporters know it"
     assert one == {
@@ -99,6 +100,19 @@ def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> N
             "network": NetworkSettings("dedicated", 100.0),
         },
     }  # fmt: skip
+
+
+def test_only_members_of_a_strict_group_are_kept_apart_and_a_refused_listing_takes_no_label(
+    cloud: Replay, source: OpenStack
+) -> None:
+    reading = source.read()
+    groups = {one["id"]: one["labels"].get("anti_affinity") for one in reading.instances}
+    assert [groups.pop(server) for server in cloud.recording["servers"][:2]] == ["g1", "g1"]
+    assert set(groups.values()) == {None}
+    assert len([path for path in cloud.asked if "os-server-groups" in path]) == 3, "two at a time, till there is none"
+    assert "anti_affinity" in reading.own_labels
+    cloud.changed = refuse("os-server-groups")
+    assert "anti_affinity" not in source.read().own_labels, "what is not told stays"
 
 
 def test_a_stopped_server_does_nothing_and_metadata_says_what_runs(cloud: Replay, source: OpenStack) -> None:
@@ -156,7 +170,7 @@ def test_an_account_without_rights_is_told_nothing_and_removes_nothing(cloud: Re
     [
         ("os-hypervisors", "hypervisors"), ("os-services", "services"), ("os-aggregates", "aggregates"),
         ("os-availability-zone", "zones"), ("flavors", "flavors"), ("resource_providers", "placement"),
-        ("servers/detail", "servers"),
+        ("servers/detail", "servers"), ("os-server-groups", "server groups"),
     ],
 )  # fmt: skip
 def test_one_part_that_fails_costs_that_part_only(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,18 +80,20 @@ def below(cloud: ClusterSnapshot) -> set[str]:
 
 
 instances = st.builds(
-    lambda workload, vcpus, memory, least, exclusive: {
+    lambda workload, vcpus, memory, least, exclusive, group: {
         "workload": workload,
         "vcpus": vcpus,
         "memory_mb": memory,
         "min_throughput_ratio": least,
         "exclusive": exclusive,
+        "labels": {"anti_affinity": group} if group else {},
     },
     st.sampled_from(["cpu", "web", "bulk"]),
     st.sampled_from([1, 2]),
     st.sampled_from([512.0, 1500.0]),
     st.sampled_from([None, None, 0.9]),
     st.sampled_from([False, False, False, True]),
+    st.sampled_from([None, None, "g1", "g2"]),
 )
 HOSTS = (host("h1"), host("h2", 2), host("h3", 2, 2048))
 
@@ -210,6 +214,39 @@ def test_who_is_evacuated_goes_where_filters_let_it_and_nobody_else_moves(
     assert left == {name for name, target in found.where.items() if target is None}
     assert {one.host for there in found.after.residents[1:] for one in there} <= {"h2", "h3"}
     assert below(found.after) - left <= below(cloud)
+
+
+def together(cloud: ClusterSnapshot) -> set[tuple[str, str, str]]:
+    """Pairs of instances of one anti-affinity group on a host."""
+    return {
+        (cloud.hosts[at].id, first.id, second.id)
+        for at, residents in enumerate(cloud.residents)
+        for first, second in combinations(sorted(residents, key=lambda resident: resident.id), 2)
+        if "anti_affinity" in first.labels and first.labels["anti_affinity"] == second.labels.get("anti_affinity")
+    }
+
+
+@SMALL_CLOUD
+@given(clouds(), st.sampled_from(["rebalance", "evacuate", "consolidate"]))
+def test_no_move_brings_two_of_an_anti_affinity_group_together(
+    case: tuple[ClusterSnapshot, tuple[Instance, ...]], aim: Aim
+) -> None:
+    cloud, _ = case
+    found = assigned(cloud, aim, emptied=frozenset({"h1"}) if aim == "evacuate" else frozenset())
+    assert together(found.after) <= together(cloud)
+
+
+def test_members_of_an_anti_affinity_group_need_as_many_hosts_and_that_is_proven() -> None:
+    apart: Mapping[str, Any] = {"labels": {"anti_affinity": "db"}, "memory_mb": 100.0, "load": 0.05}
+    there = [vm(f"db-{at}", on=f"h{at}", **apart) for at in range(1, 4)]
+    others = [vm(f"w-{at}", on=f"h{at}", memory_mb=100.0, load=0.05) for at in range(4, 6)]
+    cloud = snapshot(tuple(host(f"h{at}") for at in range(1, 6)), *there, *others)
+    found = assigned(cloud, "consolidate")
+    assert (found.search.value, found.search.bound, found.search.ended) == (3, 3, "optimal")
+    assert not together(found.after)
+    full = assigned(snapshot(HOSTS, *there), "admit", vm("db-4", **apart))
+    assert full.where == {"db-4": None}
+    assert {why.code for why in full.refused["db-4"]} == {"constraint.anti_affinity"}
 
 
 @SMALL_CLOUD

@@ -57,6 +57,17 @@ def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round
     assert not found.stuck
 
 
+def test_two_of_an_anti_affinity_group_that_change_places_are_never_together_on_the_way() -> None:
+    a, b = (vm(name, on=at, memory_mb=100, labels={"anti_affinity": "db"}) for name, at in (("a", "h1"), ("b", "h2")))
+    two = snapshot((host("h1"), host("h2")), a, b)
+    found = ordered(two, moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
+    assert found.scheduled == ()
+    assert found.stuck["a"] == "h2 hosts another instance of the anti-affinity group db"
+    three = snapshot((host("h1"), host("h2"), host("h3")), a, b)
+    found = ordered(three, moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
+    assert told(found) == [(0, "a", "h3"), (1, "b", "h1"), (2, "a", "h2")]
+
+
 def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_be() -> None:
     a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
     swap = moved(a, "h2"), moved(b, "h1")
@@ -110,7 +121,14 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
     for number in range(draw(st.integers(1, 7))):
         kind = draw(st.sampled_from(["cpu", "web", "bulk"]))
         size = draw(st.sampled_from([900, 1900]))
-        one = vm(f"i{number}", kind, memory_mb=size, min_throughput_ratio=draw(st.sampled_from([None, 0.5, 0.9])))
+        group = draw(st.sampled_from([None, None, "g"]))
+        one = vm(
+            f"i{number}",
+            kind,
+            memory_mb=size,
+            min_throughput_ratio=draw(st.sampled_from([None, 0.5, 0.9])),
+            labels={"anti_affinity": group} if group else {},
+        )
         here = replace(one, host=draw(PLACES))
         if draw(st.booleans()):
             now.append(here)
@@ -128,6 +146,15 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
     return now, changes
 
 
+def together(cloud: Cloud) -> set[str]:
+    """Hosts with several instances of the anti-affinity group g."""
+    return {
+        f"{name}, g"
+        for name, there in cloud.items()
+        if sum("anti_affinity" in one.labels for one in there.values()) > 1
+    }
+
+
 @given(transitions())
 @settings(max_examples=60, deadline=None)
 def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_it_began(
@@ -142,9 +169,11 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
         states = [(number, tuple(cloud[one.id].values())) for number, one in enumerate(start.hosts)]
         verdicts = judge.of(states)
         low = {name for one in verdicts for name in one.below}
-        return low | {
-            str((number, at)) for number, one in enumerate(verdicts) for at in range(4) if one.overcommitted[at] > 0
-        }
+        return (
+            low
+            | together(cloud)
+            | {str((number, at)) for number, one in enumerate(verdicts) for at in range(4) if one.overcommitted[at] > 0}
+        )
 
     cloud: Cloud = {one.id: {} for one in HOSTS}
     for one in now:
@@ -219,7 +248,7 @@ def test_at_no_moment_of_a_stage_or_of_the_way_back_is_broken_what_holds_before_
     def broken(there: Cloud) -> set[str]:
         verdicts = judge.of([(number, tuple(there[one.id].values())) for number, one in enumerate(start.hosts)])
         sizes = {f"{at}:{what}" for at, one in enumerate(verdicts) for what in range(4) if one.overcommitted[what] > 0}
-        return sizes.union(*(one.below for one in verdicts))
+        return sizes.union(together(there), *(one.below for one in verdicts))
 
     there: Cloud = {one.id: {} for one in HOSTS}
     for one in now:
