@@ -7,14 +7,11 @@ import importlib.metadata
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightgbm
-
-from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
@@ -35,32 +32,21 @@ def train(
 ) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
-    Tables that are too large to hold are read as a stream; those of windows never are, for a service keeps few. With a
-    `scheduler` (tcp://host:port) the boosters are trained on its Dask cluster. DatasetError when a dataset is broken or
-    all of them together hold too few measured rows to learn from, ClusterError when the cluster fails.
+    With a `scheduler` (tcp://host:port) the final boosters are trained on its Dask cluster. DatasetError when a dataset
+    is broken or all of them together hold too few measured rows to learn from, ClusterError when the cluster fails.
     """
     say = progress or (lambda _what, _done: None)
-    say("reading datasets", 0.0)
-    boosters: Mapping[str, lightgbm.Booster] = {}
-    scaled: Mapping[str, Any] = {}
-    begin = 0.05
-    windows = [path for path in datasets if holds_windows(path)]
-    others = [path for path in datasets if path not in windows]
-    if others and (scheduler is not None or scale.is_large(others)):
-        begin = 0.5
-        streamed = scale.stream(others, scheduler=scheduler, progress=lambda what, done: say(what, begin * done))
-        loaded, boosters, scaled = list(streamed.datasets), streamed.boosters, {"scale": streamed.card}
-    else:
-        loaded = [load_dataset(path) for path in others]
-    loaded += [load_dataset(path) for path in windows]
-    predictor = fit_predictor(
-        loaded,
-        progress=lambda what, done: say(what, begin + (0.95 - begin) * done),
-        boosters=boosters,
-        boost=None if scheduler is None else partial(scale.train_rows, scheduler=scheduler),
-    )
+    with ExitStack() as stack:
+        boost: Boost | None = None
+        if scheduler is not None:  # first: who cannot reach it need not wait for the rest
+            from models.scale.cluster import connected  # imports Dask, so it is imported on use
+
+            boost = stack.enter_context(connected(scheduler)).boost
+        say("reading datasets", 0.0)
+        loaded = [load_dataset(path) for path in sorted(datasets, key=holds_windows)]
+        predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done), boost=boost)
     say("writing the artifact", 0.97)
-    path = artifact.save(model_dir, predictor, {**_card(loaded, predictor), **scaled})
+    path = artifact.save(model_dir, predictor, _card(loaded, predictor))
     say("done", 1.0)
     return path
 
@@ -71,17 +57,15 @@ def fit_predictor(
     targets: Collection[str] = tuple(OUTCOME_OF_TARGET),
     seed: int = 0,
     progress: Progress | None = None,
-    boosters: Mapping[str, lightgbm.Booster] | None = None,
     boost: Boost | None = None,
 ) -> LearnedPredictor:
     """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`.
 
-    `boosters` by target were trained elsewhere, on more rows; `boost` trains that of the share elsewhere.
+    `boost` trains the final booster of each elsewhere.
     """
     say = progress or (lambda _what, _done: None)
-    trained = boosters or {}
     datasets = [with_probe_features(one) for one in datasets]
-    # Windows bring no metrics, and what is streamed has been measured before they are read.
+    # Windows bring no metrics.
     metrics = metrics_of([one for one in datasets if not _of_windows(one)])
     examples = build_examples(datasets, metrics)
     windows = build_examples(datasets, (WANTED,), target="share")
@@ -101,7 +85,7 @@ def fit_predictor(
         def step(what: str, done: float, number: int = number) -> None:
             say(what, (number + done) / len(rows_of))
 
-        fitted[name] = fit_target(rows, name, seed=seed, progress=step, booster=trained.get(name))
+        fitted[name] = fit_target(rows, name, seed=seed, progress=step, boost=boost)
     if "share" in targets and len(windows) >= LEAST_ROWS:
         fitted["share"] = fit_share(windows, seed=seed, progress=say, boost=boost)
     reference: dict[str, list[dict[str, float]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from profiler.observed import (
     parse_cpus,
 )
 
-__all__ = ["COLOCATION_COLUMNS", "Dataset", "DatasetError", "colocations_from", "load_dataset", "throughput_ratio"]
+__all__ = ["COLOCATION_COLUMNS", "Dataset", "DatasetError", "load_dataset", "throughput_ratio"]
 
 ORIGINS = ("paper", "measured", "simulated")
 HIGHER_IS_BETTER = frozenset({"throughput"})
@@ -154,18 +154,15 @@ def throughput_ratio(outcome: Outcome) -> float | None:
     return top / bottom if bottom > 0 else None
 
 
-def load_dataset(path: Path, *, colocations: bool = True) -> Dataset:
-    """Read a dataset directory; DatasetError names the file, line and column of the first thing that is wrong.
-
-    With `colocations` False that table stays unread: `models.scale` reads it as a stream.
-    """
+def load_dataset(path: Path) -> Dataset:
+    """Read a dataset directory; DatasetError names the file, line and column of the first thing that is wrong."""
     path = Path(path)
     if not path.is_dir():
         raise DatasetError(f"{path} is not a dataset directory (it holds dataset.yaml, profiles and colocations)")
     meta = _read_meta(path)
     platforms, numbers = _read_platforms(path)
     profiles = _read_profiles(path, platforms, str(meta["origin"]))
-    runs = _read_colocations(path, platforms) if colocations else ()
+    runs = _read_colocations(path, platforms)
     platforms = _with_pinned_cpus(platforms, runs)
     return Dataset(
         name=str(meta["name"]),
@@ -341,19 +338,15 @@ def _read_probes(path: Path, platforms: Mapping[str, Host]) -> dict[tuple[str, s
 
 
 def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
+    """Co-locations in order of appearance; DatasetError at the first wrong row."""
     table = find_table(path, "colocations")
-    return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
-
-
-def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
-    """Rows of a colocations table as co-locations, in order of appearance; DatasetError at the first wrong one."""
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     there: dict[tuple[str, str, str, str], Instance] = {}
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
     windows: dict[tuple[str, str, str], tuple[float, float]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
-    for row in rows:
+    for row in read_rows(table, COLOCATION_COLUMNS) if table else ():
         cells = row.read(_COLOCATION_RULES)
         run = cells["platform"], cells["run"], cells["repeat"]
         _check_platform(row, run[0], platforms)

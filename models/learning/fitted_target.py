@@ -233,14 +233,14 @@ def fit_target(
     *,
     seed: int = 0,
     progress: Progress | None = None,
-    booster: lightgbm.Booster | None = None,
+    boost: Boost | None = None,
 ) -> FittedTarget:
     """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
 
     Pairs, workloads and platforms are left out in turn. Where most left-out pairs take a workload with them, such as
     with one victim only, single rows are, too: hardly anything else would judge what is said of known workloads.
 
-    `booster` replaces the final boosters: it was trained on more rows of log(ratio / base).
+    `boost` trains the final booster elsewhere.
     """
     say = progress or (lambda _what, _done: None)
     rows = group_repeats(examples)
@@ -269,7 +269,9 @@ def fit_target(
     everything = np.arange(len(rows.examples))
     direct = any(weights.of("direct") for weights in (known_weights, unknown_weights))
     model = ResidualModel(
-        base_learners=fit_base_learners(rows, everything, seed=seed, given=booster, direct=direct),
+        base_learners=fit_base_learners(
+            rows, everything, seed=seed, given=None if boost is None else boost(rows), direct=direct
+        ),
         effects=effects,
         known_weights=known_weights,
         unknown_weights=unknown_weights,

@@ -13,29 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples, Neighbour
-from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
-from models.features.repeats import GroupedExamples, target_of
-from models.learning.boosting import booster_options, fit_boosters, fit_forest, predict
+from models.features.folds import pair_folds
+from models.features.repeats import GroupedExamples
+from models.learning.boosting import fit_boosters, fit_forest, predict
 from models.learning.effects import Effects
 from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
 from models.learning.quickscorer import QuickScorer
-
-__all__ = [
-    "FOLDS",
-    "LEAST_ROWS",
-    "MOST_FOLDS",
-    "BaseLearners",
-    "Fold",
-    "ResidualModel",
-    "StackingWeights",
-    "booster_options",
-    "choose_stacking_weights",
-    "fit_base_learners",
-    "pair_folds",
-    "target_of",
-    "workload_folds",
-]  # fmt: skip
-
 
 LEAST_ROWS = 8  # with fewer rows nothing is learned, and the prior's prediction is used
 BASE_LEARNERS = ("boosters", "forest", "smooth", "direct")
@@ -111,7 +94,7 @@ def fit_base_learners(
     given: lightgbm.Booster | None = None,
     direct: bool = True,
 ) -> BaseLearners:
-    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained on more rows;
+    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained elsewhere;
     without `direct` those are left out."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]

@@ -14,8 +14,11 @@ from typing import Any, TypeVar
 
 import lightgbm
 import numpy as np
+from numpy.typing import NDArray
 
-from models.scale.feature_file import MeasuredRows
+from models.arrays import Floats
+from models.features.repeats import GroupedExamples
+from models.learning.boosting import booster_options
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,15 +46,23 @@ class Cluster:
     def __init__(self, client: Any, address: str, workers: Sequence[str]) -> None:
         self._client, self._address, self.workers = client, address, tuple(workers)
 
-    def train(self, rows: MeasuredRows, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
-        """Fit log(T/B / prior) with the rows spread over the workers; ClusterError when one of them goes away.
+    def boost(self, rows: GroupedExamples, *, seed: int = 0) -> lightgbm.Booster:
+        """A booster of the residual, as `models.learning.boosting` trains them here; ClusterError as `train`."""
+        options, rounds = booster_options(len(rows.residual), seed=seed, monotone=rows.examples.monotone)
+        return self.train(rows.examples.x, rows.residual, rows.weight, options, rounds)
+
+    def train(
+        self, x: Floats, residual: Floats, weight: Floats, options: Mapping[str, Any], rounds: int
+    ) -> lightgbm.Booster:
+        """Fit `residual` (R,), each row counting by its `weight` (R,), to features `x` (R, F) with the rows spread over
+        the workers; ClusterError when one of them goes away.
 
         `options` are those of `lightgbm.train`. Histograms are summed over the workers (tree_learner=data), so that the
         trees are those of all rows; bins are found and bags drawn on each worker's own rows.
         """
-        used = self.workers[: max(1, len(rows) // LEAST_PER_WORKER)]
+        used = self.workers[: max(1, len(x) // LEAST_PER_WORKER)]
         with self._watched(used) as run:
-            dealt = run(lambda: self._deal(rows, used))
+            dealt = run(lambda: self._deal([one.astype(np.float32) for one in (x, residual, weight)], used))
             model = lightgbm.DaskLGBMRegressor(
                 client=self._client,
                 n_estimators=rounds,
@@ -137,33 +148,31 @@ class Cluster:
             raise ClusterError(f"{what} at {self._address} went away; start it again, and run it again")
 
     def _fit(self, model: Any, dealt: Sequence[Any]) -> None:
-        x, y, *weight = dealt
+        x, y, weight = dealt
         with self._client.as_current():  # lightgbm.dask waits through the current client, whatever it was given
-            model.fit(x, y, sample_weight=weight[0] if weight else None)
+            model.fit(x, y, sample_weight=weight)
 
-    def _deal(self, rows: MeasuredRows, used: Sequence[str]) -> Sequence[Any]:
-        """Send the rows block by block and join them on each worker: one part each, in the same order every time.
-
-        Returns features, residuals and, where rows have them, weights.
-        """
+    def _deal(self, arrays: Sequence[NDArray[np.float32]], used: Sequence[str]) -> Sequence[Any]:
+        """Send arrays of R rows block by block and join them on each worker: one part each, in the same order every
+        time."""
         import dask.array
 
-        numbers = [rows.residual] if rows.weight is None else [rows.residual, rows.weight]
-        size = max(1, min(BLOCK_ROWS, -(-len(rows) // (BLOCKS_PER_WORKER * len(used)))))
+        rows = len(arrays[0])
+        size = max(1, min(BLOCK_ROWS, -(-rows // (BLOCKS_PER_WORKER * len(used)))))
         parts: dict[str, list[Any]] = {worker: [] for worker in used}
         held = dict.fromkeys(used, 0)
-        for number, first in enumerate(range(0, len(rows), size)):
-            last, worker = min(first + size, len(rows)), used[number % len(used)]
-            block = [rows.x(first, last), *(one[first:last] for one in numbers)]
+        for number, first in enumerate(range(0, rows, size)):
+            last, worker = min(first + size, rows), used[number % len(used)]
+            block = [array[first:last] for array in arrays]
             parts[worker].append(self._client.scatter(block, workers=[worker], hash=False))
             held[worker] += last - first
-        joined: list[list[Any]] = [[] for _ in range(1 + len(numbers))]
+        joined: list[list[Any]] = [[] for _ in arrays]
         for worker in used:
             pinned = {"workers": [worker], "allow_other_workers": False, "pure": False}
             for at, blocks in enumerate(zip(*parts[worker], strict=True)):
                 # numpy's own function: workers need no Cotenant
                 part = self._client.submit(np.concatenate, list(blocks), **pinned)
-                shape = (held[worker], rows.columns) if at == 0 else (held[worker],)
+                shape = (held[worker], *arrays[at].shape[1:])
                 joined[at].append(dask.array.from_delayed(part, shape, np.float32))
         return [dask.array.concatenate(some) for some in joined]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import scale, training
+from models import training
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
@@ -137,10 +137,9 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
 
 
-def test_windows_are_learned_from_whole_beside_tables_that_are_streamed(
-    windows: list[SharedWindow], tmp_path: Path, few_trees: None, monkeypatch: pytest.MonkeyPatch
+def test_windows_are_learned_from_beside_tables_of_colocations(
+    windows: list[SharedWindow], tmp_path: Path, few_trees: None
 ) -> None:
-    monkeypatch.setattr(scale, "LARGE", 10)
     lab, sockets = World(workloads=4).write(tmp_path / "lab"), ((0,), (1,))
     of_two = [replace(one, host=replace(one.host, numa=sockets)) for one in windows]
     found = artifact.load(training.train([dataset_of(of_two, tmp_path / "windows"), lab], tmp_path / "models"))
