@@ -94,7 +94,7 @@ class HardwareWatch:
         try:
             if target not in self._open:
                 self._open[target] = _counters(self._events, target)
-            now = self._open[target].read().values
+            now = self._open[target].read()
         except ProcessLookupError:
             return None  # it ended
         except OSError as error:

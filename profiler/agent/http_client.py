@@ -111,14 +111,8 @@ class HttpClient:
         server: ServerUrl,
         token: Callable[[], str | None],
         agent: str,
-        *,
-        patience_s: float = 0.0,
     ) -> None:
-        """`token` is asked before every post, so that a token that was renewed is used.
-
-        `patience_s` is how much longer than usual an answer may take.
-        """
-        self._patience_s = patience_s
+        """`token` is asked before every post, so that a token that was renewed is used."""
         self._server = server
         self._token = token
         self._agent = agent
@@ -127,13 +121,7 @@ class HttpClient:
 
     def post(self, body: bytes, to: str = PATH) -> HttpAnswer:
         """Send a JSON body to a path of the API; raises HttpError when there is no whole answer in time."""
-        return self.ask("POST", to, body)
-
-    def ask(self, method: str, to: str, body: bytes | None = None) -> HttpAnswer:
-        """Make a request for a path of the API, such as `/v1/hosts`; raises HttpError as `post` does."""
-        headers = {"User-Agent": self._agent}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        headers = {"User-Agent": self._agent, "Content-Type": "application/json"}
         try:
             token = self._token()
         except ValueError as error:
@@ -143,7 +131,7 @@ class HttpClient:
         path = self._server.path.removesuffix(PATH) + to
         reused = self._connection is not None
         try:
-            return self._exchange(method, path, body, headers)
+            return self._exchange(path, body, headers)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
             if not reused or self._ended:
@@ -152,7 +140,7 @@ class HttpClient:
             self.close()
             raise _explain(error) from None
         try:  # the server had closed an idle connection: that says nothing about it
-            return self._exchange(method, path, body, headers)
+            return self._exchange(path, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise _explain(error) from None
@@ -170,13 +158,13 @@ class HttpClient:
         if connection is not None:
             _cut(connection)
 
-    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> HttpAnswer:
+    def _exchange(self, path: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
-        deadline = threading.Timer(_DEADLINE_S + self._patience_s, _cut, (connection,))
+        deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            connection.request(method, path, body, headers)
+            connection.request("POST", path, body, headers)
             response = connection.getresponse()
             content = response.read(_LARGEST_ANSWER + 1)
         finally:
@@ -186,11 +174,10 @@ class HttpClient:
         return HttpAnswer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
 
     def _connect(self) -> http.client.HTTPConnection:
-        silence_s = _SILENCE_S + self._patience_s
         if not self._server.secure:
-            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=silence_s)
+            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=_SILENCE_S)
         context = ssl.create_default_context()  # verifies name and chain; SSL_CERT_FILE names another authority
-        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=silence_s, context=context)
+        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=_SILENCE_S, context=context)
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:

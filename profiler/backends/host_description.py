@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import read_interfaces
@@ -49,7 +49,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
     cpus = look.cpus()
     model = look.model()
     links, disks = look.links(), look.disks()
-    largest = max(disks.values(), key=lambda one: one[0], default=(0.0, ""))
+    _, disk_kind = max(disks.values(), key=lambda disk: disk[0], default=(0.0, ""))
     labels = {
         "kernel": look.text("/proc/sys/kernel/osrelease"),
         "cpu_model": model,
@@ -67,7 +67,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         l2_mb=l2,
         l3_mb=l3,
         nic_mbit=max(links.values(), default=0.0) or None,
-        disk_kind=_kind(largest[1]),
+        disk_kind=disk_kind,
         numa=look.numa(),
         labels={name: _printable(text) for name, text in labels.items() if text},
     )
@@ -80,17 +80,11 @@ def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
         info = parse_xl_info(str(source.value("xl info", lambda: run_tool(("xl", "info")))), "xl info")
     except (OSError, ParseError):
         return HostDescription(seen.kind, nic_mbit=seen.nic_mbit, disk_kind=seen.disk_kind, labels=seen.labels)
-    return HostDescription(
-        seen.kind,
-        pcpus=info.pcpus,
-        memory_mb=float(info.memory_mb),
-        threads_per_core=info.threads_per_core,
-        cpu_mhz=info.cpu_mhz,
-        l2_mb=seen.l2_mb,
-        nic_mbit=seen.nic_mbit,
-        disk_kind=seen.disk_kind,
+    return replace(
+        seen, pcpus=info.pcpus, memory_mb=float(info.memory_mb), threads_per_core=info.threads_per_core,
+        cpu_mhz=info.cpu_mhz, l3_mb=None, numa=(),
         labels={**seen.labels, "xen": info.version, "scheduler": info.scheduler},
-    )
+    )  # fmt: skip
 
 
 class _Look:
@@ -166,17 +160,17 @@ class _Look:
                 found[name] = mbit
         return dict(list(found.items())[:_MOST])
 
-    def disks(self) -> dict[str, tuple[float, str]]:
+    def disks(self) -> dict[str, tuple[float, DiskKind]]:
         """GB and kind of each whole disk."""
-        found: dict[str, tuple[float, str]] = {}
+        kinds: dict[str, DiskKind] = {"1": "hdd", "0": "ssd"}
+        found: dict[str, tuple[float, DiskKind]] = {}
         for line in self.text("/proc/diskstats").splitlines():
             name = line.split()[2] if len(line.split()) > 2 else ""
             gb = self.number(f"/sys/block/{name}/size") * _SECTOR / 1e9 if _is_disk(name) else 0.0
             if gb > 0 and len(found) < _MOST:
                 # A disk of a hypervisor counts as rotating whatever it is.
                 spins = self.text(f"/sys/block/{name}/queue/rotational") if name.startswith("sd") else ""
-                kind = "nvme" if name.startswith("nvme") else {"1": "hdd", "0": "ssd"}.get(spins, "")
-                found[name] = gb, kind
+                found[name] = gb, "nvme" if name.startswith("nvme") else kinds.get(spins, "")
         return found
 
     def _interfaces(self) -> Iterator[str]:
@@ -200,20 +194,13 @@ class _Look:
             return ()
 
     def _cpuinfo(self, name: str) -> str:
-        match = re.search(rf"^{re.escape(name)}\s*: (.*)$", self._first_cpu(), re.MULTILINE)
+        first_cpu = self.text("/proc/cpuinfo").partition("\n\n")[0]
+        match = re.search(rf"^{re.escape(name)}\s*: (.*)$", first_cpu, re.MULTILINE)
         return match[1].strip() if match else ""
-
-    def _first_cpu(self) -> str:
-        return self.text("/proc/cpuinfo").partition("\n\n")[0]
 
 
 def _is_disk(name: str) -> bool:
     return bool(name) and not _PARTITION.match(name)
-
-
-def _kind(text: str) -> DiskKind:
-    kinds: Mapping[str, DiskKind] = {"hdd": "hdd", "ssd": "ssd", "nvme": "nvme"}
-    return kinds.get(text, "")
 
 
 def _printable(text: str) -> str:

@@ -22,9 +22,8 @@ from profiler.parse import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_Seen = tuple[
-    str, str, TaskCounters
-]  # of one task in the last reading: path and text of its schedstat, and what it says
+_Seen = tuple[str, str, TaskCounters]
+"""Of one task in the last reading: path and text of its schedstat, and what it says."""
 
 # Kernel threads that work for the instances' I/O: what Dom0 does on Xen.
 _IO_THREADS = re.compile(r"(ksoftirqd/|kworker/\d+:\d+H|kworker/.*kblockd|jbd2/|vhost-|irq/)")
@@ -54,6 +53,13 @@ def attempt(absent: dict[str, str], name: str, read: Callable[P, T], *args: P.ar
     except (OSError, ParseError) as error:
         absent[name] = reason(error)
     return None
+
+
+def read_parsed(
+    absent: dict[str, str], name: str, source: HostSource, where: str, parse: Callable[[str, str], T]
+) -> T | None:
+    """What `parse` makes of a file; None with the reason in `absent` where it cannot be read or is garbled."""
+    return attempt(absent, name, lambda: parse(source.read(where), where))
 
 
 def read_interfaces(source: HostSource, process: str = "self") -> dict[str, InterfaceBytes]:
@@ -116,9 +122,7 @@ class HostReader:
 
     def read(self, absent: dict[str, str]) -> tuple[DomainCounters | None, HostCounters | None]:
         """The driver domain taken as one virtual CPU, as Dom0 in the paper, and the host."""
-        where = "/proc/stat"
-        text = attempt(absent, "whole", self._source.read, where)
-        stat = attempt(absent, "whole", parse_stat, text, where) if text is not None else None
+        stat = read_parsed(absent, "whole", self._source, "/proc/stat", parse_stat)
         if stat is None:
             absent["driver"] = absent["whole"]
             return None, None

@@ -8,9 +8,7 @@ import os
 import platform
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from profiler.observed import parse_cpus
 
@@ -33,15 +31,6 @@ _REASONS = {
     errno.EBADF: "the group is in no tree of control groups that perf events know",
     errno.EMFILE: "too many files are open (ulimit -n)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What was counted so far, and in which part of the time: events take turns where there are too few counters."""
-
-    values: tuple[int, ...]
-    enabled_ns: int
-    running_ns: int
 
 
 class PerfCounters:
@@ -69,21 +58,12 @@ class PerfCounters:
             self.close()
             raise
 
-    def __enter__(self) -> PerfCounters:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def read(self) -> Counted:
-        """The sums over all CPUs; of those that took turns, what they would have counted all the time.
+    def read(self) -> tuple[int, ...]:
+        """Each event's count so far, over all CPUs; of those that took turns, what all the time would have counted.
 
         Raises OSError where the kernel stopped counting.
         """
         sums = [0] * self._events
-        enabled_ns = running_ns = 0
         for leader in self._leaders:
             data = os.read(leader, _HEAD.size + 8 * self._events)
             if len(data) < _HEAD.size + 8 * self._events:  # so the kernel says that it cannot count it any more
@@ -92,8 +72,7 @@ class PerfCounters:
             values = struct.unpack_from(f"={self._events}Q", data, _HEAD.size)
             for at, value in enumerate(values):
                 sums[at] += value * enabled // running if running else 0
-            enabled_ns, running_ns = enabled_ns + enabled, running_ns + running
-        return Counted(tuple(sums), enabled_ns, running_ns)
+        return tuple(sums)
 
     def close(self) -> None:
         """Stop counting; harmless when called twice."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from profiler.backends.linux import attempt
+from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth
 from profiler.parse.resctrl import parse_monitor, parse_tasks
@@ -64,8 +64,7 @@ class ResctrlReader:
         """Threads by folder of a group; a control group holds those of its monitoring groups as well."""
         found: dict[str, frozenset[int]] = {}
         for folder in self._folders():
-            text = attempt({}, folder, self._source.read, f"{folder}/tasks")
-            threads = None if text is None else attempt({}, folder, parse_tasks, text, folder)
+            threads = read_parsed({}, folder, self._source, f"{folder}/tasks", parse_tasks)
             if threads:
                 found[folder] = threads
         return found
@@ -97,8 +96,7 @@ class ResctrlReader:
         found: dict[str, int] = {}
         for domain in domains:
             where = f"{folder}/mon_data/{domain}/{event}"
-            text = attempt({}, where, self._source.read, where)
-            value = None if text is None else attempt({}, where, parse_monitor, text, where)
+            value = read_parsed({}, where, self._source, where, parse_monitor)
             if value is None:
                 return None
             found[domain] = value

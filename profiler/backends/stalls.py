@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from profiler.backends.linux import attempt
+from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.netlink import queues_by_interface
 from profiler.backends.source import HostSource
-from profiler.parse import InterfaceBytes, parse_blkio_ticks, parse_counter
+from profiler.parse import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_counter
 
 _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
 _LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
@@ -55,6 +55,18 @@ class CounterGrowth:
             self._total += now - before if now >= before else now
         self._last = dict(counts)
         return self._total
+
+
+class DiskRequests:
+    """Requests of one instance's disks, and for how long they waited."""
+
+    def __init__(self) -> None:
+        self._waits, self._requests = CounterGrowth(), CounterGrowth()
+
+    def add(self, disks: Mapping[str, DiskTimes], counters: dict[str, int]) -> None:
+        """Add what these disks show: disk_wait_us and disk_requests."""
+        counters["disk_wait_us"] = self._waits.add({name: disk.waited_ns for name, disk in disks.items()}) // 1000
+        counters["disk_requests"] = self._requests.add({name: disk.requests for name, disk in disks.items()})
 
 
 class TaskWaits:
@@ -146,5 +158,5 @@ class TaskDelays:
         text = attempt({}, "", self._source.read, DELAYS_SWITCH)
         if text is not None:
             return attempt({}, "", parse_counter, text, DELAYS_SWITCH) == 1
-        text = attempt({}, "", self._source.read, "/proc/1/stat")  # who started everything has waited for a disk
-        return text is not None and bool(attempt({}, "", parse_blkio_ticks, text, "/proc/1/stat"))
+        # who started everything has waited for a disk
+        return bool(read_parsed({}, "", self._source, "/proc/1/stat", parse_blkio_ticks))

@@ -22,27 +22,25 @@ def cpu(deltas: Deltas) -> float | None:
     return None if deltas.cpu_ns is None else 100.0 * deltas.cpu_ns / 1e9 / deltas.seconds
 
 
-def waiting(deltas: Deltas) -> float | None:
-    """Δ time runnable and not running / Δt, %, at most what cpu leaves of 100 · vcpus.
+def waiting(deltas: Deltas, running: float | None) -> float | None:
+    """Δ time runnable and not running / Δt, %, at most what cpu, which is `running`, leaves of 100 · vcpus.
 
     Source: schedstat of every task, summed. On Xen the vCPU waits; here its tasks do. Tasks of one instance that queue
     for each other would count as waiting, which Xen does not see: the limit takes that away when the instance is busy
     all the time (a lone busy instance waits 0), and leaves an upper bound when it is not.
     """
-    running = cpu(deltas)
     if deltas.wait_ns is None or running is None:
         return None
     room = max(0.0, 100.0 * deltas.vcpus - running)
     return min(100.0 * deltas.wait_ns / 1e9 / deltas.seconds, room)
 
 
-def block(deltas: Deltas) -> float | None:
+def block(deltas: Deltas, running: float | None, wait: float | None) -> float | None:
     """100 · vcpus − cpu − waiting, %, never below 0.
 
     As in the paper it holds everything that is neither running nor runnable: blocked on I/O, and idle. It is a lower
     bound where waiting is an upper one.
     """
-    running, wait = cpu(deltas), waiting(deltas)
     return None if running is None or wait is None else max(0.0, 100.0 * deltas.vcpus - running - wait)
 
 
@@ -70,27 +68,20 @@ def pages_exchanged(deltas: Deltas) -> float | None:
     return (deltas.net_bytes + deltas.disk_bytes) / PAGE_BYTES / deltas.seconds
 
 
-def pages_per_execution(deltas: Deltas) -> float | None:
-    """pages_exchanged / execution; undefined for an instance that never ran."""
-    pages, executions = pages_exchanged(deltas), execution(deltas)
-    return None if pages is None or not executions else pages / executions
-
-
 def of_instance(deltas: Deltas) -> dict[str, float | None]:
-    """The six metrics of an instance, or of the driver domain, by name: the formulas above without taking any twice."""
+    """The six metrics of an instance, or of the driver domain, by name.
+
+    pages_per_execution is undefined for an instance that never ran.
+    """
     running, pages, executions = cpu(deltas), pages_exchanged(deltas), execution(deltas)
-    wait = left = None
-    if running is not None and deltas.wait_ns is not None:
-        room = max(0.0, 100.0 * deltas.vcpus - running)
-        wait = min(100.0 * deltas.wait_ns / 1e9 / deltas.seconds, room)
-        left = max(0.0, 100.0 * deltas.vcpus - running - wait)
+    wait = waiting(deltas, running)
     return {
         "pages_exchanged": pages,
         "execution": executions,
         "pages_per_execution": None if pages is None or not executions else pages / executions,
         "cpu": running,
         "waiting": wait,
-        "block": left,
+        "block": block(deltas, running, wait),
     }
 
 

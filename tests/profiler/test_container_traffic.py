@@ -77,11 +77,6 @@ def test_the_next_task_shows_the_network_when_the_first_ends(host: FakeHost) -> 
     assert _bytes(backend) == 40
 
 
-def test_a_named_interface_is_read_without_looking_for_it(host: FakeHost) -> None:
-    host.values, host.links = {}, {}
-    assert _bytes(LxcBackend(host, host="h", interfaces={"shop": "veth9"})) == 42
-
-
 def test_the_hosts_own_network_is_absent(host: FakeHost) -> None:
     host.links["/proc/7/ns/net"] = host.links["/proc/1/ns/net"]
     shop = LxcBackend(host, host="h").read_counters().instances["shop"]

@@ -99,15 +99,6 @@ def test_block_io_comes_from_the_tasks_where_the_group_does_not_count_it() -> No
     assert "disk_bytes" not in shop.absent
 
 
-def test_traffic_is_read_on_the_hosts_side_where_the_interface_is_known() -> None:
-    host = FakeHost()
-    host.version_1("lxc/shop", [1], 5)
-    host.task(1, 5)
-    host.files["/proc/net/dev"] = "veth9: 10 1 0 0 0 0 0 0 32 1 0 0 0 0 0 0\n"
-    backend = LxcBackend(host, host="h", interfaces={"shop": "veth9"})
-    assert backend.read_counters().instances["shop"].net_bytes == 42
-
-
 def test_a_group_that_may_not_be_read_asks_for_root() -> None:
     host = FakeHost()
     host.version_1("lxc/shop", [1], 5)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -177,12 +178,12 @@ def busy() -> Iterator[int]:
 @pytest.mark.lab
 def test_events_of_a_thread_are_those_that_the_kernel_counts_elsewhere(busy: int) -> None:
     """Software events, for they need no hardware: switches beside those in `status`."""
-    with PerfCounters(((SOFTWARE, SWITCHES), (SOFTWARE, CPU_CLOCK)), thread=busy) as counters:
+    with closing(PerfCounters(((SOFTWARE, SWITCHES), (SOFTWARE, CPU_CLOCK)), thread=busy)) as counters:
         before, first = _switches(busy), counters.read()
         time.sleep(0.5)
         second, after = counters.read(), _switches(busy)
-    assert 0 < second.values[1] - first.values[1] <= 1.5e9
-    assert abs(second.values[0] - first.values[0] - (after - before)) <= 3
+    assert 0 < second[1] - first[1] <= 1.5e9
+    assert abs(second[0] - first[0] - (after - before)) <= 3
 
 
 def _switches(pid: int) -> int:
@@ -198,13 +199,13 @@ def test_events_of_a_control_group_are_those_of_who_is_in_it(busy: int) -> None:
     group = Path(unified, f"cotenant-test-{os.getpid()}")
     group.mkdir()
     try:
-        with PerfCounters(((SOFTWARE, CPU_CLOCK),), group=str(group)) as counters:
-            assert counters.read().values == (0,)
+        with closing(PerfCounters(((SOFTWARE, CPU_CLOCK),), group=str(group))) as counters:
+            assert counters.read() == (0,)
             (group / "cgroup.procs").write_text(str(busy))
             deadline = time.monotonic() + 60
-            while counters.read().values[0] < 50e6 and time.monotonic() < deadline:
+            while counters.read()[0] < 50e6 and time.monotonic() < deadline:
                 time.sleep(0.05)
-            assert counters.read().values[0] >= 50e6
+            assert counters.read()[0] >= 50e6
             Path(unified, "cgroup.procs").write_text(str(busy))
     finally:
         group.rmdir()
@@ -212,8 +213,8 @@ def test_events_of_a_control_group_are_those_of_who_is_in_it(busy: int) -> None:
 
 def test_a_machine_without_hardware_counters_says_so_or_counts() -> None:
     try:
-        with PerfCounters(((HARDWARE, 0), (HARDWARE, 1)), thread=os.getpid()) as counters:
-            assert all(counters.read().values)
+        with closing(PerfCounters(((HARDWARE, 0), (HARDWARE, 1)), thread=os.getpid())) as counters:
+            assert all(counters.read())
     except OSError as error:
         assert "hardware counters" in str(error.strerror) or "permission denied" in str(error.strerror)
 

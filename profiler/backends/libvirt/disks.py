@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.backends.libvirt.processes import QemuProcess
-from profiler.backends.linux import attempt
+from profiler.backends.linux import read_parsed
 from profiler.backends.source import HostSource
 from profiler.parse import parse_task_io
 from profiler.parse.libvirt import DomainDescription, DomainRecord, DomainStats
@@ -52,6 +52,4 @@ class Disks:
         if process is None:
             absent["disk_bytes"] = "its QEMU process is not seen"
             return None
-        where = f"/proc/{process.pid}/io"
-        text = attempt(absent, "disk_bytes", self._source.read, where)
-        return attempt(absent, "disk_bytes", parse_task_io, text, where) if text is not None else None
+        return read_parsed(absent, "disk_bytes", self._source, f"/proc/{process.pid}/io", parse_task_io)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profiler.backends.linux import attempt
+from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.source import HostSource
 from profiler.parse import ParseError, parse_counter, parse_statm
 from profiler.parse.libvirt import DomainRecord
@@ -84,8 +84,7 @@ class DomainProcesses:
         """Resident memory of QEMU, not older than ten readings; None with the reason in `absent`."""
         if process.rss_mb is None or (self._readings + process.pid) % _RSS_AGAIN == 0:
             where = f"/proc/{process.pid}/statm"
-            text = attempt(absent, "rss_mb", self._source.read, where)
-            pages = attempt(absent, "rss_mb", parse_statm, text, where) if text is not None else None
+            pages = read_parsed(absent, "rss_mb", self._source, where, parse_statm)
             process.rss_mb = pages / _PAGES_PER_MB if pages is not None else None
         return process.rss_mb
 
@@ -130,8 +129,7 @@ class DomainProcesses:
         if "/" in domain.name or "\0" in domain.name:
             return None
         where = f"{STATE}/{domain.name}.pid"
-        text = attempt({}, "", self._source.read, where)
-        pid = attempt({}, "", parse_counter, text, where) if text is not None else None
+        pid = read_parsed({}, "", self._source, where, parse_counter)
         command = attempt({}, "", self._source.read, f"/proc/{pid}/cmdline") if pid is not None else None
         return pid if command is not None and _uuid(command) == domain.uuid else None
 

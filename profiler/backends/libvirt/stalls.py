@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from profiler.backends.libvirt.processes import QemuProcess
 from profiler.backends.libvirt.scheduling_groups import find_guest_group
-from profiler.backends.linux import attempt
+from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.source import HostSource
-from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
+from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
 from profiler.parse import parse_pressure
 from profiler.parse.libvirt import (
     DomainRecord,
@@ -24,7 +24,7 @@ class GuestStalls:
         self.domain = domain
         self.slow = SlowCounters()
         self._source = source
-        self._waits, self._requests = CounterGrowth(), CounterGrowth()
+        self._disks = DiskRequests()
         self._cycles, self._instructions, self._memory = CounterGrowth(), CounterGrowth(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
@@ -35,9 +35,7 @@ class GuestStalls:
         absent: dict[str, str] = {}
         drives = attempt(absent, "disk_wait_us", parse_disk_times, record.stats)
         if drives is not None:
-            waited_ns = self._waits.add({name: times.waited_ns for name, times in drives.items()})
-            counters["disk_wait_us"] = waited_ns // 1000
-            counters["disk_requests"] = self._requests.add({name: times.requests for name, times in drives.items()})
+            self._disks.add(drives, counters)
         interfaces = attempt(absent, "net_drops", parse_interfaces, record.stats)
         if interfaces is not None:
             self._interfaces.read(interfaces, counters, gauges, absent)
@@ -61,7 +59,6 @@ class GuestStalls:
         folder = attempt(absent, "psi_io_us", find_guest_group, self._source, process.pid)
         for name in ("cpu", "io") if folder is not None else ():
             where = f"{folder}/{name}.pressure"
-            text = attempt(absent, f"psi_{name}_us", self._source.read, where)
-            pressure = attempt(absent, f"psi_{name}_us", parse_pressure, text, where) if text is not None else None
+            pressure = read_parsed(absent, f"psi_{name}_us", self._source, where, parse_pressure)
             if pressure is not None:
                 counters[f"psi_{name}_us"] = pressure.some_us

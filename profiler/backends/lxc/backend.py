@@ -21,8 +21,7 @@ from profiler.parse import ParseError
 class LxcBackend:
     """Containers on Linux, version 1 and 2 control groups.
 
-    `known` maps group paths to instances and replaces the search for containers; `interfaces` maps instance ids to the
-    host's end of their veth pair, where that is known beforehand.
+    `known` maps group paths to instances and replaces the search for containers.
     """
 
     name = "lxc"
@@ -32,7 +31,6 @@ class LxcBackend:
         source: HostSource | None = None,
         host: str | None = None,
         known: Mapping[str, Instance] | None = None,
-        interfaces: Mapping[str, str] | None = None,
     ) -> None:
         self._source = source or LiveSource()
         try:
@@ -41,7 +39,6 @@ class LxcBackend:
             raise BackendError(f"containers cannot be read: {error}") from None
         self.host = host or instance_id(socket.gethostname() or "localhost")
         self._listing = ContainerListing(self._source, self._groups, self.host, known)
-        self._interfaces = dict(interfaces or {})
         self._host_interfaces = HostInterfaces(self._source)
         self._readers: dict[str, ContainerReader] = {}
         self._host_reader = HostReader(self._source)
@@ -75,14 +72,8 @@ class LxcBackend:
         return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
-        path = next(
-            (
-                container.path
-                for container in self._containers(self._source.clock()[1])
-                if container.instance.id == instance.id
-            ),
-            None,
-        )
+        there = self._containers(self._source.clock()[1])
+        path = next((container.path for container in there if container.instance.id == instance.id), None)
         if path is None:
             self._listing.forget()  # it may be newer than the list
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
@@ -125,8 +116,7 @@ class LxcBackend:
     def _reader(self, container: ListedContainer) -> ContainerReader:
         reader = self._readers.get(container.path)
         if reader is None:
-            interface = self._interfaces.get(container.instance.id)
-            traffic = ContainerTraffic(self._source, self._host_interfaces, interface)
+            traffic = ContainerTraffic(self._source, self._host_interfaces)
             reader = ContainerReader(self._source, self._groups, traffic, self._delays)
         return reader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from profiler.backends.base import DomainCounters, TaskCounters
-from profiler.backends.linux import GONE, TaskReader, attempt
+from profiler.backends.linux import GONE, TaskReader, attempt, read_parsed
 from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
@@ -104,8 +104,7 @@ class ContainerReader:
         found: dict[str, int] = {}
         for tid in self._tids:
             path = f"/proc/{tid}/task/{tid}/stat"
-            text = attempt({}, path, self._source.read, path)
-            ticks = None if text is None else attempt({}, path, parse_blkio_ticks, text, path)
+            ticks = read_parsed({}, path, self._source, path, parse_blkio_ticks)
             if ticks is not None:
                 found[path] = ticks
         return found

@@ -58,14 +58,12 @@ class ContainerTraffic:
     """Bytes in and out of one container.
 
     The host's ends of its veth pairs are read where they are known to carry everything: one file for all containers,
-    and nothing in a container's namespace is opened. Else its own namespace is looked into. `interface` names the
-    host's end where the caller knows it.
+    and nothing in a container's namespace is opened. Else its own namespace is looked into.
     """
 
-    def __init__(self, source: HostSource, host: HostInterfaces, interface: str | None = None) -> None:
+    def __init__(self, source: HostSource, host: HostInterfaces) -> None:
         self._source = source
         self._host = host
-        self._fixed = (interface,) if interface else ()
         self._ends: tuple[str, ...] = ()
         self._task: int | None = None  # one in the container's network namespace
         self._looked_s = 0.0
@@ -75,8 +73,6 @@ class ContainerTraffic:
 
     def read(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> int | None:
         """Bytes since some begin; None with a reason in `absent` when they are not known, or not comparable."""
-        if self._fixed and (total := self._host.total(self._fixed)) is not None:
-            return total
         if self._task not in tids or not 0 <= now_s - self._looked_s < _KEEP_S:
             self._look(tids, now_s, absent)
         total, way = self._host.total(self._ends), self._ends
@@ -97,7 +93,7 @@ class ContainerTraffic:
 
     def read_stalls(self, counters: dict[str, int], gauges: dict[str, float], absent: dict[str, str]) -> None:
         """Add what was dropped and what waits where its bytes were counted in the same reading, if anywhere."""
-        found = self._host.find(self._fixed) or self._host.find(self._ends)
+        found = self._host.find(self._ends)
         if found is not None:
             self._stalls.read(found, counters, gauges, absent)
         elif self._task is not None and (inside := self._interfaces(self._task, {})) is not None:

@@ -97,7 +97,9 @@ class XenBackend:
         tasks = self._tasks()
         slow = self._read_slowly(devices, monotonic_s)
         instances = {
-            identifier: self._instance(row, tasks, devices.get(row.domid, devices[OTHERS]), slow[row.domid])
+            identifier: self._domain(
+                row, tasks, self._complete(row.domid, devices.get(row.domid, devices[OTHERS])), slow[row.domid]
+            )
             for identifier, row in self._guests.items()
         }
         still = self._domains.keys()
@@ -211,7 +213,7 @@ class XenBackend:
         row: ListedDomain,
         tasks: Mapping[int, Mapping[str, TaskCounters]],
         io: IoCounters,
-        slow: SlowCounters | None = None,
+        slow: SlowCounters,
     ) -> DomainCounters:
         absent = dict(io.absent)
         mine = tasks.get(row.domid, {})
@@ -226,16 +228,11 @@ class XenBackend:
             net_bytes=io.net_bytes,
             disk_bytes=io.disk_bytes,
             pages=io.pages,
-            further=slow.counters if slow else {},
-            further_since=slow.since if slow else None,
-            gauges={**(slow.gauges if slow else {}), "rss_mb": float(row.memory_mb)},
-            absent={**absent, **(slow.absent if slow else {})},
+            further=slow.counters,
+            further_since=slow.since,
+            gauges={**slow.gauges, "rss_mb": float(row.memory_mb)},
+            absent={**absent, **slow.absent},
         )
-
-    def _instance(
-        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters, slow: SlowCounters
-    ) -> DomainCounters:
-        return self._domain(row, tasks, self._complete(row.domid, io), slow)
 
     def _complete(self, domain: int, io: IoCounters) -> IoCounters:
         """Without the counts that do not hold all of its devices."""
@@ -261,7 +258,7 @@ class XenBackend:
         pages = self._trace.states.grant_pages.get(_DOM0, 0) if traced else None
         why = "" if traced else "hypercalls are not traced: its pages are those of its guests"
         io = IoCounters(None, None, pages, {} if traced else {"pages": why})
-        return self._domain(self._domains[_DOM0], tasks, io)
+        return self._domain(self._domains[_DOM0], tasks, io, SlowCounters())
 
     def _whole(self, upcalls: int | None, absent: dict[str, str]) -> HostCounters:
         """The physical host. Nothing steals time from Xen; whether Xen is itself a guest cannot be seen."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource
-from profiler.backends.stalls import CounterGrowth, HostQueues, InterfaceStalls, SlowCounters
+from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
 from profiler.backends.xen.io import DEVICES, IoCounters
 from profiler.parse import DiskTimes, ParseError, parse_block_stat, parse_counter
 from profiler.parse.xen_dom0 import parse_physical_device
@@ -20,7 +20,7 @@ class XenGuestStalls:
     def __init__(self, source: HostSource, queues: HostQueues) -> None:
         self.slow = SlowCounters()
         self._source = source
-        self._waits, self._requests, self._full = CounterGrowth(), CounterGrowth(), CounterGrowth()
+        self._disks, self._full = DiskRequests(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
     def read(self, io: IoCounters, shared: Mapping[str, int], now_s: float) -> None:
@@ -33,10 +33,7 @@ class XenGuestStalls:
         if io.devices and "disk_bytes" not in io.absent:
             times = attempt(absent, "disk_wait_us", self._disk_times, io.devices, shared)
             if times is not None:
-                waits = {name: one.waited_ns for name, one in times.items()}
-                requests = {name: one.requests for name, one in times.items()}
-                counters["disk_wait_us"] = self._waits.add(waits) // 1000
-                counters["disk_requests"] = self._requests.add(requests)
+                self._disks.add(times, counters)
             full = attempt(absent, "disk_queue_full", self._times_full, io.devices)
             if full is not None:
                 counters["disk_queue_full"] = self._full.add(full)
