@@ -263,7 +263,6 @@ def evaluate(
     protocols: Sequence[str],
     settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
     models: Sequence[str] = (),
-    curve: bool = False,
     together: bool = False,
     report: Path | None = None,
     progress: Progress | None = None,
@@ -281,7 +280,7 @@ def evaluate(
         from advisor.reports import files
 
         files.check_target(report)
-    found = training.evaluate(datasets, protocols, models=models, curve=curve, together=together, progress=progress)
+    found = training.evaluate(datasets, protocols, models=models, together=together, progress=progress)
     if report is not None:
         from advisor import reports
 

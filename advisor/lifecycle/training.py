@@ -52,7 +52,6 @@ def evaluate(
     protocols: Sequence[str],
     *,
     models: Sequence[str] = (),
-    curve: bool = False,
     together: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, ...]:
@@ -74,7 +73,7 @@ def evaluate(
             say(f"{name}, {what}" if len(groups) > 1 else what, (number + done) / len(groups))
 
         with speaking(group[0]):
-            found.append(examine(group, protocols or DEFAULT_PROTOCOLS, step, models=models, curve=curve))
+            found.append(examine(group, protocols or DEFAULT_PROTOCOLS, step, models=models))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""The report of evaluations: each dataset with sentences, pictures and tables of its protocols and curves."""
+"""The report of evaluations: each dataset with sentences, pictures and tables of its protocols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from advisor.reports.parts import Column, Picture, ReportDocument, Section, Tabl
 from models.evaluation.results_table import average_ranks
 from models.evaluation.run import Evaluation, ScatterPoints
 
-CURVES = {"measured_pairs": "measured pairs of a new workload", "share_of_pairs": "share of all pairs"}
 OURS = frozenset({words.OURS})
 MOST_POINTS = 50  # rows on the page
 _FIGURES = (
@@ -100,20 +99,6 @@ def _sections(evaluation: Evaluation, salt: str, *, many: bool) -> Iterator[Sect
     for protocol, figures in evaluation.figures["protocols"].items():
         if figures["models"]:
             yield _protocol(evaluation, protocol, figures, salt, prefix)
-    curves = {name: curve for name, curve in evaluation.figures.get("curves", {}).items() if "skipped" not in curve}
-    if curves:
-        yield Section(
-            f"{salt}-curves",
-            f"{prefix}Learning curves",
-            "The same rows are judged along a curve. Ours with its 95 % interval, and the baselines that are best at "
-            "the end.",
-            pictures=[
-                Picture(f"Mean error by {label}", pictures.curve(curve, label, salt=f"{salt} {name}"))
-                for name, curve in curves.items()
-                for label in [CURVES.get(name, name)]
-            ],
-            tables=[_curve(curve, name, salt) for name, curve in curves.items()],
-        )  # fmt: skip
 
 
 def _protocol(evaluation: Evaluation, protocol: str, figures: Mapping[str, Any], salt: str, prefix: str) -> Section:
@@ -184,21 +169,6 @@ def _parts(figures: Mapping[str, Any], name: str) -> Iterator[Table]:
             [tuple(row.get(field) for field in _BY) for row in figures[key]],
             look="folded",
         )  # fmt: skip
-
-
-def _curve(curve: Mapping[str, Any], name: str, salt: str) -> Table:
-    label = CURVES.get(name, name)
-    columns = (
-        Column("model", "Model", "name"),
-        Column("x", label.capitalize(), "number"),
-        Column("mae", "MAE", "figure_between"),
-    )
-    rows = [
-        (model, x, (mae, edges))
-        for model, of in curve["models"].items()
-        for x, mae, edges in zip(curve["x"], of["mae"], of["mae_intervals"], strict=True)
-    ]
-    return Table(f"{salt}-curve-{name}", f"Mean error by {label}", columns, rows, look="folded", picked=OURS)
 
 
 def _pictures(evaluation: Evaluation, protocol: str, salt: str) -> list[Picture]:

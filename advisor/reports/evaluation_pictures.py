@@ -1,4 +1,4 @@
-"""Pictures of an evaluation as inline SVG in the page's colours: errors, coverage, curves."""
+"""Pictures of an evaluation as inline SVG in the page's colours: errors and coverage."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from markupsafe import Markup
 
 from models.evaluation.run import ScatterPoints
 from profiler.look import AFTER, BAD, BEFORE, inline, short
-from profiler.pictures import INK, LINE, SOFT, diagonal, interval, label, line_at, named_rows, new_figure
+from profiler.pictures import LINE, diagonal, interval, label, line_at, named_rows, new_figure
 
 MOST_ROWS = 18  # bars of one picture
 MAX_NAME = 22
 CLAIMED = 0.9  # what the intervals claim to cover
-NAMED = 4  # lines of a curve with their name at the end; the others stand in the table
 _WIDTH, _HEIGHT = 3.7, 2.7  # inches
 _ROW = 0.21
 _SMALL: Mapping[str, Any] = {"markersize": 4, "linewidth": 1.4, "markeredgewidth": 0}
@@ -79,38 +78,6 @@ def errors(models: Mapping[str, Mapping[str, Any]], *, salt: str) -> Markup:
     axes.set_xlim(left=0)
     label(axes, x="mean error, points")
     return inline(figure, salt, "Mean error of every model with its 95 % interval; the table has every figure")
-
-
-def curve(figures: Mapping[str, Any], words: str, *, salt: str) -> Markup:
-    """Mean error against the amount of measurements; the model with its interval, the best others with names."""
-    x, models = figures["x"], figures["models"]
-    order = sorted(models, key=lambda name: models[name]["mae"][-1])
-    named = [name for name in order if name != "cotenant"][: NAMED - 1]
-    named += [name for name in ("cotenant",) if name in models]
-    figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
-    for name in named:
-        colour = AFTER if name == "cotenant" else BEFORE
-        axes.plot(x, [_SCALE * value for value in models[name]["mae"]], "o-", color=colour, **_SMALL)
-    edges = models.get("cotenant", {}).get("mae_intervals")
-    if edges and all(edges):
-        low, high = ([_SCALE * value[at] for value in edges] for at in (0, 1))
-        axes.fill_between(x, low, high, color=AFTER, alpha=0.15, lw=0)
-    top = _SCALE * max(max(models[name]["mae"]) for name in named)
-    axes.set_ylim(0, 1.1 * max(top, *(_SCALE * value[1] for value in edges or () if value), 1e-3))
-    axes.set_xticks(x, [f"{value:.0%}" if words == "share of all pairs" else f"{value:g}" for value in x])
-    for name, y in _apart({name: _SCALE * models[name]["mae"][-1] for name in named}, axes.get_ylim()[1] / 13):
-        axes.annotate(f" {short(name, MAX_NAME)}", (x[-1], y), color=INK if name == "cotenant" else SOFT, va="center",
-                      fontsize=8, annotation_clip=False, xytext=(4, 0), textcoords="offset points")  # fmt: skip
-    label(axes, x=words, y="mean error, points")
-    return inline(figure, salt, f"Mean error by {words}; the table has every figure")
-
-
-def _apart(wanted: Mapping[str, float], least: float) -> list[tuple[str, float]]:
-    """Heights of names at the ends of their lines, at least `least` apart."""
-    placed: list[tuple[str, float]] = []
-    for name, y in sorted(wanted.items(), key=lambda item: item[1]):
-        placed.append((name, max(y, placed[-1][1] + least) if placed else y))
-    return placed
 
 
 def _rows(names: Sequence[str]) -> tuple[Any, Any]:

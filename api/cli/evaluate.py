@@ -38,9 +38,6 @@ def evaluate(
     models: Annotated[
         str, typer.Option(metavar="M,...", help="Evaluate only these models, separated by commas.", show_default="all")
     ] = "",
-    curve: Annotated[
-        bool, typer.Option("--curve", help="Add learning curves: error against the number of measured pairs.")
-    ] = False,
     together: Annotated[
         bool,
         typer.Option("--together", help="All datasets as one, such as one for each platform with unseen_platform."),
@@ -60,7 +57,6 @@ def evaluate(
             protocols=protocol or DEFAULT,
             settings=settings(),
             models=[name.strip() for name in models.split(",") if name.strip()],
-            curve=curve,
             together=together,
             report=report,
             progress=advance,
@@ -91,9 +87,6 @@ def _show(found: Mapping[str, Any]) -> None:
         print_table(HEADERS, rows, right=range(1, len(HEADERS)))
         for sentence in _sentences(results):
             say(sentence)
-    for name, curve in found.get("curves", {}).items():
-        say()
-        _show_curve(name.replace("_", " "), curve)
     say()
 
 
@@ -122,16 +115,6 @@ def _sentences(results: Mapping[str, Any]) -> list[str]:
             value = f"{one['value']:+.4g}".replace("-", "−")
             lines.append(f"{figure}: cotenant minus {one['baseline']} is {value} {_edges(one['interval'])}".rstrip())
     return lines
-
-
-def _show_curve(name: str, curve: Mapping[str, Any]) -> None:
-    if "skipped" in curve:
-        say(f"curve, {name}: skipped, {curve['skipped']}")
-        return
-    say(f"mae by {name}, {curve['draws']} draws")
-    columns = ("model", *(_figure(x) for x in curve["x"]))
-    rows = [[model, *(_figure(value) for value in one["mae"])] for model, one in curve["models"].items()]
-    print_table(columns, rows, right=range(1, len(columns)))
 
 
 def _edges(interval: Sequence[float] | None) -> str:

@@ -12,7 +12,7 @@ LEVEL = 0.95
 CHUNK = 2_000_000  # weights held at once
 
 
-def resampled_means(cluster: Ints, values: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Floats | None:
+def resampled_means(cluster: Ints, values: Floats, *, resamples: int = RESAMPLES) -> Floats | None:
     """Means of the columns of `values` (R, K) over clusters drawn with replacement; (resamples, K).
 
     `cluster` (R,) numbers from 0. Every column sees the same draws, so that their differences are paired. None with
@@ -23,7 +23,7 @@ def resampled_means(cluster: Ints, values: Floats, *, seed: int = 0, resamples: 
     if count < 2:
         return None
     sums = np.stack([np.bincount(number, column) for column in values.T] + [np.bincount(number) * 1.0], axis=1)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     totals = []
     for start in range(0, resamples, step := max(1, CHUNK // count)):
         here = min(step, resamples - start)

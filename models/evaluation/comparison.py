@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from models.arrays import Floats
+from models.evaluation.bootstrap import resampled_means
 from models.learning.held_out import HeldOutPredictions
 
-RESAMPLES = 2000
 FEWEST_PAIRS = 5  # among fewer, noise cannot be told from a difference
-CELLS = 1_000_000  # of draws held at once
 SAME_MEASURED = 1e-5  # relative; a key with another measured value is another measurement
 
 
@@ -41,7 +40,7 @@ class ResampledMeans:
         return float(low), float(high)
 
 
-def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions, seed: int) -> ResampledMeans | None:
+def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions) -> ResampledMeans | None:
     """Errors on common keys with the same measured value; a key that occurs twice counts once, with its mean error."""
     ours = _by_key(table, mine)
     theirs = _by_key(other, errors(other, other.expected))
@@ -53,7 +52,7 @@ def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions, s
     if not common:
         return None
     one, two = (np.array([row[at] for row in common]) for at in (1, 2))
-    return means_of(np.column_stack([one, two, one - two]), [row[0] for row in common], seed)
+    return means_of(np.column_stack([one, two, one - two]), [row[0] for row in common])
 
 
 def _by_key(table: HeldOutPredictions, error: Floats) -> Mapping[str, tuple[float, float, str]]:
@@ -71,22 +70,10 @@ def errors(table: HeldOutPredictions, guess: Floats) -> Floats:
     return np.abs(np.log(table.measured / guess))
 
 
-def means_of(columns: Floats, pair: Sequence[str], seed: int) -> ResampledMeans:
+def means_of(columns: Floats, pair: Sequence[str]) -> ResampledMeans:
     """Means of `columns` (R, K) with a bootstrap over `pair` (R,), whose rows are drawn together."""
     names, cluster = np.unique(np.array(pair), return_inverse=True)
-    count = len(names)
-    sums = np.column_stack([np.bincount(cluster, weights=column) for column in columns.T])
-    sizes = np.bincount(cluster).astype(float)
-    mean = sums.sum(axis=0) / sizes.sum()
-    resampled = np.concatenate([resample @ sums / (resample @ sizes)[:, None] for resample in _resamples(count, seed)])
-    return ResampledMeans(len(columns), count, mean, resampled)
-
-
-def _resamples(count: int, seed: int) -> Iterator[Floats]:
-    """Yields how often each of `count` clusters is drawn, (some, count), a few MB at a time, RESAMPLES rows in all."""
-    random = np.random.default_rng(seed)
-    step = max(1, CELLS // count)
-    for start in range(0, RESAMPLES, step):
-        some = min(step, RESAMPLES - start)
-        drawn = random.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count).astype(float)
+    resampled = resampled_means(cluster, columns)
+    return ResampledMeans(
+        len(columns), len(names), columns.mean(axis=0), columns[:0] if resampled is None else resampled
+    )

@@ -105,7 +105,6 @@ def gate(
     active: Sequence[HeldOutPredictions] | None,
     *,
     against: str | None = None,
-    seed: int = 0,
 ) -> GateVerdict:
     """Check a candidate by the rule of this module; `active` None = no learned model is active.
 
@@ -116,7 +115,7 @@ def gate(
         nothing = "It brings no held-out predictions, so nothing shows that it is no worse than the prior; train again."
         return GateVerdict((nothing,), (nothing,), against=against)
     others = {(table.target, table.protocol): table for table in active or ()}
-    draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
+    draws = [_draw(table, others.get((table.target, table.protocol))) for table in tables]
     level = ERROR_RATE / sum(2 + (one.active is not None) + (one.constant is not None) for one in draws)
     figures = tuple(_figures(draw, level) for draw in draws)
     bad = (*(sentence for one in figures for sentence in _complaints(one)), *_unproved(figures))
@@ -138,15 +137,15 @@ class _Draw:
     constant: ResampledMeans | None
 
 
-def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None, seed: int) -> _Draw:
+def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None) -> _Draw:
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
-    own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair, seed)
+    own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair)
     constant = None
     if _PROVES.get(table.target) == table.protocol:
         flat = errors(table, np.full(len(table), np.median(table.measured)))
-        constant = means_of(np.column_stack([mine, flat, mine - flat]), table.pair, seed)
-    return _Draw(table, own, None if other is None else beside(table, mine, other, seed), constant)
+        constant = means_of(np.column_stack([mine, flat, mine - flat]), table.pair)
+    return _Draw(table, own, None if other is None else beside(table, mine, other), constant)
 
 
 def _figures(draw: _Draw, level: float) -> GateFigures:

@@ -125,21 +125,21 @@ def count_scenes(rows: Sequence[CheckedPrediction]) -> int:
     return len({row.source for row in rows})
 
 
-def coverage_bounds(coverage: float, count: int, level: float = COVERAGE) -> tuple[float, float]:
+def coverage_bounds(coverage: float, count: int) -> tuple[float, float]:
     """Clopper and Pearson's interval of a share that was seen `count` times; the whole of 0-1 for none."""
     from scipy.special import betaincinv
 
-    tail, hits = (1 - level) / 2, coverage * count
+    tail, hits = (1 - COVERAGE) / 2, coverage * count
     low = 0.0 if hits <= 0 else float(betaincinv(hits, count - hits + 1, tail))
     high = 1.0 if hits >= count else float(betaincinv(hits + 1, count - hits, 1 - tail))
     return low, high
 
 
-def chance_of_coverage(coverage: float, count: int, claim: float = COVERAGE) -> float:
-    """The probability that a model with coverage `claim` covers at most this many of `count` scenes (binomial tail)."""
+def chance_of_coverage(coverage: float, count: int) -> float:
+    """The probability that a model whose intervals hold COVERAGE covers so few of `count` scenes (binomial tail)."""
     from scipy.special import bdtr
 
-    return float(bdtr(np.floor(coverage * count + 1e-9), count, claim))
+    return float(bdtr(np.floor(coverage * count + 1e-9), count, COVERAGE))
 
 
 def is_short(rows: Sequence[CheckedPrediction], chance: float = SHORT) -> bool:

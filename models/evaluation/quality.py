@@ -3,11 +3,12 @@ models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from models.evaluation.bootstrap import resampled_means
 from models.evaluation.drift import Alarm, alarms
 from models.evaluation.prediction_checks import (
     FEW,
@@ -19,9 +20,9 @@ from models.evaluation.prediction_checks import (
     figures,
     widening,
 )
+from models.evaluation.row_groups import codes
 from models.evaluation.window_figures import ENOUGH_SCENES, WindowGroup
 
-RESAMPLES = 2000
 SCOPES = ("all", "platform", "workload")
 
 
@@ -171,11 +172,11 @@ def compare(
 
 
 def _beside(version: str, target: str, pairs: Sequence[tuple[CheckedPrediction, CheckedPrediction]]) -> ModelComparison:
-    by_source: dict[str, list[float]] = {}
-    for one, other in pairs:
-        by_source.setdefault(one.source, []).append(_error(one) - _error(other))
-    difference = float(np.mean([_error(one) - _error(other) for one, other in pairs]))
-    lower, upper = _bootstrap(by_source)
+    less = np.array([_error(one) - _error(other) for one, other in pairs])
+    difference = float(less.mean())
+    scene = codes(one.source for one, _ in pairs)
+    resampled = resampled_means(scene, less[:, None])
+    lower, upper = (None, None) if resampled is None else np.quantile(resampled, [0.025, 0.975]).tolist()
     name = pairs[0][0].version
     word = "less" if difference < 0 else "more"
     text = f"{name} errs by {abs(difference):.3f} {word} than {version} on {len(pairs)} measurements of {target}"
@@ -187,21 +188,9 @@ def _beside(version: str, target: str, pairs: Sequence[tuple[CheckedPrediction, 
     else:
         text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): that may be chance."
     return ModelComparison(
-        version, pairs[-1][1].role, target, len(pairs), len(by_source), difference, lower, upper, text
+        version, pairs[-1][1].role, target, len(pairs), len(set(scene.tolist())), difference, lower, upper, text
     )
 
 
 def _error(row: CheckedPrediction) -> float:
     return abs(row.observed - row.expected)
-
-
-def _bootstrap(by_source: Mapping[str, Sequence[float]]) -> tuple[float | None, float | None]:
-    """95 % interval of the mean over rows, whole scenes drawn together; the same rows always give the same."""
-    if len(by_source) < 2:
-        return None, None
-    sums = np.array([np.sum(found) for found in by_source.values()])
-    sizes = np.array([len(found) for found in by_source.values()])
-    drawn = np.random.default_rng(0).integers(0, len(sums), (RESAMPLES, len(sums)))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

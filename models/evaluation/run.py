@@ -1,4 +1,4 @@
-"""Evaluates one dataset: runs protocols and learning curves and collects their figures. Nothing is tuned here."""
+"""Evaluates one dataset: runs protocols and collects their figures. Nothing is tuned here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from models.arrays import Bools, Floats
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.baselines import LIMITS
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.learning_curves import curves
 from models.evaluation.method_runs import FoldPredictions, run_methods
 from models.evaluation.methods import OURS, Method, chosen, plain
 from models.evaluation.progress import EvaluationProgress, Progress
@@ -23,7 +22,7 @@ from models.features.examples import Examples, build_examples, metrics_of
 from models.features.probe_features import with_probe_features
 from models.learning.residual_model import LEAST_ROWS
 
-READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
+READ = 0.02  # part of the progress
 MOST_POINTS = 1500  # predictions that are kept for a chart
 
 
@@ -45,31 +44,18 @@ class Evaluation:
     points: Mapping[str, ScatterPoints]
 
 
-def evaluate(
-    dataset: Path,
-    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
-    progress: Progress | None = None,
-    *,
-    models: Sequence[str] = (),
-    curve: bool = False,
-) -> dict[str, Any]:
-    """Evaluate on one dataset; the result has the shape of contract.md section 3.
-
-    A protocol that the dataset does not allow (one platform, pairs only) is listed under `skipped`. DatasetError for a
-    unknown protocol or model, and where the dataset is broken or too small.
-    """
-    return dict(examine(dataset, protocols, progress, models=models, curve=curve).figures)
-
-
 def examine(
     dataset: Path | Sequence[Path],
     protocols: Sequence[str] = DEFAULT_PROTOCOLS,
     progress: Progress | None = None,
     *,
     models: Sequence[str] = (),
-    curve: bool = False,
 ) -> Evaluation:
-    """The same as `evaluate`, with sample points for charts; several datasets are evaluated as one."""
+    """Evaluate on a dataset, or on several as one; the figures have the shape of contract.md section 3.
+
+    A protocol that the dataset does not allow (one platform, pairs only) is listed under `skipped`. DatasetError for an
+    unknown protocol or model, and where the dataset is broken or too small.
+    """
     say = progress or (lambda _what, _done: None)
     methods = chosen(models)
     for protocol in protocols:
@@ -81,8 +67,7 @@ def examine(
     name = " + ".join(one.name for one in data)
     if len(examples) < LEAST_ROWS:
         raise DatasetError(f"{name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
-    ends = 1 - CURVES if curve else 1.0
-    found, points = _protocols(examples, protocols, methods, lambda what, done: say(what, READ + (ends - READ) * done))
+    found, points = _protocols(examples, protocols, methods, lambda what, done: say(what, READ + (1 - READ) * done))
     ranked = [one for protocol, one in found.items() if protocol != "random_row"]  # which leaks
     figures: dict[str, Any] = {
         "dataset": name,
@@ -95,8 +80,6 @@ def examine(
         "average_rank": average_ranks(ranked),
         "protocols": found,
     }
-    if curve:
-        figures["curves"] = curves(examples, methods, lambda what, done: say(what, ends + (1 - ends) * done))
     say("done", 1.0)
     return Evaluation(figures, points)
 

@@ -21,20 +21,20 @@ def newest_fold(examples: Examples) -> Fold:
     return np.flatnonzero(~newest), np.flatnonzero(newest)
 
 
-def host_folds(examples: Examples, rows: Ints, seed: int = 0, folds: int = FOLDS) -> list[Fold]:
+def host_folds(examples: Examples, rows: Ints, seed: int = 0) -> list[Fold]:
     """Folds of these `rows` that leave out hosts, and of the other hosts whoever was on one of those, too.
 
     Of a single host they are spans of time.
     """
     hosts, which = np.unique(np.array([examples.pair[row] for row in rows], dtype=np.str_), return_inverse=True)
     if len(hosts) < FEWEST_HOSTS:
-        spans = np.array_split(rows[np.argsort(examples.ends_s[rows], kind="stable")], folds)
+        spans = np.array_split(rows[np.argsort(examples.ends_s[rows], kind="stable")], FOLDS)
         return [(np.setdiff1d(rows, test), np.sort(test)) for test in spans if 0 < len(test) < len(rows)]
     order = np.random.default_rng(seed).permutation(len(hosts))
     victims = np.array([examples.victim[row] for row in rows], dtype=np.str_)
     found = []
-    for fold in range(min(folds, len(hosts))):
-        test = np.isin(which, order[fold :: min(folds, len(hosts))])
+    for fold in range(min(FOLDS, len(hosts))):
+        test = np.isin(which, order[fold :: min(FOLDS, len(hosts))])
         train = ~test & ~np.isin(victims, victims[test])
         if train.any():
             found.append((rows[train], rows[test]))

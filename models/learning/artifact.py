@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 from profiler.whole_files import replace_whole
 
-SCHEMA, OLDEST = 6, 4
+SCHEMA = 6
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -91,9 +92,10 @@ def read_card(path: Path) -> dict[str, Any]:
     """Check an artifact's checksums and return its card; ArtifactError where something is wrong."""
     _check_sums(path)
     card = _json(path / CARD)
-    if card.get("schema") not in range(OLDEST, SCHEMA + 1):
-        reads = f"{OLDEST} to {SCHEMA}"
-        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {reads}")
+    if card.get("schema") != SCHEMA:
+        raise ArtifactError(
+            f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {SCHEMA}; train again"
+        )
     return card
 
 
@@ -137,7 +139,7 @@ def newest(directory: Path) -> Path | None:
             card = read_card(path)
         except ArtifactError:
             continue
-        if not card.get("refusals"):  # of before there were any: nobody judged it there
+        if not card.get("refusals"):
             found.append((str(card.get("created_at", "")), path.name, path))
     return max(found)[2] if found else None
 
@@ -182,8 +184,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
 
 
 def _stacking_weights(value: Mapping[str, Any]) -> StackingWeights:
-    # Before schema 6 nobody learned the ratio directly.
-    shares = {name: float({"direct": 0.0, **value}[name]) for name in (*BASE_LEARNERS, "effects")}
+    shares = {name: float(value[name]) for name in (*BASE_LEARNERS, "effects")}
     if not all(0 <= share <= 1 for share in shares.values()):
         raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
     return StackingWeights(tuple(shares[name] for name in BASE_LEARNERS), shares["effects"])
@@ -203,13 +204,14 @@ def _target(path: Path, name: str) -> FittedTarget:
     base_learners = _base_learners(path, name, value, len(low))
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
     calibration = Calibration.from_json(value["calibration"], difficulty)
-    limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
-    sets, loads, even = (tuple(int(column) for column in value.get(key, ())) for key in ("sets", "loads", "even"))
+    columns: dict[str, Any] = {
+        key: tuple(int(column) for column in value[key])
+        for key in ("limits", "sizes", "sets", "loads", "even", "host_columns")
+    }
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
-    of_host = tuple(int(column) for column in value.get("host_columns", ()))
-    hosts = np.array([_edges(host) for host in value.get("hosts", ())], dtype=float)
-    hosts = hosts.reshape(len(hosts), len(of_host))
-    named = (*limits, *sizes, *sets, *loads, *even, *kinds, *of_host)
+    hosts = np.array([_edges(host) for host in value["hosts"]], dtype=float)
+    hosts = hosts.reshape(len(hosts), len(columns["host_columns"]))
+    named = chain(kinds, *columns.values())
     if len(low) != len(high) or any(not 0 <= column < len(low) for column in named):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
@@ -219,25 +221,19 @@ def _target(path: Path, name: str) -> FittedTarget:
             effects=Effects.from_json(value["effects"]),
             known_weights=_stacking_weights(value["known_blend"]),
             unknown_weights=_stacking_weights(value["unknown_blend"]),
-            platform_weights=_stacking_weights(value["platform_blend"]) if value.get("platform_blend") else None,
+            platform_weights=_stacking_weights(value["platform_blend"]) if value["platform_blend"] else None,
             known=frozenset(value["known"]),
-            # Schema 4 did not tell platforms apart. Those with intervals of their own were in training for sure.
-            platforms=frozenset(value.get("platforms", calibration.platforms)),
+            platforms=frozenset(value["platforms"]),
         ),
         calibration=calibration,
         low=low,
         high=high,
-        limits=limits,
         most_instances=int(value["most_instances"]),
         ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
         figures=value["figures"],
-        host_columns=of_host,
         hosts=hosts,
         kinds=kinds,
-        sizes=sizes,
-        sets=sets,
-        loads=loads,
-        even=even,
+        **columns,
     )
 
 
@@ -248,7 +244,7 @@ def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: in
     if len(smooth.space.centre) != features:
         raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
     boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
-    direct = tuple(_booster(path, f"{name}-direct{number}", features) for number in range(int(value.get("direct", 0))))
+    direct = tuple(_booster(path, f"{name}-direct{number}", features) for number in range(int(value["direct"])))
     return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth, direct)
 
 

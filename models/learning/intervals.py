@@ -59,11 +59,6 @@ class Calibration:
         down, up = np.maximum(bounds.T * wide, LEAST_ERROR)
         return down, up
 
-    @property
-    def platforms(self) -> frozenset[str]:
-        """The platforms with quantiles of their own."""
-        return frozenset(name for found in self.quantiles.values() for name in found if name)
-
     def scale(self, x: Floats, hints: Floats) -> Floats:
         """The typical error of each row on the log scale; (R,)."""
         if self.difficulty is None:

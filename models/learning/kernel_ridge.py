@@ -125,9 +125,7 @@ class KernelRidge:
         """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
         centre = np.array(value["centre"], dtype=float)
         turn = np.array(value["turn"], dtype=float).reshape(len(centre), -1)
-        anywhere = [np.inf] * turn.shape[1]  # schema 4 knew no range
-        least = np.array(value.get("least", [-one for one in anywhere]), dtype=float)
-        most = np.array(value.get("most", anywhere), dtype=float)
+        least, most = (np.array(value[edge], dtype=float) for edge in ("least", "most"))
         space = FeatureSpace(centre, turn, tuple(int(number) for number in value["block"]), least, most)
         if least.shape != (turn.shape[1],) or most.shape != least.shape or not (least <= most).all():
             raise ValueError("the smooth member's coordinates have no range")

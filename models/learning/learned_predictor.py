@@ -138,8 +138,7 @@ class LearnedPredictor:
         scene, slot = whole.scene[rows], whole.slot[rows]
         size = scenes.present.sum(axis=1)[scene]
         nobody, base = np.zeros(len(rows)), matrix.prior_of("share")[rows]
-        x = matrix.x[rows, : len(share.low)]  # one of before bursts were learned has not the last column
-        told = share.estimate(x, base, nobody, nobody > 0, size, scenes.platform[scene])
+        told = share.estimate(matrix.x[rows], base, nobody, nobody > 0, size, scenes.platform[scene])
         down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior.throughput))
         inside = ~told.outside
         at = scene[inside], slot[inside]

@@ -49,13 +49,11 @@ class UsedAndWaited:
     vcpus: float = 1.0
 
 
-def antagonists(
-    measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool], rate: float = FALSE_DISCOVERIES
-) -> tuple[Antagonist, ...]:
+def antagonists(measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool]) -> tuple[Antagonist, ...]:
     """Every pair of a host whose windows show it, the largest loss first; `together` says who share a CPU."""
     with threadpool_limits(1, "blas"):  # the matrices are small
         tested = [one for name in measured for one in _of_victim(name, measured, together)]
-    found = [one for one in _discovered(tested, rate) if one.loss >= LEAST_LOSS]
+    found = [one for one in _discovered(tested) if one.loss >= LEAST_LOSS]
     return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.suspect)))
 
 
@@ -147,8 +145,8 @@ def _autocorrelation(rows: Floats, most: int) -> Floats:
     return np.asarray(products[:, 1:] / np.maximum(products[:, :1], 1e-30))
 
 
-def _discovered(tested: Sequence[Antagonist], rate: float) -> list[Antagonist]:
-    """Those named when of all that are named a share of `rate` may be wrong (Benjamini and Hochberg 1995)."""
+def _discovered(tested: Sequence[Antagonist]) -> list[Antagonist]:
+    """Those named when a share of FALSE_DISCOVERIES of all named may be wrong (Benjamini and Hochberg 1995)."""
     ranked = sorted(tested, key=lambda one: one.chance)
-    passing = [at for at, one in enumerate(ranked, 1) if one.chance <= rate * at / len(ranked)]
+    passing = [at for at, one in enumerate(ranked, 1) if one.chance <= FALSE_DISCOVERIES * at / len(ranked)]
     return ranked[: passing[-1]] if passing else []

@@ -65,17 +65,17 @@ class LevelSeries:
     penalty: float
 
 
-def find_phases(values: Floats, floors: Floats, *, shortest: int = SHORTEST) -> Phases:
+def find_phases(values: Floats, floors: Floats) -> Phases:
     """Phases of a multivariate series (T, M) in order of time; nan = missing.
 
     `floors` (M,) are the values in each metric's unit below which differences mean nothing.
     """
     count = len(values)
     known = np.isfinite(values).any(axis=0) if count else np.zeros(values.shape[1], dtype=bool)
-    if count < 2 * shortest or not known.any():
+    if count < 2 * SHORTEST or not known.any():
         return Phases(np.zeros(count, dtype=np.int64), ())
     levels = as_levels(values[:, known], floors[known])
-    changes, _ = partition(levels, shortest)
+    changes, _ = partition(levels, SHORTEST)
     return _recognise(levels, changes)
 
 

@@ -46,9 +46,9 @@ class Cluster:
     def __init__(self, client: Any, address: str, workers: Sequence[str]) -> None:
         self._client, self._address, self.workers = client, address, tuple(workers)
 
-    def boost(self, rows: GroupedExamples, *, seed: int = 0) -> lightgbm.Booster:
+    def boost(self, rows: GroupedExamples) -> lightgbm.Booster:
         """A booster of the residual, as `models.learning.boosting` trains them here; ClusterError as `train`."""
-        options, rounds = booster_options(len(rows.residual), seed=seed, monotone=rows.examples.monotone)
+        options, rounds = booster_options(len(rows.residual), seed=0, monotone=rows.examples.monotone)
         return self.train(rows.examples.x, rows.residual, rows.weight, options, rounds)
 
     def train(

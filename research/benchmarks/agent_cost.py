@@ -13,13 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from rich.table import Table
 
 from lab.errors import LabError
 from research.benchmarks.light_containers import LightContainers
+from research.benchmarks.measuring import circumstances
 from research.benchmarks.simulated_instances import simulate
 from research.benchmarks.watched_processes import Scraper, WatchedProgram, agent, node_exporter
 
@@ -121,14 +120,6 @@ def _row(name: str, scrape_s: float, measured: Sequence[dict[str, Any]]) -> dict
         "scrape_ms": 1000 * statistics.median(scrape.seconds for scrape in scrapes),
         "page_kb": statistics.median(scrape.size for scrape in scrapes) / 1024,
         "load": statistics.median(period["load"] for period in periods),
-    }
-
-
-def circumstances() -> dict[str, Any]:
-    """Where and when."""
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
     }
 
 

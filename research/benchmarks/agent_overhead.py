@@ -33,8 +33,9 @@ from lab.statistics import describe
 from lab.workloads import Site
 from lab.workloads.web import WebWorkload
 from profiler.observed import IsolationSettings
-from research.benchmarks.agent_cost import PORTS, WARM_UP_S, circumstances
+from research.benchmarks.agent_cost import PORTS, WARM_UP_S
 from research.benchmarks.light_containers import STATE, LightContainers
+from research.benchmarks.measuring import circumstances
 from research.benchmarks.watched_processes import WatchedProgram, agent
 
 SERVER_CPU, CLIENT_CPU = 0, 1

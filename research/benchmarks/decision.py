@@ -16,13 +16,9 @@ from __future__ import annotations
 import argparse
 import cProfile
 import json
-import os
-import platform
 import pstats
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -45,6 +41,7 @@ from models.data.scene import SceneBatch
 from models.learning.artifact import load
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.training import train
+from research.benchmarks.measuring import apart, circumstances
 
 SIZES, RESIDENTS, REPEATS, FEW = (100, 1000, 10_000), 8, 5, 5
 REPEATS_OF_MANY = 2  # of 10,000 hosts and more
@@ -98,13 +95,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = options.model or train([Path(path) for path in DATASETS], Path(folder))
         rows = [
-            _apart(model, cloud, int(size), newcomer)
+            apart("decision", "--model", str(model), "--one", cloud, size, newcomer)
             for size in options.sizes.split(",")
             for cloud in CLOUDS
             for newcomer in NEWCOMERS
         ]
     document = {
-        "machine": f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        **circumstances(),
         "residents": RESIDENTS,
         "changed": FEW,
         "rows": rows,
@@ -113,25 +110,6 @@ def main() -> None:
         print(json.dumps(document, indent=1))
     else:
         _show(document)
-
-
-def _apart(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
-    """One cloud in a process of its own, on one core, so that its peak memory is its own."""
-    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    argv = [
-        sys.executable,
-        "-m",
-        "research.benchmarks.decision",
-        "--model",
-        str(model),
-        "--one",
-        cloud,
-        str(size),
-        newcomer,
-    ]
-    done = subprocess.run(argv, env=os.environ | one_core, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:

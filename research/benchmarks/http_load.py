@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import re
 import shutil
 import signal
@@ -45,6 +44,7 @@ from advisor.settings import Settings
 from models.data.dataset import load_dataset
 from models.training import train
 from research.benchmarks.fastapi_baseline import ANSWER
+from research.benchmarks.measuring import ONE_THREAD, circumstances
 from research.benchmarks.open_loop import LoadResults, ask
 from research.benchmarks.unlike_hosts import made_inventory, newcomer, random_demand
 
@@ -184,8 +184,7 @@ def main() -> None:
         sizes = [int(size) for size in options.sizes.split(",")]
         rates = [float(rate) for rate in options.rates.split(",")]
         rows = [measured(size, rate, model, options) for size, rate in zip(sizes, rates, strict=True)]
-    machine = f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    document = {"machine": machine, "workers": options.workers, "kept": options.keep, "rows": rows}
+    document = {**circumstances(), "workers": options.workers, "kept": options.keep, "rows": rows}
     print(json.dumps(document, indent=1) if options.json else _shown(document))
 
 
@@ -251,7 +250,7 @@ def service(
     }
     main_ = "from api.cli import main; main()"
     argv = [sys.executable, "-c", main_, "serve", "--listen", "127.0.0.1:0", "--workers", str(workers)]
-    process = subprocess.Popen(argv, env=os.environ | _ONE_THREAD | names, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(argv, env=os.environ | ONE_THREAD | names, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     rest = threading.Thread(target=process.stderr.read)
     try:
@@ -268,9 +267,6 @@ def service(
         if rest.ident is not None:
             rest.join()
         process.stderr.close()
-
-
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 @contextlib.contextmanager

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +32,7 @@ from models.learning.intervals import HINTS
 from models.physics.prior import solve
 from models.training import fit_predictor, train
 from profiler.observed import Host, Instance
+from research.benchmarks.measuring import circumstances
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations")
 ROWS, SCENES, TOGETHER, REPEATS = 10_000, 2_500, 4, 15
@@ -61,8 +59,7 @@ def main() -> None:
     parser.add_argument("--no-training", action="store_true", help="leave out the training of all shipped datasets")
     options = parser.parse_args()
     document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        **circumstances(),
         "rows": ROWS,
         "scenes": SCENES,
         "repeats": REPEATS,

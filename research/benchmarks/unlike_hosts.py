@@ -21,10 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -45,6 +42,7 @@ from models.prediction import Predictor
 from profiler.demand import Demand, Resource
 from profiler.observed import Pinning
 from research.benchmarks.decision import Listening
+from research.benchmarks.measuring import apart, circumstances
 
 SIZES, PCPUS, RESIDENTS = (100, 1000, 10_000), 64, (10, 30)
 LOADS, FULL, RESTRAINED = (0.3, 1.1), (0.9, 1.4), 0.2
@@ -295,14 +293,6 @@ def _since(begin: tuple[float, float]) -> tuple[float, float]:
     return wall - begin[0], cpu - begin[1]
 
 
-def _apart(argument: str, *more: str) -> Any:
-    """One measurement in a process of its own, on one core."""
-    argv = [sys.executable, "-m", "research.benchmarks.unlike_hosts", argument, *more]
-    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    done = subprocess.run(argv, env=os.environ | one_core, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
-
-
 def main() -> None:
     """Print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -318,9 +308,8 @@ def main() -> None:
         for cloud in CLOUDS:
             print(json.dumps(missed(cloud, options.misses)), flush=True)
         return
-    rows = [_apart("--one", size) for size in options.sizes.split(",")]
-    machine = f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    document = {"machine": machine, "news": NEWS, "rows": rows}
+    rows = [apart("unlike_hosts", "--one", size) for size in options.sizes.split(",")]
+    document = {**circumstances(), "news": NEWS, "rows": rows}
     print(json.dumps(document, indent=1) if options.json else _shown(document))
 
 

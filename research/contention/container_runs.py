@@ -231,11 +231,11 @@ class MixRun:
         backend = LxcBackend(host="measured", known=known)
         record = mix_record(self._mix) | {"label": "measured", "date": datetime.now(UTC).isoformat(timespec="seconds")}
         with first_in_line():
-            _sleep_until(start + 0.5 * WARM_UP_S)
+            sleep_until(start + 0.5 * WARM_UP_S)
             for each in self._containers:
                 each.open_tasks()
             backend.read_counters()  # the first reading lists everything, and takes longer
-            _sleep_until(begin - 0.03)
+            sleep_until(begin - 0.03)
             before, hosts_before = read_totals(), self._count()
             readings, took_s, late_s = self._sample(backend, begin)
             after, hosts_after = read_totals(), self._count()
@@ -280,7 +280,7 @@ class MixRun:
         first = last = begin
         for turn in range(MEASURED_S * SAMPLES_PER_S + 1):
             at = begin + turn / SAMPLES_PER_S
-            _sleep_until(at)
+            sleep_until(at)
             last = time.monotonic()
             first = last if turn == 0 else first
             late_s = max(late_s, last - at)
@@ -392,7 +392,8 @@ def first_in_line() -> Iterator[None]:
         os.sched_setscheduler(0, before[0], before[1])
 
 
-def _sleep_until(at: float) -> None:
+def sleep_until(at: float) -> None:
+    """Sleep until this moment of the monotonic clock."""
     time.sleep(max(0.0, at - time.monotonic()))
 
 
@@ -446,11 +447,11 @@ def measure_all(mixes: Sequence[Mix], output: Path, *, until_s: float, limit: in
                 try:
                     record = MixRun(mix, program, groups).measure()
                 except RunError as error:
-                    _say(f"{mix.id}: {error}")
+                    say(f"{mix.id}: {error}")
                     continue
                 runs.append(record)
                 made += 1
-                _say(f"{number + 1}/{len(missing)} {_in_a_line(record)}; {in_words(left_s)} left")
+                say(f"{number + 1}/{len(missing)} {_in_a_line(record)}; {in_words(left_s)} left")
     return made
 
 
@@ -465,7 +466,8 @@ def _in_a_line(record: Mapping[str, Any]) -> str:
     )
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line with the time."""
     sys.stdout.write(f"{datetime.now(UTC):%H:%M:%S} {text}\n")
     sys.stdout.flush()
 
@@ -491,7 +493,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with stoppable():
             measure_all(mixes, options.output, until_s=until_s, limit=options.limit)
     except StopRequested as stop:
-        _say(f"stopped by {stop}: start again to go on")
+        say(f"stopped by {stop}: start again to go on")
         return 130
     except LabError as error:
         sys.stderr.write(f"{error}\n")

@@ -261,14 +261,14 @@ def _gained(told: ToldShares, hosts: int) -> None:
     if not len(one.scene):
         return
     less = np.abs(one.observed - one.expected) - np.abs(other.observed - other.expected)
-    means = means_of(less[:, None], [str(int(scene) % 1000) for scene in one.scene], 0)
+    means = means_of(less[:, None], [str(int(scene) % 1000) for scene in one.scene])
     low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
     _say(f"forecasts of {hosts} hosts, learned less prior: {means.mean[0]:+.4f} ({low:+.4f} to {high:+.4f})")
 
 
 def _bounded(some: ToldShares, values: Floats | Bools) -> str:
     """A mean with a 95 % interval over windows."""
-    means = means_of(np.asarray(values, dtype=float)[:, None], [str(one) for one in some.scene], 0)
+    means = means_of(np.asarray(values, dtype=float)[:, None], [str(one) for one in some.scene])
     low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
     return f"{means.mean[0]:.3f} ({low:.3f} to {high:.3f})"
 
@@ -285,7 +285,7 @@ def judge(examples: Examples) -> None:
         for table in found:
             _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
-                means = beside(table, errors(table, table.expected), plain[table.protocol], 0)
+                means = beside(table, errors(table, table.expected), plain[table.protocol])
                 low, high = (means and means.bounds(2, 0.025)) or (math.nan, math.nan)
                 _say(f"  with less without bursts {means.mean[2] if means else 0:+.4f} ({low:+.4f} to {high:+.4f})")
         verdict = gate(found, None)
@@ -297,7 +297,7 @@ def _errors_of(table: HeldOutPredictions) -> str:
     """Errors of prior and learned with 95 % intervals over hosts, the bias of both, and the coverage."""
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
-    means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair, 0)
+    means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair)
     stated = [_with_interval(means.mean[at], means.bounds(at, 0.025)) for at in range(4)]
     biases = [f"{float((table.measured - one).mean()):+.3f}" for one in (table.prior, table.expected)]
     return (
@@ -321,7 +321,7 @@ def larger(examples: Examples) -> None:
         told = fit_share(examples.take(fewer)).ask(there)
         prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
         held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
-        means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run, 0)
+        means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run)
         low, high = means.bounds(2, 0.025) or (math.nan, math.nan)
         _say(
             f"learned up to {most} instances: {len(more)} shares beside more, prior {means.mean[0]:.4f}, learned "

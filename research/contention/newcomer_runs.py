@@ -30,7 +30,15 @@ import numpy as np
 from lab.errors import LabError, RunError, StopRequested
 from lab.signals import stoppable
 from research.contention.container_groups import STATE, HostGroups
-from research.contention.container_runs import RunFile, compile_program, first_in_line, machine_state, read_totals
+from research.contention.container_runs import (
+    RunFile,
+    compile_program,
+    first_in_line,
+    machine_state,
+    read_totals,
+    say,
+    sleep_until,
+)
 from research.contention.newcomer_hosts import LivingHosts, busy, told
 from research.contention.newcomer_service import FastService
 from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw, mean_and_ends
@@ -106,13 +114,13 @@ def watch(world: NewcomerWorld, groups: HostGroups, program: Path, folder: Path,
         start = hosts.populate(world, 0.0, STEP_H, seconds + 2)
         before = hosts.read()
         for second in range(1, seconds + 1):
-            _sleep_until(start + second)
+            sleep_until(start + second)
             now = hosts.read()
             _tell(service, hosts, before, now)
             loads.see(busy(before, now))
             before = now
             if second % 60 == 0:
-                _say(f"watched for {second} of {seconds} s")
+                say(f"watched for {second} of {seconds} s")
     return loads
 
 
@@ -141,7 +149,7 @@ def run(evening: Evening, groups: HostGroups, program: Path, folder: Path, known
         stack.enter_context(first_in_line())
         for number, newcomer in enumerate(world.newcomers):
             at = start + WARM_UP_S + number * GAP_S
-            _sleep_until(at - GAP_S + 0.05)
+            sleep_until(at - GAP_S + 0.05)
             now = hosts.read()
             loads.see(busy(before, now))
             begin = time.monotonic()
@@ -168,13 +176,13 @@ def run(evening: Evening, groups: HostGroups, program: Path, folder: Path, known
 
 def _day_after(hosts: LivingHosts, begin: float) -> dict[str, Any]:
     """Measure the day after: what each container ran and waited, in tenths of seconds."""
-    _sleep_until(begin - 0.1)
+    sleep_until(begin - 0.1)
     hosts.open()
     before, used_before = read_totals(), hosts.used_s()
     late_s = 0.0
     for turn in range(MEASURED_S * SAMPLES_PER_S + 1):
         at = begin + turn / SAMPLES_PER_S
-        _sleep_until(at)
+        sleep_until(at)
         late_s = max(late_s, time.monotonic() - at)
         hosts.sample()
     after, used_after = read_totals(), hosts.used_s()
@@ -216,15 +224,6 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{datetime.now(UTC):%H:%M:%S} {text}\n")
-    sys.stdout.flush()
-
-
-def _sleep_until(at: float) -> None:
-    time.sleep(max(0.0, at - time.monotonic()))
-
-
 def known_after(world: int, groups: HostGroups, program: Path, folder: Path, day_s: int) -> Loads:
     """What was seen of a world in the day before; it passes now unless it is kept in `folder`."""
     kept = folder / _LOADS
@@ -232,7 +231,7 @@ def known_after(world: int, groups: HostGroups, program: Path, folder: Path, day
     if kept.exists():
         loads.used = json.loads(kept.read_text("utf-8"))
         return loads
-    _say(f"world {world}: {day_s} s in which the residents are watched")
+    say(f"world {world}: {day_s} s in which the residents are watched")
     shutil.rmtree(folder, ignore_errors=True)
     loads = watch(draw(world, 0), groups, program, folder, day_s)
     kept.write_text(json.dumps(loads.used), "utf-8")
@@ -260,11 +259,11 @@ def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_
             try:
                 record = run(each, groups, program, state / f"world{world}", known[world])
             except RunError as error:
-                _say(f"{_name(*each)}: {error}")
+                say(f"{_name(*each)}: {error}")
                 continue
             runs.append(record)
             said = ", ".join(f"{key} {100 * value:.1f} %" for key, value in figures(record).items())
-            _say(f"{record['run']}: {said}{', disturbed' if record['disturbed'] else ''} {record['machine']}")
+            say(f"{record['run']}: {said}{', disturbed' if record['disturbed'] else ''} {record['machine']}")
 
 
 def plan(worlds: Sequence[int], sets: int) -> list[Evening]:

@@ -37,9 +37,6 @@ PROTOCOL: dict[str, Any] = {
     "by_platform": LABELS, "by_resource": LABELS,
     "by_predicted": [{"predicted": at / 4, "measured": at / 4, "rows": 25, "coverage": 0.9} for at in (1, 2, 3)],
 }  # fmt: skip
-CURVE: dict[str, Any] = {"x": [0, 1, 2], "draws": 2, "rows": 8, "models": {
-    "cotenant": {"mae": [0.3, 0.2, 0.1], "mae_intervals": [[0.2, 0.4], [0.1, 0.3], [0.05, 0.2]]},
-    "knn": {"mae": [0.3, 0.3, 0.2], "mae_intervals": [None] * 3}}}  # fmt: skip
 
 
 def evaluation(**protocols: Any) -> Evaluation:
@@ -48,7 +45,6 @@ def evaluation(**protocols: Any) -> Evaluation:
     figures = {
         "dataset": "a<b>", "origin": "measured", "rows": 100, "workloads": 9, "platforms": 1, "columns": 30,
         "limits": {"knn": "at most 10 rows"}, "average_rank": {}, "protocols": found,
-        "curves": {"measured_pairs": CURVE, "share_of_pairs": {"skipped": "too few pairs"}},
     }  # fmt: skip
     points = ScatterPoints(np.array([0.5, 1.0]), np.array([0.6, 0.9]), np.array([True, False]))
     return Evaluation(figures, {name: points for name, one in found.items() if one["models"]})
@@ -87,7 +83,7 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     assert "<b>" not in page
     assert not re.search(r"(src|href)=\"(?!#)", page)
     assert "http" not in page
-    assert page.count("<svg ") == 6
+    assert page.count("<svg ") == 5
     assert not re.search(r"#0a00[01]\d", page)  # every colour is the page's own
 
 
@@ -120,9 +116,6 @@ def test_what_the_pictures_show_stands_in_the_data(tmp_path: Path) -> None:
     assert told["d0-unseen_pair-points"] == [
         {"measured": 0.5, "predicted": 0.6, "held": "yes"},
         {"measured": 1.0, "predicted": 0.9, "held": "no"},
-    ]
-    assert [row["mae"] for row in told["d0-curve-measured_pairs"] if row["model"] == "knn"] == CURVE["models"]["knn"][
-        "mae"
     ]
 
 

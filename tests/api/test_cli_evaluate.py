@@ -73,12 +73,9 @@ def test_several_datasets_are_shown_with_the_mean_rank_over_all(asked: dict[str,
 
 
 def test_options_reach_the_service(asked: dict[str, Any]) -> None:
-    result = run(
-        "--dataset", "lab", "--protocol", "unseen_pair", "--models", "cotenant, mean", "--curve", "--report", "o.html"
-    )
+    result = run("--dataset", "lab", "--protocol", "unseen_pair", "--models", "cotenant, mean", "--report", "o.html")
     assert asked["protocols"] == ["unseen_pair"]
     assert asked["models"] == ["cotenant", "mean"]
-    assert asked["curve"] is True
     assert asked["together"] is False
     assert asked["report"] == Path("o.html")
     assert result.stdout.splitlines()[-1] == "The report is in o.html."
@@ -87,19 +84,6 @@ def test_options_reach_the_service(asked: dict[str, Any]) -> None:
 def test_several_datasets_may_be_evaluated_as_one(asked: dict[str, Any]) -> None:
     run("--dataset", "a", "--dataset", "b", "--together")
     assert asked["together"] is True
-
-
-def test_a_curve_is_a_table_of_errors_or_the_reason_why_not(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    curve = {"x": [0, 1], "draws": 3, "models": {"cotenant": {"mae": [0.1, 0.05]}}}
-    curves = {"measured_pairs": curve, "share_of_pairs": {"skipped": "too few pairs"}}
-    monkeypatch.setitem(EVALUATION, "curves", curves)
-    lines = run("--dataset", "lab", "--curve").stdout.splitlines()
-    at = lines.index("mae by measured pairs, 3 draws")
-    assert lines[at + 1].split() == ["model", "0", "1"]
-    assert lines[at + 2].split() == ["cotenant", "0.1", "0.05"]
-    assert "curve, share of pairs: skipped, too few pairs" in lines
 
 
 def test_a_dataset_that_is_not_there_is_refused() -> None:

@@ -89,6 +89,12 @@ def huge(row: Row) -> Row:
     return row if row["metric"] == "cpu" else {**row, "value": HUGE + float(str(row["value"])) * 1e9}
 
 
+def extreme(row: Row) -> Row:
+    """The largest number that tables take, the smallest above 0, and 0, in turn."""
+    at = int(str(row["workload"])[1:]) + METRICS.index(str(row["metric"]))
+    return {**row, "value": (1e15, 5e-324, 0.0)[at % 3]}
+
+
 def with_holes(row: Row) -> Row | None:
     """Each workload lacks another metric."""
     number = int(str(row["workload"])[1:])
@@ -154,11 +160,14 @@ LEARNABLE: Mapping[str, Callable[[Tables], Tables]] = {
     "another metric missing of each workload": _profiles(with_holes),
     "a workload without a profile": _profiles(lambda row: row if row["workload"] != "w1" else None),
     "metrics of 1e12": _profiles(huge),
+    "metrics of 1e15, next to 0 and 0": _profiles(extreme),
+    "collinear metrics": _profiles(lambda row: {**row, "value": int(str(row["workload"])[1:]) + 1.0}),
     "a metric under two names": copied(1),
     "a metric under 201 names": copied(COPIES),
     "a single workload beside itself": only_runs("0.0-0-0"),
     "one pair only": only_runs("0.0-0-1"),
     "two workloads": only_runs("0.0-0-0", "0.0-0-1", "0.0-1-1"),
+    "no neighbour ever felt": with_ratio(lambda _row: 1.0),
     "contradictory repeats": with_ratio(lambda row: 0.1 if row["repeat"] else 1.0),
     "ratios far above 1.05": with_ratio(lambda row: 5.0 + 0.2 * (row["repeat"] == 1)),
     "ratios at 0": with_ratio(lambda _row: 0.0),

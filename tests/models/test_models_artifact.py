@@ -146,14 +146,6 @@ def test_an_artifact_is_text_and_json_and_never_pickle(saved: Path) -> None:
             json.loads(content, parse_constant=pytest.fail)
 
 
-def test_models_never_import_pickle() -> None:
-    folder = Path(artifact.__file__).parent
-    for path in folder.glob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        for word in ("import pickle", "from pickle", "joblib", "marshal", "allow_pickle=True"):
-            assert word not in text
-
-
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
     assert (card["schema"], card["version"], card["origin"]) == (6, predictor.version, "simulated")
@@ -262,9 +254,9 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (2, 3, 7, "4", None):
+    for schema in (5, 7, "6", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4 to 6"):
+        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 6; train again"):
             artifact.load(saved)
 
 
@@ -329,35 +321,15 @@ def test_files_that_are_no_json_objects_are_refused_though_their_checksums_fit(
 
 
 @pytest.mark.parametrize("part", ["booster0", "forest", "difficulty"])
-def test_trees_that_are_none_are_refused_though_their_checksum_fits(saved: Path, part: str) -> None:
-    (saved / f"throughput-{part}.txt").write_text("tree\nnonsense\n", encoding="utf-8")
+@pytest.mark.parametrize("content", [None, "tree\nnonsense\n"], ids=["missing", "nonsense"])
+def test_trees_that_are_none_are_refused_though_the_checksums_fit(saved: Path, part: str, content: str | None) -> None:
+    """What damages trees in which way is in test_models_tree_text_attacked."""
+    path = saved / f"throughput-{part}.txt"
+    path.unlink()
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
     reseal(saved)
     with pytest.raises(ArtifactError):
-        artifact.load(saved)
-
-
-DAMAGED = {
-    "a child beyond the tree": (r"left_child=-?\d+", "left_child=1999999999"),
-    "a child before its parent": (r"right_child=-?\d+", "right_child=0"),
-    "a leaf beyond the tree": (r"left_child=-?\d+", "left_child=-1000000"),
-    "a feature that is not there": (r"split_feature=\d+", "split_feature=1000000"),
-    "too few thresholds": (r"threshold=\S+ ", "threshold="),
-    "a leaf that is no number": (r"leaf_value=\S+", "leaf_value=nan"),
-    "a split of another kind": (r"num_cat=0", "num_cat=1"),
-    "no children": (r"(?m)^left_child=.*$", ""),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_trees_are_refused_though_their_checksum_fits(saved: Path, name: str) -> None:
-    """LightGBM itself follows such a tree wherever it leads: the process dies, or never ends."""
-    path = saved / "throughput-booster1.txt"
-    text = path.read_text(encoding="utf-8")
-    damaged = re.sub(*DAMAGED[name], text, count=1)
-    assert damaged != text
-    path.write_text(damaged, encoding="utf-8")
-    reseal(saved)
-    with pytest.raises(ArtifactError, match=r"throughput-booster1\.txt cannot be used: tree \d+ is damaged"):
         artifact.load(saved)
 
 
@@ -392,14 +364,6 @@ def test_trees_that_changed_places_are_refused(saved: Path) -> None:
     swap("throughput-forest.txt", "throughput-difficulty.txt")
     reseal(saved)
     with pytest.raises(ArtifactError, match="has another number of features than the model"):
-        artifact.load(saved)
-
-
-@pytest.mark.parametrize("part", ["booster1", "forest", "difficulty"])
-def test_trees_that_are_not_there_are_refused_though_the_checksums_fit(saved: Path, part: str) -> None:
-    (saved / f"throughput-{part}.txt").unlink()
-    reseal(saved)
-    with pytest.raises(ArtifactError):
         artifact.load(saved)
 
 
@@ -489,22 +453,3 @@ def test_of_artifacts_of_one_moment_the_last_by_name_is_the_newest(tmp_path: Pat
     found = artifact.newest(tmp_path)
     assert found is not None
     assert found.name == "m-b"
-
-
-def test_one_of_schema_4_is_read_and_knows_the_platforms_that_have_intervals(
-    saved: Path, predictor: LearnedPredictor
-) -> None:
-    edit(saved, "card.json", lambda card: card.update(schema=4))
-    edit(
-        saved,
-        "throughput.json",
-        lambda value: (
-            *map(value.pop, ("platforms", "hosts", "host_columns")),
-            *map(value["smooth"].pop, ("least", "most")),
-        ),
-    )
-    found = artifact.load(saved).throughput.model
-    assert found.platforms == predictor.throughput.calibration.platforms == {"p1"}
-    assert found.known == predictor.throughput.model.known
-    assert found.base_learners is not None
-    assert np.isinf(found.base_learners.smooth.space.most).all()

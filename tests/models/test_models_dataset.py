@@ -72,21 +72,19 @@ def test_a_dataset_is_read_into_the_words_of_the_profiler(tmp_path: Path) -> Non
     assert measured(colocation, "throughput") == {"vm1": 0.6}
 
 
-def test_profiles_are_medians_over_repeats_at_the_highest_load(tmp_path: Path) -> None:
-    rows = [{**PROFILE, "load": load, "value": value} for load, value in
-            (("0.5", "7"), ("1", "10"), ("1", "30"), ("1", "11"), ("2", "12"))]  # fmt: skip
-    data = load_dataset(write(tmp_path, profiles=rows))
-    assert data.profiles[0].metrics == {"cpu": 11.5}
-
-
-def test_a_profile_at_no_load_is_not_taken_for_one_at_saturation(tmp_path: Path) -> None:
-    rows = [{**PROFILE, "load": "0", "value": "1"}, {**PROFILE, "load": "0.5", "value": "20"}]
-    assert load_dataset(write(tmp_path, profiles=rows)).profiles[0].metrics == {"cpu": 20.0}
-
-
-def test_a_profile_without_a_load_is_one_at_saturation(tmp_path: Path) -> None:
-    rows = [{**PROFILE, "load": "", "value": "40"}, {**PROFILE, "load": "0.9", "value": "20"}]
-    assert load_dataset(write(tmp_path, profiles=rows)).profiles[0].metrics == {"cpu": 40.0}
+@pytest.mark.parametrize(
+    ("measured_at", "cpu"),
+    [
+        pytest.param({"0.5": ["7"], "1": ["10", "30", "11"], "2": ["12"]}, 11.5, id="median-at-the-highest-load"),
+        pytest.param({"0": ["1"], "0.5": ["20"]}, 20.0, id="no-load-is-not-saturation"),
+        pytest.param({"": ["40"], "0.9": ["20"]}, 40.0, id="an-unknown-load-is-saturation"),
+    ],
+)
+def test_a_profile_is_what_was_measured_at_the_highest_load(
+    tmp_path: Path, measured_at: dict[str, list[str]], cpu: float
+) -> None:
+    rows = [{**PROFILE, "load": load, "value": value} for load, values in measured_at.items() for value in values]
+    assert load_dataset(write(tmp_path, profiles=rows)).profiles[0].metrics == {"cpu": cpu}
 
 
 def test_shares_of_the_host_become_shares_of_one_cpu(tmp_path: Path) -> None:
@@ -261,6 +259,8 @@ CELLS = [
     ("colocations", "instance", "a b", "is not 1-255 letters"),
     ("colocations", "instance", "x" * 256, "is not 1-255 letters"),
     ("colocations", "workload", "w|w", "is not 1-255 letters"),
+    ("colocations", "workload", "a+b", "is not 1-255 letters"),  # reads as a pair
+    ("colocations", "workload", "größe", "is not 1-255 letters"),
     ("colocations", "outcome", "speed", "'speed' is none of throughput"),
     ("colocations", "pinning", "0-1", "is not vCPU:pCPUs"),
     ("colocations", "pinning", "0:3-1|1:0", "runs backwards"),

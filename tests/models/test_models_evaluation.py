@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from models.evaluation.methods import IntervalPrediction, Method, plain
 from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
-from models.evaluation.run import evaluate, examine
+from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
@@ -43,7 +43,7 @@ def examples_of(path: Path) -> Examples:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """Every protocol on a world that has platforms, settings and triples."""
     world = World(workloads=2, repeats=1, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -51,13 +51,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
         real = lightgbm.train
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=3))
-        return evaluate(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED)
+        return examine(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED).figures
 
 
 # shape
 
 
-def test_every_protocol_has_every_model_with_every_figure(report: dict[str, Any]) -> None:
+def test_every_protocol_has_every_model_with_every_figure(report: Mapping[str, Any]) -> None:
     assert {"dataset", "origin", "rows", "protocols", "average_rank", "limits"} <= set(report)
     assert (report["dataset"], report["origin"], report["rows"]) == ("world", "simulated", 60)
     assert set(report["protocols"]) == set(ALLOWED)
@@ -87,11 +87,11 @@ def test_datasets_of_two_platforms_are_evaluated_as_one_where_each_platform_is_l
     assert set(both["protocols"]["unseen_platform"]["models"]) == {"ones"}
 
 
-def test_the_report_is_json_without_nan(report: dict[str, Any]) -> None:
+def test_the_report_is_json_without_nan(report: Mapping[str, Any]) -> None:
     json.dumps(report, allow_nan=False)
 
 
-def test_only_models_with_intervals_have_a_coverage(report: dict[str, Any]) -> None:
+def test_only_models_with_intervals_have_a_coverage(report: Mapping[str, Any]) -> None:
     for found in report["protocols"].values():
         for name, figures in found["models"].items():
             assert (figures["coverage"] is None) == (name not in {"cotenant", "prior"})
@@ -100,7 +100,7 @@ def test_only_models_with_intervals_have_a_coverage(report: dict[str, Any]) -> N
                 assert figures["interval_width"] >= 0
 
 
-def test_rows_are_counted_as_often_as_they_were_judged(report: dict[str, Any]) -> None:
+def test_rows_are_counted_as_often_as_they_were_judged(report: Mapping[str, Any]) -> None:
     protocols = report["protocols"]
     assert protocols["random_row"]["rows"] == protocols["unseen_pair"]["rows"] == 60
     assert protocols["unseen_platform"]["folds"] == 2
@@ -200,7 +200,7 @@ def test_the_model_never_sees_the_left_out_workload(
         return TargetEstimate(ones, ones, ones, ones > 0, ones < 0)
 
     monkeypatch.setattr(methods, "predict_rows", spy)
-    evaluate(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
+    examine(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
     assert [len(test - train) for train, test in seen] == [1, 1, 1, 1]
 
 
@@ -209,7 +209,7 @@ def test_random_rows_look_better_than_unseen_workloads_where_workloads_have_secr
 ) -> None:
     use(monkeypatch, cotenant=as_the_prior, knn=methods.METHODS["knn"])
     world = World(workloads=4, hidden=0.5, noise=0.005).write(tmp_path / "world")
-    found = evaluate(world, ["random_row", "unseen_workload"])["protocols"]
+    found = examine(world, ["random_row", "unseen_workload"]).figures["protocols"]
     random_row, unseen = (found[name]["models"]["knn"]["mae"] for name in ("random_row", "unseen_workload"))
     assert random_row < 0.6 * unseen
 
@@ -236,7 +236,7 @@ def test_a_model_that_memorises_wins_on_random_rows_and_nothing_on_unseen_pairs(
 ) -> None:
     use(monkeypatch, cotenant=as_the_prior, mean=MEAN, memoriser=plain(memorise))
     world = World(workloads=3, repeats=3).write(tmp_path / "world")
-    found = evaluate(world, ["random_row", "unseen_pair"])["protocols"]
+    found = examine(world, ["random_row", "unseen_pair"]).figures["protocols"]
     assert found["random_row"]["models"]["memoriser"]["mae"] < 0.3 * found["random_row"]["models"]["mean"]["mae"]
     alike = [found["unseen_pair"]["models"][name] | {"seconds": 0} for name in ("memoriser", "mean")]
     assert alike[0] == alike[1]
@@ -252,7 +252,7 @@ def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
 
     use(monkeypatch, cotenant=as_the_prior, odd=plain(wrong_about_victims))
     world = World(workloads=4).write(tmp_path / "world")
-    found = evaluate(world, ["unseen_workload"])["protocols"]["unseen_workload"]["models"]["odd"]
+    found = examine(world, ["unseen_workload"]).figures["protocols"]["unseen_workload"]["models"]["odd"]
     assert found["unseen_victim"]["mape"] == pytest.approx(0.5, abs=1e-4)
     assert found["unseen_neighbour"]["mape"] == 0.0
 
@@ -280,7 +280,7 @@ def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_
 
 def test_protocols_that_a_dataset_cannot_answer_say_why(tmp_path: Path, own_method_only: None) -> None:
     path = World(workloads=3, repeats=1).write(tmp_path / "world")
-    found = evaluate(path, ["unseen_platform", "unseen_setting", "pairs_to_n", "n_up_to_k"])["protocols"]
+    found = examine(path, ["unseen_platform", "unseen_setting", "pairs_to_n", "n_up_to_k"]).figures["protocols"]
     assert {name: one["skipped"] for name, one in found.items()} == {
         "unseen_platform": "the dataset has one platform only",
         "unseen_setting": "the dataset has one setting only",
@@ -295,7 +295,7 @@ def test_one_pair_leaves_nothing_to_train_on(tmp_path: Path, own_method_only: No
     path = world.write(tmp_path / "world")
     rows = [row for row in world.rows() if row["run"] == "0.0-0-1"]
     write_csv(path / "colocations.csv", rows, COLOCATION_COLUMNS)
-    found = evaluate(path, ["unseen_pair", "unseen_workload"])["protocols"]
+    found = examine(path, ["unseen_pair", "unseen_workload"]).figures["protocols"]
     assert {one["skipped"] for one in found.values()} == {"too few rows to train on"}
 
 
@@ -303,18 +303,18 @@ def test_an_unknown_protocol_is_refused_before_anything_runs(tmp_path: Path, mon
     monkeypatch.setattr(methods, "predict_rows", lambda *_: pytest.fail("it ran"))
     path = World(workloads=3).write(tmp_path / "world")
     with pytest.raises(DatasetError, match="protocol 'guess' is none of random_row"):
-        evaluate(path, ["unseen_pair", "guess"])
+        examine(path, ["unseen_pair", "guess"])
     with pytest.raises(DatasetError, match="is none of"):
         folds_of(examples_of(path), "guess")
     with pytest.raises(DatasetError, match="model 'oracle' is none of cotenant"):
-        evaluate(path, models=["mean", "oracle"])
+        examine(path, models=["mean", "oracle"])
 
 
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:
     path = World(workloads=3).write(tmp_path / "world")
     write_csv(path / "colocations.csv", World().rows()[:4], COLOCATION_COLUMNS)
     with pytest.raises(DatasetError, match="world: 4 measured throughput ratios, at least 8 are needed"):
-        evaluate(path)
+        examine(path)
 
 
 # figures

@@ -11,20 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.data.dataset import load_dataset
 from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.compositions import COMPOSITIONS
 from models.evaluation.factorisation_baseline import Entries, factorise
-from models.evaluation.learning_curves import new_workload, share_of_pairs
 from models.evaluation.methods import IntervalPrediction
 from models.evaluation.noise_floor import NoiseFloor
 from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.evaluation.progress import EvaluationProgress
 from models.evaluation.results_table import average_ranks, ranks
 from models.evaluation.row_groups import limiting, repeats
-from models.evaluation.run import evaluate
-from models.features.examples import Examples, Neighbour, build_examples, metrics_of
+from models.evaluation.run import examine
+from models.features.examples import Examples, Neighbour
 from tests.models.synthetic import World
 
 
@@ -172,7 +170,7 @@ def test_compositions_stand_beside_the_models_where_pairs_predict_more(
 
     monkeypatch.setattr(methods, "METHODS", {"cotenant": ours, "mean": methods.METHODS["mean"]})
     world = World(workloads=4, repeats=2, triples=True).write(tmp_path / "world")
-    found = evaluate(world, ["pairs_to_n", "unseen_pair"])["protocols"]
+    found = examine(world, ["pairs_to_n", "unseen_pair"]).figures["protocols"]
     assert set(found["pairs_to_n"]["compositions"]) == set(COMPOSITIONS)
     assert "compositions" not in found["unseen_pair"]
     for figure, one in found["pairs_to_n"]["difference_to_composition"].items():
@@ -202,70 +200,6 @@ def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
         penalty = 1.0 * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
         losses.append(((target - entries.predict(left, right)) ** 2).sum() + penalty)
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(losses))
-
-
-# learning curves
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    data = load_dataset(World(workloads=12, repeats=1).write(tmp_path_factory.mktemp("datasets") / "world"))
-    return build_examples([data], metrics_of([data]))
-
-
-def test_a_new_workload_is_trained_on_in_so_many_pairs_and_the_same_others_are_judged(examples: Examples) -> None:
-    curve = new_workload(examples, np.random.default_rng(0))
-    assert curve is not None
-    assert curve.x == (0, 1, 2, 4, 8)
-    for draw in curve.draws:
-        judged = {examples.pair[row] for row in draw[0].test}
-        (name,) = set.intersection(*(set(pair.split("+")) for pair in judged))
-        for step, fold in zip(curve.x, draw, strict=True):
-            assert fold.test.tolist() == draw[0].test.tolist()
-            measured = {examples.pair[row] for row in fold.train if name in examples.pair[row].split("+")}
-            assert len(measured) == step
-            assert not measured & judged
-
-
-def test_a_growing_share_of_pairs_holds_the_smaller_ones_and_never_what_is_judged(examples: Examples) -> None:
-    curve = share_of_pairs(examples, np.random.default_rng(0))
-    assert curve is not None
-    for draw in curve.draws:
-        pairs = [{examples.pair[row] for row in fold.train} for fold in draw]
-        assert all(one <= other for one, other in pairwise(pairs))
-        assert [len(one) for one in pairs] == [round(share * 78) for share in curve.x]
-        assert all(not one & {examples.pair[row] for row in draw[0].test} for one in pairs)
-
-
-def test_a_draw_of_large_data_is_bounded_by_whole_pairs(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.evaluation.learning_curves.MOST_ROWS", 60)
-    for curve in (new_workload(examples, np.random.default_rng(0)), share_of_pairs(examples, np.random.default_rng(0))):
-        assert curve is not None
-        for draw in curve.draws:
-            assert all(len(fold.train) <= 60 + 2 * 8 for fold in draw)
-
-
-def test_a_model_that_needs_a_pair_of_the_workload_gets_better_with_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def needs_a_pair(train: Examples, test: Examples) -> IntervalPrediction:
-        known = [one in train.workloads for one in test.victim]
-        return IntervalPrediction(np.where(known, test.ratio, test.ratio / 2))
-
-    monkeypatch.setattr(methods, "METHODS", {"cotenant": needs_a_pair, "mean": methods.METHODS["mean"]})
-    world = World(workloads=7, repeats=1).write(tmp_path / "world")
-    curve = evaluate(world, ["random_row"], curve=True)["curves"]["measured_pairs"]
-    assert curve["x"] == [0, 1, 2, 4]
-    errors = curve["models"]["cotenant"]["mae"]
-    assert errors[0] > 0.05
-    assert errors[1:] == [0.0] * 3
-    assert curve["models"]["mean"]["mae"][1] > 0
-
-
-def test_too_few_pairs_give_no_curve_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "METHODS", {"mean": methods.METHODS["mean"]})
-    found = evaluate(World(workloads=2, repeats=4).write(tmp_path / "world"), ["random_row"], curve=True)
-    assert found["curves"]["measured_pairs"] == {"skipped": "too few pairs of workloads were measured"}
 
 
 # ranks, resources, progress

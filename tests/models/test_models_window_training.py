@@ -15,11 +15,10 @@ from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
 from models.evaluation.gate import gate
 from models.features.examples import Examples, build_examples
-from models.features.feature_matrix import WANTED, build_matrix
+from models.features.feature_matrix import WANTED
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
-from models.learning.fitted_target import fit_share, fit_target
-from models.learning.learned_predictor import LearnedPredictor
+from models.learning.fitted_target import fit_share
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -174,21 +173,6 @@ def test_who_works_in_longer_bursts_is_told_another_share(tmp_path: Path) -> Non
     asked = [(host, tuple(bursting(one, of_ms) for one in there)) for of_ms in (2.0, 30.0)]
     brief, long = model.predict(build_batch(asked, ProfileTable.build(()))).throughput.expected
     assert (np.log(long) < 1.15 * np.log(brief)).all()
-
-
-def test_a_model_of_before_bursts_were_learned_still_answers(examples: Examples) -> None:
-    columns = len(examples.names) - 1
-    assert examples.names[columns] == "burst"
-    names, directions = examples.names[:columns], examples.monotone[:columns]
-    share = fit_share(replace(examples, x=examples.x[:, :columns], names=names, monotone=directions))
-    assert share.low.shape == (columns,)
-    asked = build_batch([(host, there) for host, there, _ in scenes(7)[:5]], ProfileTable.build(()))
-    plain, few = build_matrix(asked, ()), examples.take(np.arange(3))
-    x = np.zeros((len(few), len(plain.names)))
-    nothing = fit_target(replace(few, x=x, names=plain.names, monotone=plain.monotone), "throughput")
-    told = LearnedPredictor("before", "measured", (), nothing, None, None, {}, {}, share).predict(asked)
-    assert not told.outside.any()
-    assert np.isfinite(told.throughput.expected).all()
 
 
 def test_a_newcomer_on_the_fullest_host_is_answered_by_what_windows_taught_and_twice_as_many_are_not(
