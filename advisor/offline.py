@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
     from advisor.planning.planner import Progress
-    from advisor.replay.commands import check_report, replay_as_json, replay_trace, write_replay_report
+    from advisor.replay.commands import check_report, replay_trace, write_replay_report
     from advisor.reports import write_worth_report
     from advisor.reports.folders import Reported
     from advisor.reports.plan_background import Background
@@ -59,7 +59,6 @@ __all__ = [
     "probe_sentence",
     "profile_samples",
     "profile_series",
-    "replay_as_json",
     "replay_trace",
     "train",
     "where",
@@ -79,7 +78,6 @@ _LATER = {
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
-    "replay_as_json": ("advisor.replay.commands", "replay_as_json"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
     "write_replay_report": ("advisor.replay.commands", "write_replay_report"),
     "write_worth_report": ("advisor.reports", "write_worth_report"),

@@ -37,6 +37,7 @@ from advisor.errors import (
 )
 from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
+from api.messages import own_words
 from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
 
@@ -236,7 +237,7 @@ def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
     # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
     steps = [str(step)[:80] for step in item["loc"]]
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
-    message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or str(item["msg"]).removeprefix("Value error, ")
+    message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or own_words(str(item["msg"]))
     if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
         given = str(item["loc"][-1])[:80]
         near = get_close_matches(given, known, n=1) or [other for other in known if {given, other} == {"id", "name"}]

@@ -13,6 +13,7 @@ import typer
 
 from advisor.errors import AdvisorError, InvalidInput
 from api.cli.lazy import LazyGroup, Listed
+from api.messages import own_words
 
 __all__ = ["app", "main"]
 
@@ -84,6 +85,9 @@ class Cotenant(LazyGroup):
         except AdvisorError as error:
             typer.echo(f"cotenant: {one_line(error.message)}", err=True)
             raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidInput) else FAILED) from error
+        except typer.BadParameter as error:
+            error.message = own_words(error.message)
+            raise
 
 
 app = typer.Typer(

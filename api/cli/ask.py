@@ -120,7 +120,7 @@ def predict(
     if as_json:
         from api.schemas.effects import SceneAnswer  # with FastAPI: `where` does without it
 
-        print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
+        print_json(SceneAnswer.of(answer))
         return
     rows = [
         (

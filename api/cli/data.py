@@ -11,6 +11,7 @@ from advisor import service
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, say
+from api.schemas.commands import BackupOut, PruneOut, RevisionOut
 
 db = typer.Typer(help="Administration of the database.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -21,7 +22,7 @@ def upgrade(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         revision = advisor.upgrade_database()
     if as_json:
-        print_json({"revision": revision})
+        print_json(RevisionOut(revision=revision))
     else:
         say(f"The database is at revision {revision}.")
 
@@ -36,7 +37,7 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         removed = advisor.prune()
     if as_json:
-        print_json(dict(removed))
+        print_json(PruneOut.model_validate(removed))
     else:
         gone = f"{removed['rollups']} roll-ups expired, {removed['series']} series ended"
         answers = f"{removed['recommendations']} recommendations and {removed['plans']} plans expired"
@@ -58,7 +59,7 @@ def backup(
     """
     made = service.backup_database(settings(database=database), file, samples=not no_samples)
     if as_json:
-        print_json(made)
+        print_json(BackupOut.model_validate(made))
     else:
         say(f"{sum(made['rows'].values())} rows of {len(made['rows'])} tables are in {file}.")
 
@@ -76,6 +77,6 @@ def restore(
     """
     made = service.restore_database(settings(database=database), file, replace=replace)
     if as_json:
-        print_json(made)
+        print_json(BackupOut.model_validate(made))
     else:
         say(f"The database is as it was at {made['made_at']}: {sum(made['rows'].values())} rows.")

@@ -27,7 +27,7 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
         found.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
     if as_json:
         told = DoctorOut(problems=found, alarms=[ContradictionOut.like(one) for one in alarms])
-        print_json(told.model_dump(mode="json"))
+        print_json(told)
     else:
         for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
             say(sentence)

@@ -11,6 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
+from api.schemas.commands import HistoryOut
 from profiler.demand import RESOURCES
 
 FAILED = 1
@@ -67,24 +68,20 @@ def history(
             progress=lambda done, of: advance("Reading series", done / of if of else 1.0),
         )
     if as_json:
-        _print_json(found, changed, dry_run=dry_run)
+        print_json(
+            HistoryOut(
+                dry_run=dry_run,
+                instances={name: sorted(demands) for name, demands in found.demands.items()},
+                changed=list(changed),
+                unknown=list(found.unknown),
+                silent=list(found.silent),
+                failed=list(found.failed),
+            )
+        )
     else:
         _tell(found, changed, dry_run=dry_run)
     if found.failed:
         raise typer.Exit(FAILED)
-
-
-def _print_json(found: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:
-    print_json(
-        {
-            "dry_run": dry_run,
-            "instances": {name: sorted(one) for name, one in found.demands.items()},
-            "changed": list(changed),
-            "unknown": list(found.unknown),
-            "silent": list(found.silent),
-            "failed": list(found.failed),
-        }
-    )
 
 
 def _tell(found: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:

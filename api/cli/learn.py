@@ -18,6 +18,7 @@ from advisor.settings import Settings
 from api.cli.cards import print_verdict
 from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, figure, print_json, print_table, progress, say
+from api.schemas.commands import TrainingOut
 
 FINDING_COLUMNS = (
     "situation", "paper", "measured (range, how often it holds)", "verdict", "measured in", "predicted", "verdict",
@@ -110,9 +111,13 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
                 advisor.models.activate(artifact.name)
                 activated = True
     if as_json:
-        found = {"version": artifact.name, "artifact": str(artifact), "registered": register}
-        found |= {"activated": activated} if auto else {}
-        print_json({**found, "verdict": None if verdict is None else dict(verdict)})
+        made = TrainingOut(
+            version=artifact.name,
+            artifact=str(artifact),
+            registered=register,
+            verdict=None if verdict is None else dict(verdict),
+        )
+        print_json(made.model_copy(update={"activated": activated}) if auto else made)
         return
     say(f"Model {artifact.name} is in {artifact}.")
     if verdict is not None:
@@ -138,7 +143,7 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
 
         rows = rows_of_findings(settings(), model, advance)
     if as_json:
-        print_json([dict(row) for row in rows])
+        print_json(rows)
         return
     for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
         found = list(group)

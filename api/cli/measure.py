@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
+from api.schemas.commands import ProfileOut, SavedOut
 from api.schemas.profiles import ProfileAnswer
 from profiler.observed import check_id
 
@@ -88,11 +89,11 @@ def profile(
     if picture:
         offline.write_profile_picture(found, picture)
     if as_json:
-        answer = ProfileAnswer.of(found).model_dump(mode="json")
-        answer["phases"] = [one for one in answer["phases"] if phase in {None, one["number"]}]
+        answer = ProfileAnswer.of(found)
+        shown: dict[str, Any] = {"phases": [one for one in answer.phases if phase in {None, one.number}]}
         if stored:
-            answer["saved"] = {"workload": stored.name, "platform": stored.platform, "origin": stored.origin}
-        print_json(answer)
+            shown["saved"] = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin)
+        print_json(ProfileOut.model_validate({**dict(answer), **shown}))
         return
     _show(found, [one for one in found.phases if phase in {None, one.number}])
     if stored:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -23,6 +22,7 @@ from api.cli.asking import SERVER, Server, Service, TokenFile
 from api.cli.options import AsJson, CloudName, KeepRatio, ObjectiveName
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
+from api.schemas.commands import MigrationOut, MoveOut
 
 FAILED = 1
 STANDARD = PlanRequest(kind="rebalance")
@@ -114,7 +114,7 @@ def _told(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
         typer.echo(f"cotenant: {error.message}", err=True)
         return False
     if as_json:
-        typer.echo(json.dumps(done.document(), allow_nan=False)) if repeated else print_json(done.document())
+        print_json(done.document(), in_one_line=repeated)
     else:
         done.say()
     return not any(one.became == "failed" for one in done.outcomes.values())
@@ -124,7 +124,7 @@ def _told(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
 class _Round:
     """One plan and what became of its moves, by instance; `stay` is why somebody may not move, by name."""
 
-    at: str
+    at: datetime
     apply: bool
     stay: Mapping[str, str]
     waits: str = ""
@@ -136,13 +136,14 @@ class _Round:
 
     def say(self) -> None:
         """Everything in sentences."""
+        at = f"{self.at:%Y-%m-%dT%H:%M:%SZ}"
         if self.waits:
-            say(f"{self.at} Nothing is planned: {self.waits}.")
+            say(f"{at} Nothing is planned: {self.waits}.")
             return
         if self.plan is None:
-            say(f"{self.at} Nothing is planned: nobody may be moved.")
+            say(f"{at} Nothing is planned: nobody may be moved.")
         else:
-            say(f"{self.at} Plan {self.plan.id}: {_moves(len(self.moves))}; {_standing(self.plan)}.")
+            say(f"{at} Plan {self.plan.id}: {_moves(len(self.moves))}; {_standing(self.plan)}.")
             for note in self.plan.notes:
                 say(f"  note: {note}")
         for step in self.moves:
@@ -160,27 +161,32 @@ class _Round:
         if self.moves and not self.apply:
             say("Nothing was moved; --apply moves them, one at a time.")
 
-    def document(self) -> Mapping[str, Any]:
+    def document(self) -> MigrationOut:
         """The same for programs."""
-        return {
-            "at": self.at,
-            "apply": self.apply,
-            "plan": self.plan.id if self.plan else None,
-            "waits": self.waits or None,
-            "below_before": self.plan.sums_before.below if self.plan and self.plan.sums_before else None,
-            "below_after": self.plan.sums_after.below if self.plan and self.plan.sums_after else None,
-            "moves": [
-                {
-                    "instance": step.instance, "name": self.names[step.instance], "from": step.source, "to": step.host,
-                    "why": step.why, "request": request,
-                    "became": self.outcomes[step.instance].became if step.instance in self.outcomes else None,
-                    "said": self.outcomes[step.instance].sentence if step.instance in self.outcomes else None,
-                }
-                for step, request in zip(self.moves, self.requests, strict=True)
-            ],
-            "stay": dict(self.stay),
-            "notes": list(self.plan.notes) if self.plan else [],
-        }  # fmt: skip
+        return MigrationOut(
+            at=self.at,
+            apply=self.apply,
+            plan=self.plan.id if self.plan else None,
+            waits=self.waits or None,
+            below_before=self.plan.sums_before.below if self.plan and self.plan.sums_before else None,
+            below_after=self.plan.sums_after.below if self.plan and self.plan.sums_after else None,
+            moves=[self._move(step, request) for step, request in zip(self.moves, self.requests, strict=True)],
+            stay=dict(self.stay),
+            notes=list(self.plan.notes) if self.plan else [],
+        )
+
+    def _move(self, step: PlanStep, request: Mapping[str, Any]) -> MoveOut:
+        outcome = self.outcomes.get(step.instance)
+        return MoveOut(
+            instance=step.instance,
+            name=self.names[step.instance],
+            source=step.source or "",
+            to=step.host or "",
+            why=step.why,
+            request=dict(request),
+            became=outcome and outcome.became,
+            said=outcome and outcome.sentence,
+        )
 
 
 @dataclass(slots=True)
@@ -203,7 +209,7 @@ class _Rounds:
         stay = {one.name: one.why_not for one in standings if one.why_not}
         stay |= {one.name: "it could not be moved lately" for one in standings if one.instance in self._resting}
         names = {one.instance: one.name for one in standings if one.name not in stay}
-        done = _Round(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), self.apply, stay)
+        done = _Round(datetime.now(UTC).replace(microsecond=0), self.apply, stay)
         done.names, done.waits = names, self.mover.busy()
         if done.waits or not names:
             return done

@@ -26,7 +26,7 @@ def obtained(
     with Advisor(settings(database=database)) as advisor:
         found = InstanceObtained.of(advisor.telemetry.obtained(instance, since=since))
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
         return
     if not found.outcomes:
         say(f"Nothing was measured of {instance} in the last {since}.")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from advisor.domain import OBJECTIVES, Growth, Objective
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
+from api.messages import own_words
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 CloudName = Annotated[
@@ -140,4 +141,4 @@ def settings(**options: Any) -> Settings:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         source = f"--{name}" if name in given else f"COTENANT_{name.upper()}"
-        raise InvalidInput(f"{source}: {first['msg'].removeprefix('Value error, ')}", field=name) from error
+        raise InvalidInput(f"{source}: {own_words(first['msg'])}", field=name) from error

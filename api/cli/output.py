@@ -39,9 +39,19 @@ def figure(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else clean(value)
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+def print_json(value: Any, *, in_one_line: bool = False) -> None:
+    """Print plain values, schemas and dataclasses as JSON; `cotenant schema` says in which shape each command does."""
+    typer.echo(json.dumps(value, indent=None if in_one_line else 2, allow_nan=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    """What json does not know; a schema without the fields that nobody set, as REST answers."""
+    from pydantic import BaseModel  # the list of commands is printed without it
+    from pydantic_core import to_jsonable_python
+
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return to_jsonable_python(value)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:

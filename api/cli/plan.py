@@ -206,7 +206,7 @@ def plan(
     if report:
         offline.write_plan_report(cloud, answer, report, model=model, settings=settings() if service is None else None)
     if as_json:
-        print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
+        print_json(PlanAnswer.of(answer))
     else:
         _show(cloud, answer, undo=undo, report=report)
     if any(step.host is None and step.rejected for step in answer.steps):

@@ -34,7 +34,7 @@ def list_plans(
         generation = advisor.inventory.generation()
         found = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
     if as_json:
-        print_json([one.model_dump(mode="json") for one in found])
+        print_json(found)
         return
     rows = [
         (one.id, one.kind, f"{one.created_at:%Y-%m-%d %H:%M}", one.model_version, _stale(one.stale)) for one in found
@@ -54,7 +54,7 @@ def show_plan(
         found = advisor.plans.get(plan)
         age = advisor.plans.age(found)
     if as_json:
-        print_json(PlanAnswer.of(found, age).model_dump(mode="json", exclude_unset=True))
+        print_json(PlanAnswer.of(found, age))
         return
     plan_words.show(found, undo=undo)
     say(_age(age, found.generation))

@@ -48,7 +48,7 @@ def quality(
     with Advisor(settings(database=database)) as advisor:
         found = QualityOut.of(advisor.outcomes.quality(version, window=last))
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
         return
     say(f"Model {found.version}, the last {found.last} observations of each group:")
     for sentence in found.verdict:

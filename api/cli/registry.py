@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -31,7 +31,7 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         found = advisor.models.listing()
     if as_json:
-        print_json([_as_json(ModelOut.like(one)) for one in found])
+        print_json([ModelOut.like(one) for one in found])
     else:
         rows = [(one.version, one.status, _gate(one), _created(one), one.origin) for one in found]
         print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
@@ -43,7 +43,7 @@ def show_model(version: Version, database: Database = None, as_json: AsJson = Fa
     with Advisor(settings(database=database)) as advisor:
         found = ModelOut.with_history(advisor.models.get(version), advisor.models.history(version))
     if as_json:
-        print_json(_as_json(found))
+        print_json(found)
     else:
         print_model(found)
 
@@ -55,7 +55,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
         found = advisor.models.judge(version)
     verdict = found.verdict
     if as_json:
-        print_json(_as_json(ModelOut.like(found)))
+        print_json(ModelOut.like(found))
     elif verdict is None:
         say("The queueing prior needs no gate: it is what models are compared with.")
     else:
@@ -110,7 +110,7 @@ def shadow_model(
     with Advisor(settings(database=database)) as advisor:
         found = advisor.models.shadow(version)
     if as_json:
-        print_json(_as_json(ModelOut.like(found)))
+        print_json(ModelOut.like(found))
     elif found.status == "shadow":
         say(f"Model {found.version} is scored beside the active one from now on.")
     else:
@@ -123,7 +123,7 @@ def show_history(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         found = [ActivationOut.like(one) for one in advisor.models.history()]
     if as_json:
-        print_json([one.model_dump(mode="json") for one in found])
+        print_json(found)
     elif found:
         print_history(found)
     else:
@@ -135,7 +135,7 @@ models.command("quality")(quality)
 
 def _say_active(model: ModelCard, *, as_json: bool) -> None:
     if as_json:
-        print_json(_as_json(ModelOut.like(model)))
+        print_json(ModelOut.like(model))
     else:
         say(f"Model {model.version} answers from now on.")
 
@@ -148,7 +148,3 @@ def _gate(model: ModelCard) -> str:
 
 def _created(model: ModelCard) -> str:
     return f"{model.created_at:%Y-%m-%d %H:%M}" if model.card.get("trained", True) else "built in"
-
-
-def _as_json(model: ModelOut) -> dict[str, Any]:
-    return model.model_dump(mode="json", exclude_unset=True)

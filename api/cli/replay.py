@@ -134,7 +134,7 @@ def replay(
     if report is not None:
         offline.write_replay_report(found, report)
     if as_json:
-        print_json(offline.replay_as_json(found))
+        print_json(found)
         return
     show(found)
     if report is not None:

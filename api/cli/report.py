@@ -28,6 +28,7 @@ from api.cli.options import (
 )
 from api.cli.output import Advance, print_json, progress, say
 from api.cli.plan import cloud_of, growth_of, planned_by
+from api.schemas.commands import ReportOut
 
 KEEP = 30
 
@@ -123,9 +124,8 @@ def _of_service(asked: Service, request: PlanRequest, out: Path, keep: int) -> R
 
 def _tell(made: Reported, *, as_json: bool) -> None:
     headline = " ".join(made.headline.split())  # a page keeps figure and unit together, a line need not
-    told = {"report": str(made.path), "headline": headline, "removed": list(made.removed)}
     if as_json:
-        print_json(told)
+        print_json(ReportOut(report=str(made.path), headline=headline, removed=list(made.removed)))
         return
     say(headline)
     say(f"Report written to {made.path}/index.html.")

@@ -1,4 +1,4 @@
-"""`cotenant schema`: the JSON Schema of what a command prints with `--json`, made of the models that write it."""
+"""`cotenant schema`: the JSON Schema of what a command prints with `--json`, made of the types that write it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def shapes() -> dict[str, Any]:
-    """The types of what commands print with `--json`, by command; all are those of REST but for `doctor`."""
-    from api.schemas import (  # with FastAPI, which most commands do without
+    """The types of what commands print with `--json`, by command."""
+    from advisor.domain import Replay  # all of this is slow to load
+    from api.schemas import (
         alarms,
         audit,
+        commands,
         effects,
         obtained,
         placements,
         plans,
-        profiles,
         quality,
         registry,
         slowing,
@@ -29,24 +30,42 @@ def shapes() -> dict[str, Any]:
     )
 
     return {
+        "demo": commands.DemoOut,
         "where": placements.PlacementAnswer,
         "predict": effects.SceneAnswer,
         "plan": plans.PlanAnswer,
-        "plans list": list[plans.PlanItem],
-        "plans show": plans.PlanAnswer,
+        "report": commands.ReportOut,
         "worth": worth.AdviceWorthOut,
-        "profile": profiles.ProfileAnswer,
+        "probe-plan": commands.ProbePlanOut,
+        "replay": Replay,
+        "profile": commands.ProfileOut,
         "slowing": slowing.HostSlowing,
         "obtained": obtained.InstanceObtained,
+        "train": commands.TrainingOut,
+        "evaluate": commands.EvaluationOut | commands.EvaluationsOut,
+        "findings": list[commands.FindingOut],
+        "sync": commands.SyncOut | commands.LoadOut,
+        "migrate": commands.MigrationOut,
+        "history": commands.HistoryOut,
         "doctor": alarms.DoctorOut,
         "audit": list[audit.AuditOut],
+        "plans list": list[plans.PlanItem],
+        "plans show": plans.PlanAnswer,
         "models list": list[registry.ModelOut],
         "models show": registry.ModelOut,
+        "models gate": registry.ModelOut,
         "models activate": registry.ModelOut,
         "models rollback": registry.ModelOut,
         "models shadow": registry.ModelOut,
         "models history": list[registry.ActivationOut],
         "models quality": quality.QualityOut,
+        "db upgrade": commands.RevisionOut,
+        "db prune": commands.PruneOut,
+        "db backup": commands.BackupOut,
+        "db restore": commands.BackupOut,
+        "token create": commands.TokenMade,
+        "token list": list[commands.TokenOut],
+        "token revoke": commands.TokenOut,
     }
 
 

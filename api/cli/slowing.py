@@ -26,7 +26,7 @@ def slowing(
     with Advisor(settings(database=database)) as advisor:
         found = HostSlowing.of(advisor.telemetry.slowing(host, since=since), advisor.cloud.host(host).slowing)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
         return
     if found.pairs:
         print_table(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -17,6 +16,7 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, say, waiting
+from api.schemas.commands import LoadOut, PartOut, SyncOut
 
 FAILED = 1
 MOST_TOLD = 10  # sentences about what was not taken; --json has all
@@ -94,12 +94,15 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:
-        print_json({"dry_run": True, **counts}) if as_json else say(f"The file holds {loaded}; nothing was written.")
+        if as_json:
+            print_json(LoadOut(dry_run=True, **counts))
+        else:
+            say(f"The file holds {loaded}; nothing was written.")
         return
     with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
     if as_json:
-        print_json({"generation": generation, **counts})
+        print_json(LoadOut(generation=generation, **counts))
     else:
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
 
@@ -152,8 +155,7 @@ def _watch(advisor: Advisor, source: WatchedSource, *, as_json: bool) -> bool:
 
 def _tell(reading: Reading, news: SyncDiff, *, dry_run: bool, as_json: bool, line: bool) -> None:
     if as_json:
-        told = _as_json(reading, news, dry_run=dry_run)
-        typer.echo(json.dumps(told, allow_nan=False)) if line else print_json(told)
+        print_json(_described(reading, news, dry_run=dry_run), in_one_line=line)
         return
     trouble = [part for part in reading.parts if part.state != "read"]
     if line:
@@ -187,18 +189,16 @@ def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:
     )
 
 
-def _as_json(reading: Reading, news: SyncDiff, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "source": reading.source,
-        "dry_run": dry_run,
-        "complete": reading.complete,
-        "parts": [
-            {"name": part.name, "state": part.state, "rows": part.rows, "reason": part.reason} for part in reading.parts
-        ],
-        "told_hosts": len(news.told),
-        "hosts": [host.id for host in news.hosts],
-        "instances": [instance.id for instance in news.instances],
-        "gone_hosts": list(news.gone_hosts),
-        "gone_instances": list(news.gone_instances),
-        "left_out": list(news.left_out),
-    }
+def _described(reading: Reading, news: SyncDiff, *, dry_run: bool) -> SyncOut:
+    return SyncOut(
+        source=reading.source,
+        dry_run=dry_run,
+        complete=reading.complete,
+        parts=[PartOut.like(part) for part in reading.parts],
+        told_hosts=len(news.told),
+        hosts=[host.id for host in news.hosts],
+        instances=[instance.id for instance in news.instances],
+        gone_hosts=list(news.gone_hosts),
+        gone_instances=list(news.gone_instances),
+        left_out=list(news.left_out),
+    )

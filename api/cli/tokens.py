@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.audit import AuditOut
+from api.schemas.commands import TokenMade, TokenOut
 from profiler.secret_file import read_secret
 
 Scope = Annotated[
@@ -59,7 +61,7 @@ def create(
         allowed: TokenScope = "write" if host else scope
         token, text = advisor.access.tokens.create(name, allowed, lasts=lasts, host=host)
     if as_json:
-        print_json({**_as_json(token), "token": text})
+        print_json(TokenMade.model_validate({**dict(_described(token)), "token": text}))
         return
     what = f"for the agent of host {token.host}" if token.host else f"of scope {token.scope}"
     typer.echo(f"Token {token.id} {what} {_until(token)}. It is shown this once:", err=True)
@@ -92,7 +94,7 @@ def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         found = advisor.access.tokens.listing()
     if as_json:
-        print_json([_as_json(one) for one in found])
+        print_json([_described(token) for token in found])
         return
     rows = [
         (one.id, one.name, _scope(one), _state(one), _shown(one.created_at), _shown(one.expires_at)) for one in found
@@ -110,7 +112,7 @@ def revoke(
     with Advisor(settings(database=database)) as advisor:
         token = advisor.access.tokens.revoke(token_id)
     if as_json:
-        print_json(_as_json(token))
+        print_json(_described(token))
     else:
         say(f"Token {token.id} ({token.name}) lets nobody ask any more.")
 
@@ -133,7 +135,7 @@ def show_audit(
         found = advisor.access.audit(actor=actor, named=named, limit=limit).items
         names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.access.tokens.listing()}
     if as_json:
-        print_json([AuditOut.like(one).model_dump(mode="json") for one in found])
+        print_json([AuditOut.like(entry) for entry in found])
         return
     rows = [
         (
@@ -157,19 +159,8 @@ def _lasts(text: str) -> timedelta | None:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def _as_json(token: Token) -> dict[str, Any]:
-    times = (token.created_at, token.expires_at, token.revoked_at)
-    created, expires, revoked = (one and one.isoformat().replace("+00:00", "Z") for one in times)
-    return {
-        "id": token.id,
-        "name": token.name,
-        "scope": token.scope,
-        "host": token.host or None,
-        "state": _state(token),
-        "created_at": created,
-        "expires_at": expires,
-        "revoked_at": revoked,
-    }
+def _described(token: Token) -> TokenOut:
+    return TokenOut.model_validate(asdict(token) | {"host": token.host or None, "state": _state(token)})
 
 
 def _scope(token: Token) -> str:

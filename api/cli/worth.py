@@ -44,7 +44,7 @@ def worth(
     if report is not None:
         offline.write_worth_report(found, report)
     if as_json:
-        print_json(AdviceWorthOut.of(found).model_dump(mode="json"))
+        print_json(AdviceWorthOut.of(found))
         return
     for sentence in found.sentences:
         say(sentence)

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry import monitoring_history
-from api.cli import app
 from profiler.demand import Demand, Resource
+from tests.api import cli_runs
 from tests.servers.prometheus import Prometheus
 
 WINDOW_S, HISTORY_S = 10, 60
@@ -47,7 +46,7 @@ class ShortHistory:
             advisor.inventory.put(cloud, mode="replace", generation=None)
         argv = ["history", preset, "--prometheus", store.url, "--since", "1m", "--json"]
         end_s = time.time() // WINDOW_S * WINDOW_S
-        told = CliRunner().invoke(app, argv)
+        told = cli_runs.run(*argv)
         assert told.exit_code == 0, told.stderr
         with Advisor(Settings()) as advisor:
             known = {one.id: advisor.inventory.instance(one.id).demand for one in instances}

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from advisor.errors import InvalidInput, StorageUnavailable
 from advisor.reports import folders
 from advisor.reports.cloud import MOST_WORST
-from api.cli import app
+from tests.api import cli_runs
 
 CLOUD = Path(__file__).parents[2] / "examples" / "cloud.yaml"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def run(*options: object) -> Any:
-    return CliRunner().invoke(app, ["report", *map(str, options)])
+    return cli_runs.run("report", *map(str, options))
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from advisor import reports
 from advisor.errors import InvalidInput
 from advisor.reports import evaluation_sentences as words
 from advisor.reports.number_format import NBSP
-from api.cli import app
 from models.evaluation.run import Evaluation, ScatterPoints
+from tests.api import cli_runs
 
 FIGURES: dict[str, Any] = {
     "mape": 0.034, "mae": 0.021, "p90_abs_error": 0.049, "spearman": 0.9, "pair_ranking_accuracy": 0.934,
@@ -129,7 +128,7 @@ def test_a_folder_with_a_former_report_is_replaced_on_the_command_line(
     reports.write_evaluation_report([evaluation()], tmp_path / "out")
     (tmp_path / "out" / "former.csv").write_text("")
     monkeypatch.setattr("advisor.lifecycle.training.evaluate", lambda *_, **__: (evaluation(),))
-    answer = CliRunner().invoke(app, ["evaluate", "--dataset", str(tmp_path), "--report", str(tmp_path / "out")])
+    answer = cli_runs.run("evaluate", "--dataset", str(tmp_path), "--report", str(tmp_path / "out"))
     assert answer.exit_code == 0, answer.output
     assert not (tmp_path / "out" / "former.csv").exists()
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
-from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.errors import InvalidInput, SeriesUnavailable
@@ -23,10 +22,10 @@ from advisor.telemetry.monitoring_history import load_preset, preset_names, read
 from advisor.telemetry.openstack.endpoint import CloudEndpoint
 from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
-from api.cli import app
 from models.profiling.demand_estimation import Tally
 from profiler.demand import Demand, Resource
 from tests.advisor.test_promql import NOTHING
+from tests.api import cli_runs
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
 
@@ -269,7 +268,7 @@ def test_history_counts_in_answers_until_something_better_is_known(
         advisor.inventory.put(cloud, mode="replace", generation=None)
 
     def run(*arguments: str) -> Any:
-        told = CliRunner().invoke(app, ["history", *arguments, "--prometheus", store.url, "--since", "20h", "--json"])
+        told = cli_runs.run("history", *arguments, "--prometheus", store.url, "--since", "20h", "--json")
         assert told.exit_code == 0, told.stderr
         return json.loads(told.stdout)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
@@ -25,12 +24,12 @@ from advisor.settings import Settings
 from advisor.telemetry import promql, series_store
 from advisor.telemetry.profiles import Seen
 from advisor.telemetry.series_store import SeriesStore
-from api.cli import app
 from models.profiling.windows import align
 from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT
+from tests.api import cli_runs
 from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
@@ -194,11 +193,11 @@ def test_the_command_reads_a_store_and_needs_no_database(
     store: Prometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(app, ["profile", "i1", "--prometheus", store.url, "--since", "1h"])
+    shown = cli_runs.run("profile", "i1", "--prometheus", store.url, "--since", "1h")
     assert shown.exit_code == 0, shown.stderr
     assert shown.stdout.startswith("i1 on h1: 60 windows of 10 s.")
     assert list(tmp_path.iterdir()) == []
-    both = CliRunner().invoke(app, ["profile", "i1", "--prometheus", store.url, "--samples", __file__])
+    both = cli_runs.run("profile", "i1", "--prometheus", store.url, "--samples", __file__)
     assert (both.exit_code, len(both.stderr.splitlines())) == (2, 1)
     assert "--samples and --prometheus are two sources; give one" in both.stderr
 

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import alarms, counters
 from advisor.store.engine import Database
 from api.app import create_app
-from api.cli import app
+from tests.api import cli_runs
 from tests.api.api_client import Client
 
 SINCE = datetime(2026, 11, 2, 9, tzinfo=UTC).timestamp()
@@ -84,13 +83,13 @@ def test_an_answer_about_its_host_says_so(alarmed: Client) -> None:
 @pytest.mark.usefixtures("alarmed")
 def test_doctor_says_it_and_fails(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(app, ["doctor", "--database", settings.database])
+    found = cli_runs.run("doctor", "--database", settings.database)
     assert (found.exit_code, found.stdout.split()) == (1, TEXT.split())
-    told = json.loads(CliRunner().invoke(app, ["doctor", "--database", settings.database, "--json"]).stdout)
+    told = json.loads(cli_runs.run("doctor", "--database", settings.database, "--json").stdout)
     assert told["problems"] == [TEXT] and told["alarms"][0]["antagonist"] == "batch-2"
 
 
 @pytest.mark.usefixtures("advisor")
 def test_doctor_is_content_where_nothing_is_wrong(settings: Settings) -> None:
-    found = CliRunner().invoke(app, ["doctor", "--database", settings.database])
+    found = cli_runs.run("doctor", "--database", settings.database)
     assert (found.exit_code, found.stdout) == (0, "Nothing is wrong with 6 hosts that is known here.\n")

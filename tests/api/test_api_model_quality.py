@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from advisor.domain import Instance
 from advisor.errors import StorageUnavailable
@@ -19,9 +19,9 @@ from advisor.settings import Settings
 from advisor.store import held
 from advisor.store.engine import Database
 from api.app import create_app
-from api.cli import app
 from models.evaluation.window_figures import WindowFigures, WindowKey
 from profiler.observed import Colocation, Outcome
+from tests.api import cli_runs
 from tests.api.api_client import Bent, Client, failing
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
@@ -45,7 +45,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["models", "quality", *arguments])
+    return cli_runs.run("models", "quality", *arguments)
 
 
 @pytest.mark.usefixtures("_here")

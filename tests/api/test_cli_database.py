@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import samples
-from api.cli import app
 from profiler.observed import MetricSample
+from tests.api import cli_runs
 
 pytestmark = pytest.mark.usefixtures("_empty_folder")
 
@@ -21,11 +21,11 @@ CLOUD = str(Path(__file__).parent / "cloud.yaml")
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["db", *arguments])
+    return cli_runs.run("db", *arguments)
 
 
 def load() -> None:
-    assert CliRunner().invoke(app, ["sync", CLOUD]).exit_code == 0
+    assert cli_runs.run("sync", CLOUD).exit_code == 0
 
 
 def test_a_backup_is_brought_back_elsewhere() -> None:

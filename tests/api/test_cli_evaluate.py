@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from api.cli import app
+from tests.api import cli_runs
 
 pytestmark = pytest.mark.usefixtures("_empty_folder")
 
@@ -19,7 +19,12 @@ ERRORS = {
 }  # fmt: skip
 EVALUATION: dict[str, Any] = {
     "dataset": "lab",
+    "origin": "measured",
     "rows": 12,
+    "workloads": 3,
+    "platforms": 1,
+    "columns": 8,
+    "limits": {},
     "average_rank": {"cotenant": 1.0},
     "protocols": {
         "unseen_pair": {
@@ -33,7 +38,7 @@ EVALUATION: dict[str, Any] = {
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *arguments])
+    return cli_runs.run("evaluate", *arguments)
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
 from tests.advisor.inventories.kubernetes_server import TOKEN, node, pod, serving
+from tests.api import cli_runs
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.service import COTENANT
 
@@ -56,6 +54,6 @@ def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
 
 
 def test_only_kubernetes_is_watched() -> None:
-    refused = CliRunner().invoke(app, ["sync", "libvirt", "--watch"])
+    refused = cli_runs.run("sync", "libvirt", "--watch")
     assert refused.exit_code != 0
     assert "--watch goes with kubernetes" in refused.output

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.moves import kubernetes
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
 from profiler.demand import Demand, Resource
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, serving
+from tests.api import cli_runs
 from tests.servers.service import Service
 
 BUSY: Mapping[Resource, Demand] = {"cpu": Demand(6.0)}
@@ -74,7 +74,7 @@ def arrives(api: ApiServer, migration: Row) -> None:
 
 
 def migrate(planner: Service, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["migrate", "kubernetes", "--server", planner.url, *arguments])
+    return cli_runs.run("migrate", "kubernetes", "--server", planner.url, *arguments)
 
 
 def test_a_plan_is_said_and_nothing_is_moved_unless_it_is_applied(planner: Service, api: ApiServer) -> None:
@@ -129,14 +129,14 @@ def test_after_a_move_that_failed_the_rest_is_not_tried(planner: Service, api: A
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:
-    refused = CliRunner().invoke(app, ["migrate", *arguments, "--server", "http://127.0.0.1:9"])
+    refused = cli_runs.run("migrate", *arguments, "--server", "http://127.0.0.1:9")
     assert refused.exit_code != 0
     assert words in refused.stderr
 
 
 def test_without_a_service_it_says_what_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COTENANT_SERVER", raising=False)
-    refused = CliRunner().invoke(app, ["migrate", "kubernetes"])
+    refused = cli_runs.run("migrate", "kubernetes")
     assert "--server or COTENANT_SERVER" in refused.stderr
 
 

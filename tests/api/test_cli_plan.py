@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from advisor.domain import Instance, Plan, PlanRequest, PlanStep
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app, plan_words
+from api.cli import plan_words
+from tests.api import cli_runs
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 PRESSED = """
@@ -36,7 +37,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ("plan", *arguments))
+    return cli_runs.run("plan", *arguments)
 
 
 def test_instances_are_placed_and_a_report_is_written() -> None:
@@ -151,7 +152,7 @@ def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
         fresh = advisor.plans.make(PlanRequest(kind="rebalance", commands=True))
 
         def stored(*arguments: str) -> str:
-            return CliRunner().invoke(app, ("plans", *arguments, "--database", database)).stdout
+            return cli_runs.run("plans", *arguments, "--database", database).stdout
 
         assert "The inventory was not written since (generation 1)." in stored("show", fresh.id)
         advisor.inventory.put_instance(Instance("late", host="h2"))
@@ -164,4 +165,4 @@ def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
             [fresh.id, "rebalance", "yes"]
         ]
         assert json.loads(stored("list", "--kind", "admit", "--json")) == []
-    assert CliRunner().invoke(app, ("plans", "show", "never", "--database", database)).exit_code == 1
+    assert cli_runs.run("plans", "show", "never", "--database", database).exit_code == 1

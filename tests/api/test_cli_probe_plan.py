@@ -8,12 +8,12 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from api.cli import app
 from lab.campaign import read_campaign
 from lab.progress import OVERHEAD_S
 from lab.schedule import expand
+from tests.api import cli_runs
 
 CLOUD = """
 hosts:
@@ -51,7 +51,7 @@ def _cloud(third: str, kind: str = "lxc", platform: str = "lab") -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ("probe-plan", "cloud.yaml", *arguments))
+    return cli_runs.run("probe-plan", "cloud.yaml", *arguments)
 
 
 def told(result: Result) -> str:

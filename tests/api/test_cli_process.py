@@ -17,10 +17,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from advisor import offline
-from api.cli import app, main
+from api.cli import main
+from tests.api import cli_runs
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
@@ -56,7 +56,7 @@ def test_a_shell_can_complete_commands_and_options(words: str, completed: set[st
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
-    shown = CliRunner().invoke(app, [command, "--help"]).stdout
+    shown = cli_runs.run(command, "--help").stdout
     assert "Usage: " in shown
     for option in re.findall(r"^  (?:-\w, )?--[a-z-]+.*?(?=^  \S|\Z)", shown, re.MULTILINE | re.DOTALL):
         assert len(option.split()) > 2, f"no help for {option}"
@@ -137,7 +137,7 @@ def test_the_service_answers_logs_and_stops_gracefully(
         assert "server" not in answer.headers
         assert client.get("/").status_code == 200
         monkeypatch.chdir(tmp_path)
-        taken = CliRunner().invoke(app, ["serve", "--listen", f"127.0.0.1:{service.port}"])
+        taken = cli_runs.run("serve", "--listen", f"127.0.0.1:{service.port}")
     assert taken.exit_code == 1
     assert taken.stderr == (
         f"cotenant: cannot listen on 127.0.0.1:{service.port}: Address already in use; choose another\n"
@@ -175,7 +175,7 @@ def test_a_database_of_another_program_is_told_before_anybody_asks(
     monkeypatch.chdir(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite3")) as other:
         other.execute("CREATE TABLE songs (title TEXT)")
-    done = CliRunner().invoke(app, ["serve", "--listen", "127.0.0.1:0", "--database", "sqlite:///other.sqlite3"])
+    done = cli_runs.run("serve", "--listen", "127.0.0.1:0", "--database", "sqlite:///other.sqlite3")
     assert done.exit_code == 1
     assert "holds tables of another program" in done.stderr.splitlines()[-1]
 
@@ -192,7 +192,7 @@ def test_where_nobody_should_listen_is_wrong_usage(
     listen: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["serve", "--listen", listen])
+    result = cli_runs.run("serve", "--listen", listen)
     assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -200,6 +200,6 @@ def test_where_nobody_should_listen_is_wrong_usage(
 
 def test_an_unknown_log_level_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COTENANT_LOG_LEVEL", "loud")
-    result = CliRunner().invoke(app, ["serve", "--listen", "127.0.0.1:0"])
+    result = cli_runs.run("serve", "--listen", "127.0.0.1:0")
     assert result.exit_code == 2
     assert "COTENANT_LOG_LEVEL 'loud'" in result.stderr

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from api.cli import app
 from api.cli.cards import print_model
 from api.schemas.registry import ModelOut
+from tests.api import cli_runs
 from tests.models import made_models
 
 
@@ -30,7 +30,7 @@ def _three_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ("models", *arguments))
+    return cli_runs.run("models", *arguments)
 
 
 def test_what_the_gate_refuses_is_told_in_one_line_with_the_option_that_overrules_it() -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from api.cli import COMMANDS, app
 from api.cli.lazy import Listed
+from tests.api import cli_runs
 
 HEAVY = (
     "alembic", "dask", "fastapi", "httpx", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas",
@@ -52,7 +53,7 @@ def test_the_list_says_of_a_command_what_its_own_help_says_first(listed: Listed)
 
 
 def test_the_help_lists_every_command_in_order() -> None:
-    shown = CliRunner().invoke(app, ["--help"]).output.split("Commands:")[1].splitlines()
+    shown = cli_runs.run("--help").output.split("Commands:")[1].splitlines()
     assert [line.split()[0] for line in shown if line.startswith("  ") and line[2] != " "] == [
         one.name for one in COMMANDS
     ]

@@ -14,6 +14,7 @@ from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut
 from advisor.service import Advisor
 from advisor.settings import Settings
+from research.findings.paper_statements import row
 from tests.api.cli_runs import run
 
 pytestmark = pytest.mark.usefixtures("_empty_folder")
@@ -227,11 +228,10 @@ def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypa
 
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    row: dict[str, Any] = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x"}
-    row |= {"rounds": 0, "measured_verdict": "disagrees", "source": "lab", "remark": "It differs.", "basis": None}
-    row |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees"}
-    rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345, "basis": "fitted: a constant"}]
-    rows += [{**row, "finding": "E1", "kind": "statement", "paper": "> 1 ms", "predicted": None} for _ in range(6)]
+    told: dict[str, Any] = {"title": "t", "measured": "x", "measured_verdict": "disagrees", "source": "lab"}
+    told |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees", "remark": "It differs."}
+    rows = [{**row("N3", "s", "q", 1.58, 1.512345), **told, "basis": "fitted: a constant"}]
+    rows += [{**row("E1", "s", "q", "> 1 ms", None), **told, "kind": "statement"} for _ in range(6)]
     monkeypatch.setattr("research.findings.findings", lambda *_, **__: rows)
     lines = run("findings").stdout.splitlines()
     assert lines[0].split() == ["N3", "t"]

@@ -11,6 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.settings import Settings
 from research.findings import findings
 from research.findings.tally import tally
+from tests.api.cli_runs import strict_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,6 +43,10 @@ def test_who_waits_is_told_how_far_the_training_without_each_paper_is(told: list
     assert done == sorted(done) and done[0] >= 0 and done[-1] <= 1
     for paper in ("latency-sensitive-cloud-2010", "who-is-your-neighbor-2012"):
         assert sum(what.startswith(f"without {paper}, ") for what, _done in told) > 10
+
+
+def test_the_rows_are_as_the_schema_of_the_command_says(rows: list[dict[str, Any]]) -> None:
+    strict_schema("findings").validate(rows)
 
 
 def test_best_and_worst_pairs_of_n3_are_ordered_as_printed(rows: list[dict[str, Any]]) -> None:

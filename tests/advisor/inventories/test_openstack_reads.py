@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import open_source
-from api.cli import app
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.openstack_replay import RECORDING, Answer, Replay, replaying
+from tests.api import cli_runs
 
 pytestmark = [
     pytest.mark.skipif(not RECORDING.exists(), reason="nothing is recorded"),
@@ -275,11 +274,11 @@ def test_the_command_tells_the_parts_and_ends_with_1_where_one_is_missing(
         "OS_REGION_NAME": "RegionOne",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    first = CliRunner().invoke(app, ["sync", "openstack"])
+    first = cli_runs.run("sync", "openstack")
     assert first.exit_code == 0, first.output
     assert "Put 10 hosts and 6 instances that are new or changed, of 10 hosts" in first.stdout
     cloud.changed = refuse("resource_providers")
-    second = CliRunner().invoke(app, ["sync", "openstack", "--json"])
+    second = cli_runs.run("sync", "openstack", "--json")
     assert second.exit_code == 1
     told = json.loads(second.stdout)
     assert (told["complete"], told["hosts"], told["gone_hosts"]) == (False, [], [])
@@ -294,7 +293,7 @@ def test_the_command_says_which_settings_it_lacks_and_that_nothing_was_changed(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
-    result = CliRunner().invoke(app, ["sync", "openstack"])
+    result = cli_runs.run("sync", "openstack")
     assert result.exit_code == 1
     said = " ".join(result.stdout.split())
     assert "OS_CLOUD" in said
@@ -313,7 +312,7 @@ def test_the_command_says_which_settings_it_lacks_and_that_nothing_was_changed(
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(words: list[str], reason: str) -> None:
-    result = CliRunner().invoke(app, ["sync", *words])
+    result = cli_runs.run("sync", *words)
     assert result.exit_code == 2
     assert reason in result.stderr
 

@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from advisor.inventories.proxmox import Proxmox
 from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
 from advisor.inventories.proxmox.rrd import rows
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
 from models.profiling.demand_estimation import wanted_cpus
 from profiler.demand import Demand
 from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, serving
+from tests.api import cli_runs
 
 DAY_S = 86_400
 
@@ -40,7 +39,7 @@ class Synced:
         self.cluster = cluster
 
     def history(self, *arguments: str, code: int = 0) -> Any:
-        told = CliRunner().invoke(app, ["history", "proxmox", "--since", "24h", "--json", *arguments])
+        told = cli_runs.run("history", "proxmox", "--since", "24h", "--json", *arguments)
         assert told.exit_code == code, told.output
         return json.loads(told.stdout)
 
@@ -130,7 +129,7 @@ def test_a_guest_that_cannot_be_read_is_told_and_the_others_count(synced: Synced
     assert list(found["instances"]) == ["100"]
     (sentence,) = found["failed"]
     assert sentence.startswith(f"guest 101: /nodes/pve2/lxc/101/rrddata?timeframe=day&cf=AVERAGE: HTTP {status}")
-    told = CliRunner().invoke(app, ["history", "proxmox", "--since", "24h"])
+    told = cli_runs.run("history", "proxmox", "--since", "24h")
     assert (told.exit_code, f"Not read: {sentence}." in told.stdout) == (1, True)
 
 
@@ -144,7 +143,7 @@ def test_a_guest_that_cannot_be_read_is_told_and_the_others_count(synced: Synced
 )
 def test_an_answer_that_is_none_is_said_to_be(synced: Synced, path: str, body: bytes) -> None:
     synced.cluster.raw[path] = body
-    told = CliRunner().invoke(app, ["history", "proxmox", "--since", "24h"])
+    told = cli_runs.run("history", "proxmox", "--since", "24h")
     assert told.exit_code != 0
     assert path in told.output + str(told.exception)
 
@@ -206,6 +205,6 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     del synced
     monkeypatch.setenv("HOME", "/nonexistent")
-    told = CliRunner().invoke(app, ["history", *arguments])
+    told = cli_runs.run("history", *arguments)
     assert told.exit_code != 0
     assert words in told.output + str(told.exception)

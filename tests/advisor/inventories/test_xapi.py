@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from advisor.inventories.calls import CallError
 from advisor.inventories.reading import Reading
@@ -17,10 +16,10 @@ from advisor.inventories.xapi import Xapi
 from advisor.inventories.xapi.calls import XapiAccount, XapiSession, account
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.cli import app
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.proxmox_server import certified
 from tests.advisor.inventories.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
+from tests.api import cli_runs
 
 
 @pytest.fixture
@@ -180,7 +179,7 @@ def test_sync_reads_a_pool(pool: Pool, tmp_path: Path, monkeypatch: pytest.Monke
     with serving(pool) as url:
         for name, value in (("HOST", url), ("USER", USER), ("PASSWORD", PASSWORD)):
             monkeypatch.setenv(f"XENSERVER_{name}", value)
-        done = CliRunner().invoke(app, ["sync", "xapi", "--database", f"sqlite:///{tmp_path}/db.sqlite3"])
+        done = cli_runs.run("sync", "xapi", "--database", f"sqlite:///{tmp_path}/db.sqlite3")
     assert done.exit_code == 0, done.output
     assert "Put 2 hosts and 2 instances that are new or changed" in done.stdout
 

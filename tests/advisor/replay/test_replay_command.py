@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from api.cli import app
 from tests.advisor.replay.replay_cases import write_csv
+from tests.api import cli_runs
 
 TYPE = """
 hosts:
@@ -32,7 +32,7 @@ def trace(tmp_path: Path) -> Path:
 
 def simulate(monkeypatch: pytest.MonkeyPatch, *words: object) -> Result:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
-    return CliRunner().invoke(app, ["replay", *map(str, words)])
+    return cli_runs.run("replay", *map(str, words))
 
 
 def test_policies_are_shown_side_by_side_with_what_was_assumed(
