@@ -21,7 +21,7 @@ from advisor.domain.announcements import (
     Announcement,
 )
 from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_told
-from advisor.domain.answer_reading import recommendation_from_json, scene_effects_from_json
+from advisor.domain.answer_reading import plan_from_json, recommendation_from_json, scene_effects_from_json
 from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
@@ -84,7 +84,6 @@ from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, Recommendat
 from advisor.domain.page import (
     Page,
 )
-from advisor.domain.plan_reading import plan_from_json
 from advisor.domain.plans import (
     PINNING_POLICIES,
     PLAN_FOR,

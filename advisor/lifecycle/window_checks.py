@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from advisor.domain import Host, Instance, Scene, WorkloadProfile, evidence_level
+from advisor.domain import Host, Instance, Scene, WorkloadProfile, codec, evidence_level
 from advisor.lifecycle.outcome_checks import OutcomeScorer, judged
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import codec, held
 from advisor.store import demands as store
+from advisor.store import held
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.telemetry import demands

@@ -18,6 +18,7 @@ from advisor.domain import (
     Instance,
     IsolationSettings,
     MitigationStep,
+    codec,
 )
 from advisor.errors import InvalidInput
 from advisor.explanation import CandidateArrays
@@ -27,7 +28,6 @@ from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import fingerprints
-from advisor.store import codec
 from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch, slot_values, stack
 from models.prediction import TARGETS, CpuPressure, InterferencePrediction

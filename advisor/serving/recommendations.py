@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from pydantic_core import to_json
 
-from advisor.domain import AnswerSource, Contradiction, PlacementRequest, Recommendation
+from advisor.domain import AnswerSource, Contradiction, PlacementRequest, Recommendation, codec
 from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
@@ -22,7 +22,6 @@ from advisor.placement.request_normalization import NEWCOMER, with_name, without
 from advisor.prediction.context import QuestionContext
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import codec
 from advisor.store.recommendations import body_of
 
 MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.store import codec
+from advisor.domain import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new
 from profiler.observed import Colocation

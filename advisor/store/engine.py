@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
+from advisor.domain import codec
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageUnavailable
 from advisor.settings import DATABASE
-from advisor.store import codec
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
 POOL = 40  # connections: as many as the threads that a server runs calls in (anyio's default)

@@ -10,9 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.domain import Host, Page
+from advisor.domain import Host, Page, codec
 from advisor.settings import CLOCK_SKEW
-from advisor.store import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from advisor.domain import Instance, NamedSize, Page
-from advisor.store import codec
+from advisor.domain import Instance, NamedSize, Page, codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import among, chunks, existing, keep_only, page, upsert

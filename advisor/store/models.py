@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from advisor.domain import Activation, ModelCard
-from advisor.store import codec
+from advisor.domain import Activation, ModelCard, codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new, upsert
 

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from advisor.domain import Instance, IsolationSettings, WorkloadProfile
+from advisor.domain import Instance, IsolationSettings, WorkloadProfile, codec
 from advisor.settings import CLOCK_SKEW
-from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import chunks, upsert

@@ -6,8 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.domain import Page, Plan, PlanEntry, PlanKind
-from advisor.store import codec
+from advisor.domain import Page, Plan, PlanEntry, PlanKind, codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new, page
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.domain import Page, ProbeReport
-from advisor.store import changes, codec, counters
+from advisor.domain import Page, ProbeReport, codec
+from advisor.store import changes, counters
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import chunks, insert, page, parameters

@@ -12,8 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.domain import Page, Recommendation
-from advisor.store import codec
+from advisor.domain import Page, Recommendation, codec
 from advisor.store.observed import observed
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import page

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from advisor.domain import Page
+from advisor.domain import Page, codec
 from advisor.errors import InvalidInput
-from advisor.store import codec
 
 MAX_PAGE = 1000
 CHUNK = 500  # values in one IN list, far below every database's limit

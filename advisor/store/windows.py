@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.store import codec
+from advisor.domain import codec
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import upsert
 from models.data.window_dataset import SharedWindow

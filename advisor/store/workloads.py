@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
-from advisor.domain import Page, WorkloadProfile
-from advisor.store import codec
+from advisor.domain import Page, WorkloadProfile, codec
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import among, page, upsert
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,8 +202,14 @@ def test_a_service_that_does_not_answer_as_one_is_one_sentence(double: Double, r
     assert words in told.stderr
 
 
-def test_an_answer_is_read_as_it_was_decided() -> None:
+@pytest.mark.parametrize("name", ["shop-7", "model", "mitigation", "isolation"])
+def test_an_answer_is_read_as_it_was_decided_whatever_instances_are_called(name: str) -> None:
     request = PlacementRequest(Instance("shop-7"), commands=True)
     decided = answer(request)
+    best = decided.candidates[0]
+    decided = replace(
+        decided, candidates=(replace(best, changes=dict.fromkeys([*best.changes, name], best.isolation)),)
+    )
     read = recommendation_from_json(json.loads(json.dumps(recommendation_as_json(decided))), request)
     assert recommendation_as_json(read) == recommendation_as_json(decided)
+    assert read.candidates[0].changes == decided.candidates[0].changes

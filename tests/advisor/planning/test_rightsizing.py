@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
-from advisor.domain.plan_reading import plan_from_json
+from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest, plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.rightsizing import enough_vcpus
 from advisor.reports.number_format import percent

@@ -14,11 +14,20 @@ import pytest
 
 import models.learning.artifact
 from advisor import offline, store
-from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, PlanRequest, Scene, WorkloadProfile
+from advisor.domain import (
+    Host,
+    Instance,
+    Inventory,
+    ModelCard,
+    PlacementRequest,
+    PlanRequest,
+    Scene,
+    WorkloadProfile,
+    codec,
+)
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import codec
 from advisor.store.engine import Database
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection
+from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection, codec
 from advisor.lifecycle.outcome_checks import source_of
 from advisor.settings import Settings
-from advisor.store import codec, observed, plans, recommendations, retention
+from advisor.store import observed, plans, recommendations, retention
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
