@@ -44,7 +44,7 @@ def shapes() -> dict[str, Any]:
         "train": commands.TrainingOut,
         "evaluate": commands.EvaluationOut | commands.EvaluationsOut,
         "findings": list[commands.FindingOut],
-        "sync": commands.SyncOut | commands.LoadOut,
+        "sync": commands.SyncOut | commands.LoadedOut,
         "migrate": commands.MigrationOut,
         "history": commands.HistoryOut,
         "doctor": alarms.DoctorOut,

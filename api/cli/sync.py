@@ -16,7 +16,7 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, say, waiting
-from api.schemas.commands import LoadOut, PartOut, SyncOut
+from api.schemas.commands import LoadedOut, PartOut, SyncOut
 
 FAILED = 1
 MOST_TOLD = 10  # sentences about what was not taken; --json has all
@@ -95,14 +95,14 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:
         if as_json:
-            print_json(LoadOut(dry_run=True, **counts))
+            print_json(LoadedOut(dry_run=True, **counts))
         else:
             say(f"The file holds {loaded}; nothing was written.")
         return
     with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
     if as_json:
-        print_json(LoadOut(generation=generation, **counts))
+        print_json(LoadedOut(generation=generation, **counts))
     else:
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
 

@@ -37,7 +37,7 @@ class SyncOut(AnswerBody):
     left_out: list[str] = Field(description="sentences: what was not taken, and why")
 
 
-class LoadOut(AnswerBody):
+class LoadedOut(AnswerBody):
     """What `cotenant sync FILE` loaded."""
 
     dry_run: bool = Field(default=False, description="true = nothing was written; there is no `generation` then")

@@ -11,9 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
-from advisor.domain import PlanRequest, WhatIf
+from advisor.domain import PlanRequest, WhatIf, codec
 from advisor.store import (
-    codec,
     colocations,
     hosts,
     instances,
