@@ -6,7 +6,6 @@ import base64
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,21 +19,21 @@ import pytest
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import main
+from tests.servers.forked import Forked
 from tests.servers.postgres import Postgres, postgres
 from tests.servers.running import NotInstalled
+from tests.servers.service import COTENANT
 
 UNREACHABLE = "postgresql://cotenant:hunter2-hunter2@127.0.0.1:1/none"
-PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
 
 
 @contextmanager
-def service(folder: Path, listen: str, **environment: str) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
-    """The process, the line that says where it listens, and the file that its log goes to."""
+def service(folder: Path, listen: str, **environment: str) -> Iterator[tuple[str, Path]]:
+    """The line that says where it listens, and the file that its log goes to."""
     log = folder / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            (*PROGRAM, "serve", "--listen", listen), cwd=folder, stderr=out, env={**os.environ, **environment}
-        )
+    log.touch()
+    argv = (COTENANT, "serve", "--listen", listen)
+    process = Forked(*argv, folder=folder, environment={**os.environ, **environment}, log=log)
     try:
         while process.poll() is None:
             found = re.search(r"^Cotenant listens on .*\n", log.read_text(encoding="utf-8"), re.MULTILINE)
@@ -43,7 +42,7 @@ def service(folder: Path, listen: str, **environment: str) -> Iterator[tuple[sub
             time.sleep(0.02)
         else:
             raise AssertionError(log.read_text(encoding="utf-8"))
-        yield process, found[0], log
+        yield found[0], log
     finally:
         process.terminate()
         process.wait(60)
@@ -55,7 +54,7 @@ def test_it_listens_elsewhere_once_there_is_a_token_and_says_what_that_means(tmp
         token, text = advisor.access.tokens.create("all", "read", lasts=None)
         advisor.access.tokens.revoke(token.id)
         _, text = advisor.access.tokens.create("all", "read", lasts=None)
-    with service(tmp_path, "0.0.0.0:0") as (_, line, _):
+    with service(tmp_path, "0.0.0.0:0") as (line, _):
         assert "Tokens are asked for." in line
         assert "They travel in clear text" in line
         port = re.search(r":(\d+) ", line)
@@ -93,7 +92,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
     wrong = f"cot_{token.id}_{'w' * 43}"
     basic = base64.b64encode(f"me:{right}".encode()).decode()
     told: list[str] = []
-    with service(folder, "127.0.0.1:0", **environment) as (_, line, log):
+    with service(folder, "127.0.0.1:0", **environment) as (line, log):
         found = re.search(r"http://\S+", line)
         assert found
         with httpx.Client(base_url=found[0], timeout=60) as client:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.servers.forked import Forked
 
 # Each sends SIGTERM from within the step that is named, so that no test depends on when a signal happens to arrive.
 BEGIN = """
@@ -71,36 +71,28 @@ REPLACED = """
 """
 
 
-def run(steps: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A service whose steps are these; TimeoutExpired where it does not end."""
+def run(steps: str, folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code of a service whose steps are these, and what it prints; TimeoutExpired where it does not end."""
     program = folder / "serve.py"
     program.write_text(BEGIN + steps, encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(folder), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Forked(program, folder, *arguments)
     try:
-        out, err = process.communicate(timeout=120)
+        printed = process.communicate(timeout=120)
+        return process.wait(), printed
     finally:
         process.kill()  # its workers end with it
-        process.wait()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_workers_that_are_being_started_when_it_is_told_to_stop_end_and_no_more_are_started(
     tmp_path: Path, wanted: int
 ) -> None:
-    done = run(WORKERS, tmp_path, str(wanted))
-    assert (done.returncode, done.stdout) == (0, f"{wanted} {[False] * wanted}\n"), done.stderr
+    assert run(WORKERS, tmp_path, str(wanted)) == (0, f"{wanted} {[False] * wanted}\n")
 
 
 def test_a_worker_that_is_being_replaced_when_it_is_told_to_stop_ends(tmp_path: Path) -> None:
-    done = run(REPLACED, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "told\n3 [False, False, False]\n"), done.stderr
+    assert run(REPLACED, tmp_path) == (0, "told\n3 [False, False, False]\n")
 
 
 def test_a_process_that_is_told_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:
-    assert run(ALONE, tmp_path).returncode == 0
+    assert run(ALONE, tmp_path)[0] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from advisor.settings import Settings
 from tests.advisor.inventories.kubernetes_server import TOKEN, node, pod, serving
 from tests.api import cli_runs
 from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.forked import Forked
 from tests.servers.service import COTENANT
 
 
@@ -34,8 +34,7 @@ def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
             )
         )
         environment = {**os.environ, "COTENANT_DATABASE": database, "KUBECONFIG": str(config)}
-        argv = [str(COTENANT), "sync", "kubernetes", "--watch"]
-        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = Forked(COTENANT, "sync", "kubernetes", "--watch", environment=environment, log=tmp_path / "log")
         try:
             for name in ("first", "second"):
                 api.put("pods", pod(name, "n1"))
@@ -45,10 +44,11 @@ def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
                     assert process.poll() is None
                     time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=60)
+            process.wait(60)
         finally:
             process.kill()
     assert process.returncode == 0
+    said = (tmp_path / "log").read_text(encoding="utf-8")
     assert "Put 1 hosts and 0 instances" in said or "Put 1 hosts and 1 instances" in said
     assert TOKEN not in said
 

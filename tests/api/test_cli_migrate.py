@@ -34,7 +34,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Advisor(Settings(database=database)) as advisor:
         advisor.upgrade_database()
         advisor.inventory.put(Inventory(hosts=hosts, instances=guests), mode="replace", generation=None)
-    started = Service(database, folder).start()
+    started = Service(database, folder, forked=True).start()
     yield started
     started.running.stop()
 

@@ -36,7 +36,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder).start()
+    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder, forked=True).start()
     yield started
     started.running.stop()
 

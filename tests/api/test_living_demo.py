@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,21 +16,17 @@ import pytest
 
 from api.cli import living_demo
 from api.cli.living_demo import DayOfLines, FastClock, Feeder, NewestSamples, recorded
+from tests.servers.forked import Forked
 from tests.servers.running import free_port
-from tests.servers.service import ask
-
-COTENANT = Path(sys.executable).with_name("cotenant")
+from tests.servers.service import COTENANT, ask
 
 
 @contextmanager
-def shown(folder: Path, option: str = "--replay") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The demo as users start it, with `folder` for temporary files, and its URL."""
+def shown(folder: Path) -> Iterator[tuple[Forked, str]]:
+    """The demo, with `folder` for temporary files, and its URL."""
     port = free_port()
-    process = subprocess.Popen(
-        [COTENANT, "demo", option, "--listen", f"127.0.0.1:{port}"],
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    argv = (COTENANT, "demo", "--replay", "--listen", f"127.0.0.1:{port}")
+    process = Forked(*argv, environment={**os.environ, "TMPDIR": str(folder)})
     try:
         yield process, f"http://127.0.0.1:{port}"
     finally:
@@ -39,9 +34,8 @@ def shown(folder: Path, option: str = "--replay") -> Iterator[tuple[subprocess.P
         process.communicate()
 
 
-def until(process: subprocess.Popen[str], word: str) -> str:
+def until(process: Forked, word: str) -> str:
     """What it says up to the line with this word, and that line."""
-    assert process.stdout is not None
     said = ""
     for line in process.stdout:
         said += line

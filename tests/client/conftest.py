@@ -38,6 +38,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service of the small cloud."""
     folder = tmp_path_factory.mktemp("service")
-    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder).start()
+    started = Service(sqlite_with_cloud(folder / "c.sqlite3", CLOUD), folder, forked=True).start()
     yield started
     started.running.stop()

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.running import Running
 from tests.servers.service import Service
 
 QUESTION = {"instance": {"id": "n"}, "dry_run": True}
@@ -48,7 +47,7 @@ def children(service: Service) -> list[int]:
 
 
 def process(service: Service) -> subprocess.Popen[bytes]:
-    assert isinstance(service.running, Running) and service.running.process
+    assert isinstance(service.running.process, subprocess.Popen)
     return service.running.process
 
 

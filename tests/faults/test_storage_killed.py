@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from advisor.store import samples
 from advisor.store.engine import Database
-from tests.servers.again import Again
 from tests.servers.fixtures import empty_url, kind, postgres_server
 from tests.servers.service import Service
 
@@ -64,12 +63,9 @@ class Sender:
 
 @pytest.fixture
 def service(empty_url: str, tmp_path: Path) -> Iterator[Service]:
-    service = Service(empty_url, tmp_path, again=True)
-    assert isinstance(service.running, Again)
-    try:
-        yield service.start()
-    finally:
-        service.running.close()
+    service = Service(empty_url, tmp_path, forked=True)
+    yield service.start()
+    service.kill()
 
 
 def test_every_acknowledged_sample_outlives_kill_9_and_none_is_there_twice(

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.servers.forked import Forked
+
 START_S = 120.0  # ten times what the slowest needs on a machine with nothing else to do
 _KEEPERS: list[socket.socket] = []  # of the ports that were given away
 
@@ -26,7 +28,7 @@ class Running:
     """A server's process; `start` waits until `ready` says so, `stop` until it is gone.
 
     It dies with the thread that started it, even by kill -9 (prctl(2), PR_SET_PDEATHSIG), and runs as `nobody` when the
-    test runs as root and `drop` is set: servers such as PostgreSQL refuse root.
+    test runs as root and `drop` is set: servers such as PostgreSQL refuse root. A program in Python may be `forked`.
     """
 
     def __init__(
@@ -38,18 +40,23 @@ class Running:
         drop: bool,
         stop_by: signal.Signals = signal.SIGTERM,
         environment: Mapping[str, str] | None = None,
+        forked: bool = False,
     ) -> None:
-        self._argv = [*as_child(drop, stop_by), *argv]
+        self._argv = [*argv] if forked else [*as_child(drop, stop_by), *argv]
         self._ready = ready
         self._stop_by = stop_by
-        self._environment = None if environment is None else {**os.environ, **environment}
+        self._environment = {**os.environ, **(environment or {})}
+        self._forked = forked
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
 
     def start(self) -> None:
         """Raises RuntimeError with the end of its log when it ends or is not ready in time."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._argv, stdout=log, stderr=log, env=self._environment)
+        if self._forked:
+            self.process = Forked(*self._argv, environment=self._environment, log=self.log)
+        else:
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(self._argv, stdout=log, stderr=log, env=self._environment)
         deadline = time.monotonic() + START_S
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:

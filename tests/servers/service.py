@@ -14,7 +14,6 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from tests.servers.again import Again
 from tests.servers.running import Running, free_port
 
 COTENANT = Path(sys.executable).with_name("cotenant")
@@ -32,11 +31,11 @@ class Answer:
 class Service:
     """A service that is not started yet; `state` is its folder and `more` are settings without their prefix.
 
-    `again` = it will be killed and started many times (`again.Again`).
+    A `forked` one starts in no time (`forked.Forked`).
     """
 
     def __init__(
-        self, database: str, state: Path, *arguments: str, port: int | None = None, again: bool = False, **more: str
+        self, database: str, state: Path, *arguments: str, port: int | None = None, forked: bool = False, **more: str
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -45,13 +44,9 @@ class Service:
             "COTENANT_STATE_DIR": str(state),
             **{f"COTENANT_{name.upper()}": value for name, value in more.items()},
         }
-        words = ["serve", "--listen", f"127.0.0.1:{self.port}", *arguments]
+        argv = [str(COTENANT), "serve", "--listen", f"127.0.0.1:{self.port}", *arguments]
         log = state / f"serve-{self.port}.log"
-        self.running: Running | Again = (
-            Again(words, self._alive, log, environment)
-            if again
-            else Running([str(COTENANT), *words], self._alive, log, drop=False, environment=environment)
-        )
+        self.running = Running(argv, self._alive, log, drop=False, environment=environment, forked=forked)
 
     def start(self) -> Service:
         self.running.start()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,24 +12,22 @@ import sqlalchemy as sa
 
 from advisor.store import counters, hosts, samples
 from advisor.store.engine import Database
+from tests.servers.forked import Forked
 
 HAMMER = Path(__file__).parent / "hammer.py"
 BATCH = 50  # samples per batch of the hammer
 
 
-def _hammer(url: str, name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, str(HAMMER), url, name], stdout=subprocess.PIPE, text=True)
+def _hammer(url: str, name: str) -> Forked:
+    return Forked(HAMMER, url, name)
 
 
-def _kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> list[str]:
+def _kill_after(process: Forked, lines: int, seconds: float) -> list[str]:
     """Kill it some time after it acknowledged so many writes; returns all that it acknowledged."""
-    assert process.stdout is not None
     seen = [process.stdout.readline() for _ in range(lines)]
     time.sleep(seconds)
     process.kill()
-    rest = process.stdout.readlines()
-    process.stdout.close()
-    process.wait()
+    rest = process.communicate().splitlines(keepends=True)
     return [line.strip() for line in (*seen, *rest) if line.endswith("\n")]
 
 

@@ -43,7 +43,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder).start()
+    started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder, forked=True).start()
     with Client(started.url) as client:
         client.put_inventory(hosts=HOSTS, instances=CROWD)
     yield started

@@ -19,7 +19,7 @@ CROWD = {f"vm-{at}": "h0" for at in range(6)}  # six that want three CPUs each, 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder).start()
+    started = Service(f"sqlite:///{folder / 'c.sqlite3'}", folder, forked=True).start()
     with Client(started.url) as client:
         instances: list[InstanceItem] = [
             {"id": name, "vcpus": 4, "memory_mb": 4096, "host": host, "demand": {"cpu": {"mean": 3.0}}}

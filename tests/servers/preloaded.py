@@ -1,0 +1,9 @@
+"""What the parent of `forked` programs imports and makes before it forks the first."""
+
+import api.cli.serve
+import api.serving  # noqa: F401
+from api.app import _routes
+from models.physics.cpu_contention import compile_all
+
+_routes()
+compile_all()
