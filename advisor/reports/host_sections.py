@@ -9,9 +9,10 @@ from advisor.domain import Effect, Plan, waiting_told
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
-from advisor.reports.number_format import HARMED, PRESSED, count, percent, scale
+from advisor.reports.number_format import HARMED, PRESSED, count, joined, percent, scale
 from advisor.reports.parts import Column, HeatMap, Picture, Section, Table
 from advisor.reports.plan_background import Background, Pressures
+from models.physics.prior import PriorPredictor
 
 RESOURCES = {
     "cpu": "CPU",
@@ -25,9 +26,10 @@ MOST_INSTANCES = 400
 FEW_ROWS = 25  # on the page, where nothing happens to more of them
 MOST_PAIRS = 50  # of a victim and a neighbour
 FELT = 0.01  # T/B: neighbours who take less from each other are not shown one by one
+IDLE = 0.005  # of a capacity: a resource of which nobody asks for more is told in words
 
 
-def pressure(background: Background, salt: str) -> Section:
+def pressure(background: Background, plan: Plan) -> Section:
     """Hosts by resource, highest pressure first; before and after where they differ."""
     before, after = background.before, background.after
     if not after and not before:
@@ -35,9 +37,22 @@ def pressure(background: Background, salt: str) -> Section:
     same = before == after
     clouds = {"now": after} if same else {"before": before, "after": after}
     names = sorted({*before, *after}, key=lambda name: (-_most(name, before, after), name))
+    known = {
+        resource: [
+            value for cloud in clouds.values() for of in cloud.values() if (value := of.get(resource)) is not None
+        ]
+        for resource in RESOURCES
+    }
+    idle = [name for name, values in known.items() if name != "cpu" and values and max(values) < IDLE]
     columns = [Column("host", "Host", "name")]
     columns += [
-        Column(resource if same else f"{resource}_{cloud}", title if same else cloud, "pressure", "" if same else title)
+        Column(
+            resource if same else f"{resource}_{cloud}",
+            title if same else cloud,
+            "pressure",
+            "" if same else title,
+            shown=resource not in idle,
+        )
         for resource, title in RESOURCES.items()
         for cloud in clouds
     ]
@@ -45,29 +60,52 @@ def pressure(background: Background, salt: str) -> Section:
         (name, *(by_host.get(name, {}).get(resource) for resource in RESOURCES for by_host in clouds.values()))
         for name in names
     ]
-    counts = {
-        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in by_host.values()])
-        for resource, title in RESOURCES.items()
-        for cloud, by_host in clouds.items()
+    in_use = {
+        cloud: {host: by_host[host] for host, there in effects.items() if there and host in by_host}
+        for (cloud, by_host), effects in zip(clouds.items(), (plan.before, plan.after), strict=False)
     }
-    counts = {name: by_host for name, by_host in counts.items() if sum(by_host)}
-    drawn = [Picture("Host load", pictures.pressure(counts, salt), broad=True)] if counts else []
+    counts = {
+        (resource, cloud): pictures.by_band([of.get(resource) for of in by_host.values()])
+        for resource in RESOURCES
+        for cloud, by_host in in_use.items()
+    }
+    fewer = len({len(by_host) for by_host in in_use.values()}) > 1
+    bars = {  # of a resource that is pressed nowhere they would say nothing, but that fewer hosts are in use
+        _bar(resource, cloud, same=same): bands
+        for (resource, cloud), bands in counts.items()
+        if any(sum(counts[resource, name][1:]) for name in clouds) or (fewer and resource == "cpu")
+    }
+    caption = "Hosts in use, by demand over capacity"
+    drawn = [Picture(caption, pictures.pressure(bars, plan.id), broad=True)] if bars and len(names) > 1 else []
     heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
-    totals = [(name, *by_host) for name, by_host in counts.items()]
+    totals = [(_bar(resource, cloud, same=same), *bands) for (resource, cloud), bands in counts.items() if sum(bands)]
+    note = (
+        "Demand over capacity of each resource, the most pressed hosts first. Above 100 % somebody must wait; a dash: "
+        "the capacity is not known, or there is no such resource."
+    )
+    if idle:
+        note += f" Next to nothing is asked anywhere of {joined([RESOURCES[resource] for resource in idle])}."
     return Section(
         "pressure",
         "Pressure on the hosts",
-        "Demand over capacity of each resource, the most pressed hosts first. Above 100 % somebody must wait; a dash: "
-        "the capacity is not known, or there is no such resource.",
-        pictures=drawn if len(names) > 1 else (),
+        note,
+        pictures=drawn,
         key=scale(PRESSED, percent),
         tables=[
             Table("pressure", "Hosts by resources", columns, rows, most=MAX_HOSTS, look="matrix"),
             Table(
-                "pressure_bands", "Hosts in each band", (Column("resource", "", "name"), *heads), totals, look="folded"
+                "pressure_bands",
+                "Hosts in use in each band",
+                (Column("resource", "", "name"), *heads),
+                totals,
+                look="folded",
             ),
         ],
     )
+
+
+def _bar(resource: str, cloud: str, *, same: bool) -> str:
+    return RESOURCES[resource] if same else f"{RESOURCES[resource]}, {cloud}"
 
 
 def _most(name: str, *clouds: Pressures) -> float:
@@ -90,7 +128,7 @@ def interference(losses: Sequence[AttributedLoss]) -> Section:
         key=lambda row: (-row[5], row[:3]),
     )
     seen = sum(abs(row[5]) >= FELT for row in rows)
-    most = min(max(seen, FEW_ROWS), MOST_PAIRS) if seen else 1
+    most = min(max(seen, FEW_ROWS), MOST_PAIRS)
     return Section(
         "harm",
         "Who hurts whom",
@@ -133,8 +171,9 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     return Section(
         "throughput",
         "Predicted throughput on each host",
-        "In percent of what the instance does alone; the line is the 90 % interval. Hollow: before the plan; filled: "
-        f"after it; green: comes here; red: its limit.{more}",
+        "In percent of what the instance does alone; the line is the 90 % interval; red: its limit."
+        + ("" if plan_view.unchanged(plan) else " Hollow: before the plan; filled: after it; green: comes here.")
+        + more,
         pictures=[
             Picture(host.name, pictures.throughput(host, plan.id), "" if host.changed else "unchanged")
             for host in chosen
@@ -152,26 +191,36 @@ def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
 
 
 def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
-    """Every instance with its predictions; those that a plan changes first, then the worst-off."""
+    """Every instance with its predictions, the worst-off first; one that moves stands once, on its new host.
+
+    On the page are those who are or may come below a limit, who are slowed, and whom the plan changes by a point.
+    """
+    left = {row.instance: host.name for host in hosts for row in host.rows if row.goes}
+    arrived = {row.instance for host in hosts for row in host.rows if row.comes}
+    every = [
+        (host.name, row) for host in hosts for row in host.rows if not (row.goes and row.instance in arrived)
+    ]  # fmt: skip
+    every.sort(key=lambda entry: (not _notable(entry[1]), plan_view.ratio(entry[1]), entry[1].instance, entry[0]))
     rows: list[tuple[Any, ...]] = [
         (
-            row.instance, host.name, _happens(row), row.before, row.after.throughput_ratio if row.after else None,
-            None if row.comes or row.goes else row.change, row.limit.throughput,
+            row.instance, host, left.get(row.instance) if row.comes else None, _happens(row, left),
+            row.before, row.after.throughput_ratio if row.after else None, row.change, row.limit.throughput,
             *_waiting(row.after),
             row.after.cpu.short if row.after and row.after.cpu else None,
             "yes" if row.after and row.after.outside_training else None,
         )
-        for host in hosts for row in host.rows
+        for host, row in every
     ]  # fmt: skip
-    rows.sort(key=lambda row: (not row[2], row[4].expected if row[4] else 2.0, row[0], row[1]))
+    moved = not plan_view.unchanged(plan)
     columns = (
-        Column("instance", "Instance", "name"), Column("host", "Host"), Column("happens", ""),
-        Column("before", "T/B before", "band"), Column("after", "T/B after", "band"),
-        Column("change", "Change, points", "points"), Column("limit", "Limit", "ratio"),
+        Column("instance", "Instance", "name"), Column("host", "Host", "name"), Column("source", "From", "name"),
+        Column("happens", ""), Column("before", "T/B before", "band", shown=moved),
+        Column("after", "T/B after" if moved else "T/B", "band"),
+        Column("change", "Change, points", "points", shown=moved), Column("limit", "Limit", "ratio"),
         Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times"),
         Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
-        Column("short", "Short of CPU", "share"),
-        Column("outside_training", "Outside training"),
+        Column("short", "Short of CPU", "time_share"),
+        Column("outside_training", "Outside training", shown=plan.model_origin != PriorPredictor.origin),
     )  # fmt: skip
     empty = sum(1 for host in hosts if not host.rows)
     note = (
@@ -179,17 +228,24 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         "are as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part "
         "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
-    told = sum(
-        (bool(row[2]) and plan.request.kind != "capacity")
-        or (row[4] is not None and row[4].expected < 1 - plan_view.SLOWED)
-        for row in rows
-    )
-    most = min(max(told, FEW_ROWS), MOST_INSTANCES)
-    table = Table("instances", "Those that something happens to first, then the worst-off", columns, rows, most=most)
-    return Section("instances", "Every instance", note, tables=[table])
+    notable = sum(1 for _, row in every if _notable(row))
+    nobody = (
+        f"Nobody is near a limit, or loses {percent(plan_view.SLOWED)} or more of its speed alone to others"
+        + (", and the plan changes nobody by a point." if moved else ".")
+    )  # fmt: skip
+    table = Table(
+        "instances", "The worst-off first" if notable else "All instances, the worst-off first", columns, rows,
+        most=min(notable or FEW_ROWS, MOST_INSTANCES), look="plain" if notable else "folded",
+    )  # fmt: skip
+    return Section("instances", "Every instance", note, sentences=() if notable else [nobody], tables=[table])
 
 
-def _happens(row: plan_view.InstanceRow) -> str:
-    what = "comes" if row.comes else "goes" if row.goes else ""
-    broken = "below its limit" if row.below_limit else ""
+def _notable(row: plan_view.InstanceRow) -> bool:
+    slowed = row.after is not None and row.after.throughput_ratio.expected < 1 - plan_view.SLOWED
+    return slowed or row.below_limit or row.may_break or abs(row.change) >= FELT
+
+
+def _happens(row: plan_view.InstanceRow, left: Mapping[str, str]) -> str:
+    what = ("moves" if row.instance in left else "comes") if row.comes else "goes" if row.goes else ""
+    broken = "below its limit" if row.below_limit else "may fall below its limit" if row.may_break else ""
     return ", ".join(text for text in (what, broken) if text)

@@ -12,10 +12,9 @@ _JUDGED = ("rows", "mae", "mae_prior", "p90_abs_error", "coverage")
 
 
 def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
-    """Facts and tables of a card, or a description of the queueing prior, which has none.
-
-    Parts of unknown shape are left out.
-    """
+    """Facts and tables of a card, whose parts of unknown shape are left out; nothing of the prior, which has none."""
+    if not card:
+        return Section("model", "The model")
     facts = {"Version": version, "Origin": f"{origin(kind)[:1].upper()}{origin(kind)[1:]}."}
     for key, term in (("created_at", "Trained"), ("interval", "Intervals")):
         if isinstance(card.get(key), str):

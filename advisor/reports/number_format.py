@@ -9,10 +9,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from advisor.domain import LONGEST_KNOWN_LATENCY, Band
+from advisor.domain import LONGEST_KNOWN_LATENCY, Band, time_part
 from advisor.reports.parts import Column, Kind
 
 MOST_NAMED = 8  # more names than these are counted
+LONGEST_UNBROKEN = 24  # letters of a name that stays on one line
 NBSP = "\u00a0"
 NOTHING = "–"
 BETWEEN: Mapping[str, Kind] = {"figure_between": "figure", "share_between": "share"}
@@ -45,6 +46,11 @@ def cell(value: Any, kind: Kind) -> FormattedCell:
         return FormattedCell(shown.text, edges(value[1]) if value[1] else "", css)
     if kind in ("listed", "sentences", "argv"):
         return FormattedCell("", css=css, lines=[str(line) for line in value])
+    if kind == "name":
+        return FormattedCell(str(value), css=f"{css} unbroken" if len(str(value)) <= LONGEST_UNBROKEN else css)
+    if kind == "duration":
+        expected, _, between = str(value).replace(" ", NBSP).partition(f"{NBSP}(")
+        return FormattedCell(expected, between.removesuffix(")"), css)
     if kind == "pressure":
         return FormattedCell(percent(value), css=_strength(value, PRESSED))
     if kind == "harm":
@@ -91,7 +97,8 @@ def interval(value: Band | None) -> str:
     """The interval of a ratio."""
     if value is None or not (math.isfinite(value.lower) and math.isfinite(value.upper)):
         return NOTHING
-    return f"{100 * value.lower:.0f}–{100 * value.upper:.0f}{NBSP}%"
+    between = "–" if value.lower > -0.005 else " to "  # a dash beside a minus is misread
+    return f"{100 * value.lower:.0f}{between}{100 * value.upper:.0f}{NBSP}%".replace("-", "−")
 
 
 def number(value: float) -> str:
@@ -115,6 +122,11 @@ def share(value: float) -> str:
     """A share as a percentage with one digit; two significant digits below one percent."""
     shown = f"{100 * value:.1f}" if value == 0 or value >= 0.01 else number(float(f"{100 * value:.2g}"))
     return f"{shown}{NBSP}%"
+
+
+def time_share(value: float) -> str:
+    """A predicted part of the time, 0-1, as a percentage on one line."""
+    return time_part(value).replace(" ", NBSP)
 
 
 def error(value: float) -> str:
@@ -168,10 +180,11 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "times": times,
     "latest": latest,
     "share": share,
+    "time_share": time_share,
     "when": when,
 }
-NUMERIC = frozenset({"count", "number", "figure", "ratio", "band", "points", "times", "latest", "share", *BETWEEN})
+NUMERIC = frozenset({*_WORDS, "band", *BETWEEN} - {"when"})
 _CLASSES = dict.fromkeys(NUMERIC, "number") | {
-    "name": "name", "prose": "prose",
+    "name": "name", "prose": "prose", "duration": "duration",
     "listed": "listed", "sentences": "sentences", "argv": "argv", "pressure": "none", "harm": "none",
 }  # fmt: skip

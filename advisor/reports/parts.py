@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 Kind = Literal[
     "name", "text", "prose", "listed", "sentences", "argv", "when",
-    "count", "number", "figure", "ratio", "band", "points", "times", "latest", "share",
+    "count", "number", "figure", "ratio", "band", "points", "times", "latest", "share", "time_share", "duration",
     "figure_between", "share_between", "pressure", "harm",
 ]  # fmt: skip
 MOST_ROWS = 200  # of one table on the page; its CSV has all
@@ -21,21 +21,22 @@ MOST_ROWS = 200  # of one table on the page; its CSV has all
 class Column:
     """A column: its `key` in the data, its heading, and the kind of its values; None = unknown.
 
-    `over` is a heading shared with adjacent columns.
+    `over` is a heading shared with adjacent columns. A column that is not `shown` stands only in the data.
     """
 
     key: str
     title: str
     kind: Kind = "text"
     over: str = ""
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table; `name` is its file's name, `most` the number of rows on the page.
 
-    `look` is plain, matrix (coloured cells) or folded (behind its caption, where a picture shows the same). `picked`
-    are highlighted rows, by their first value.
+    `look` is plain, matrix (coloured cells) or folded (behind its caption, where a picture or a sentence says the
+    same); a folded table is on paper only if it is `printed`. `picked` are highlighted rows, by their first value.
     """
 
     name: str
@@ -44,13 +45,14 @@ class Table:
     rows: Sequence[Sequence[Any]]
     most: int = MOST_ROWS
     look: Literal["plain", "matrix", "folded"] = "plain"
+    printed: bool = False
     picked: frozenset[str] = frozenset()
 
     @property
     def on_page(self) -> list[tuple[int, Column]]:
-        """The columns that have values, each with its position."""
-        numbered = enumerate(self.columns)
-        return [(at, column) for at, column in numbered if any(row[at] not in (None, "", ()) for row in self.rows)]
+        """The columns that are shown and have values, each with its position."""
+        shown = [(at, column) for at, column in enumerate(self.columns) if column.shown]
+        return [(at, column) for at, column in shown if any(row[at] not in (None, "", ()) for row in self.rows)]
 
     @property
     def left_out(self) -> int:

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain import Inventory, Plan, duration_in_words
 from advisor.reports import comparison_sections, host_sections, plan_view
-from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_sentences as words
+from advisor.reports.comparison_sections import quantile
 from advisor.reports.model_card import card_section
-from advisor.reports.number_format import listed, percent, when
-from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
+from advisor.reports.number_format import listed, percent
+from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan_background import Background
 from advisor.reports.shared_sentences import origin, refusals, settings
-from profiler.look import AFTER, BEFORE
+from models.physics.prior import PriorPredictor
 
 MOST_STEPS = 300
-LEAST_SPREAD = 0.05  # T/B between the worst-off and the best-off, for a picture of how it is distributed
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
+_NO_LOSER = "none loses 1 % or more"
+_AS_IS = "as they are"  # settings
 
 
 def plan_report(inventory: Inventory, plan: Plan, background: Background) -> ReportDocument:
     """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
     hosts = plan_view.hosts(inventory, plan)
     sections = (
+        comparison_sections.sizing(plan),
+        comparison_sections.capacity(plan),
+        comparison_sections.variants(plan),
         comparison_sections.before_and_after(plan),
         _steps(inventory, plan),
         _commands(plan),
         _refused(plan),
-        comparison_sections.capacity(plan),
-        comparison_sections.variants(plan),
-        comparison_sections.sizing(plan),
-        _distribution(plan),
-        host_sections.pressure(background, plan.id),
+        host_sections.pressure(background, plan),
         host_sections.interference(background.harm),
         host_sections.throughput(hosts, plan),
         host_sections.instances(hosts, plan),
-        _uncertainty(hosts),
+        _uncertainty(hosts, learned=plan.model_origin != PriorPredictor.origin),
         card_section(plan.model_version, plan.model_origin, background.card),
         _how(plan, background),
     )
@@ -63,22 +61,30 @@ def _facts(plan: Plan) -> Mapping[str, str]:
 
 def _steps(inventory: Inventory, plan: Plan) -> Section:
     after = {effect.instance: effect.throughput_ratio for effects in plan.after.values() for effect in effects}
+    sizes = {instance.id: instance.vcpus for instance in inventory.instances}
     staged = len({step.stage for step in plan.steps}) > 1
     rows = [
         (
             number, shown.step.stage + 1 if staged else None, shown.step.instance, shown.step.action,
             shown.step.source or shown.origin, shown.step.host or "none", after.get(shown.step.instance),
-            shown.step.gain, _loser(shown), shown.step.vcpus, _takes(shown), tuple(_settings(shown)),
-            tuple(_why(shown)),
+            shown.step.gain, _loser(shown), sizes.get(shown.step.instance) if shown.step.vcpus else None,
+            shown.step.vcpus, _takes(shown), tuple(_settings(shown)), tuple(_why(shown)),
         )
         for number, shown in enumerate(plan_view.steps(inventory, plan), 1)
     ]  # fmt: skip
+    # What is the same for every step says nothing in a column, and takes the room of the reasons.
+    moves = any(step.action in ("move", "place") or step.host is None for step in plan.steps)
+    gains = any(step.gain and abs(step.gain.expected) >= words.FELT for step in plan.steps)
+    losers = any(row[8] not in (None, _NO_LOSER) for row in rows)
+    set_anew = any(row[12] not in ((), (_AS_IS,)) for row in rows)
     columns = (
         Column("step", "Step", "count"), Column("stage", "Stage", "count"), Column("instance", "Instance", "name"),
-        Column("action", "What"), Column("source", "From"), Column("host", "To"),
-        Column("after", "T/B after the plan", "band"), Column("gain", "Gain", "band"),
-        Column("loser", "Neighbours"), Column("vcpus", "vCPUs", "count"), Column("takes", "Takes"),
-        Column("settings", "Settings", "listed"), Column("why", "Why", "sentences"),
+        Column("action", "What"), Column("source", "From", "name", shown=moves),
+        Column("host", "To" if moves else "Host", "name"),
+        Column("after", "T/B after the plan", "band"), Column("gain", "Gain", "band", shown=gains),
+        Column("loser", "Neighbours", shown=losers), Column("vcpus_now", "now", "count", "vCPUs"),
+        Column("vcpus", "then", "count", "vCPUs"), Column("takes", "Takes", "duration"),
+        Column("settings", "Settings", "listed", shown=set_anew), Column("why", "Why", "sentences"),
     )  # fmt: skip
     note = "Neighbours and reasons are those of the step itself; later ones change more."
     if staged:
@@ -98,7 +104,7 @@ def _loser(shown: plan_view.StepView) -> str | None:
     if not best.neighbours:
         return "none there"
     if shown.loser is None or shown.loser.before is None or shown.loss < words.FELT:
-        return "none loses 1 % or more"
+        return _NO_LOSER
     before, after = shown.loser.before.expected, shown.loser.throughput_ratio.expected
     return f"{shown.loser.instance} {percent(before)} → {percent(after)}"
 
@@ -106,7 +112,7 @@ def _loser(shown: plan_view.StepView) -> str | None:
 def _settings(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
     own = settings(step.settings or (step.candidate.isolation if step.candidate else None))
-    yield from own or (["as they are"] if step.host else [])
+    yield from own or ([_AS_IS] if step.host else [])
     changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}
     for name, wanted in sorted(changes.items()):
         yield f"{name}: {'; '.join(settings(wanted)) or 'as before'}"
@@ -144,9 +150,10 @@ def _commands(plan: Plan) -> Section:
         ]
         columns = (
             Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),
-            Column("command", "Command", "argv"), Column("undo", "Undo", "argv"), Column("note", "Note"),
+            Column("command", "Command", "argv"), Column("undo", "Undo", "argv", shown=name == "commands"),
+            Column("note", "Note"),
         )  # fmt: skip
-        tables.append(Table(name, caption, columns, rows, look="folded"))
+        tables.append(Table(name, caption, columns, rows, look="folded", printed=name == "commands"))
     note = "Nothing was run: they are for you to read and carry out. Words with blanks in them need quotes in a shell."
     return (
         Section("commands", "Commands", note, tables=tables)
@@ -162,56 +169,24 @@ def _refused(plan: Plan) -> Section:
     return Section("refused", "Who finds no host, and why", tables=[table])
 
 
-def _distribution(plan: Plan) -> Section:
-    clouds = {"before": (plan.before, BEFORE), "after": (plan.after, AFTER)}
-    values = {
-        name: sorted(effect.throughput_ratio.expected for host_effects in effects.values() for effect in host_effects)
-        for name, (effects, _) in clouds.items()
-    }
-    values = {name: ratios_here for name, ratios_here in values.items() if ratios_here}
-    if plan_view.unchanged(plan) and "before" in values:
-        values = {"now": values["before"]}
-    lines = {name: (ratios_here, clouds.get(name, (None, AFTER))[1]) for name, ratios_here in values.items()}
-    rows = [
-        (name, len(ratios_here), *(_quantile(ratios_here, share) for share in QUANTILES))
-        for name, ratios_here in values.items()
-    ]
-    heads = [Column(f"q{100 * share:.0f}", f"{100 * share:.0f} % up to", "ratio") for share in QUANTILES[1:-1]]
-    columns = (
-        Column("cloud", "", "name"), Column("instances", "Instances", "count"),
-        Column("least", "Least", "ratio"), *heads, Column("most", "Most", "ratio"),
-    )  # fmt: skip
-    everyone = [ratio for ratios_here in values.values() for ratio in ratios_here]
-    spread = bool(everyone) and max(everyone) - min(everyone) >= LEAST_SPREAD  # else it is one vertical line
-    drawn = [Picture("Predicted T/B of every instance", pictures.distribution(lines, plan.id, "T/B"))] if spread else []
-    table = Table("distribution", "How T/B is distributed", columns, rows)
-    title = "Predicted throughput" + (", before and after" if len(values) > 1 else "")
-    return Section("distribution", title, pictures=drawn, tables=[table])
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed."""
-    return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
-
-
-def _uncertainty(hosts: Sequence[plan_view.HostRows]) -> Section:
+def _uncertainty(hosts: Sequence[plan_view.HostRows], *, learned: bool) -> Section:
     there = [row for host in hosts for row in host.rows if row.after is not None]
     if not there:
         return Section("uncertainty", "What is not sure")
     widths = sorted(row.after.throughput_ratio.upper - row.after.throughput_ratio.lower for row in there if row.after)
     outside = sum(1 for row in there if row.after and row.after.outside_training)
-    rows = [(len(there), outside, outside / len(there), _quantile(widths, 0.5), _quantile(widths, 0.9), widths[-1],
+    rows = [(len(there), outside, outside / len(there), quantile(widths, 0.5), quantile(widths, 0.9), widths[-1],
              sum(1 for row in there if row.may_break))]  # fmt: skip
     columns = (
-        Column("predictions", "Predictions", "count"), Column("outside", "Outside training", "count"),
-        Column("outside_share", "Share of all", "share"), Column("width", "Median width, points", "figure"),
+        Column("predictions", "Predictions", "count"), Column("outside", "Outside training", "count", shown=learned),
+        Column("outside_share", "Share of all", "share", shown=learned),
+        Column("width", "Median width, points", "figure"),
         Column("width_p90", "Nine in ten below", "figure"), Column("width_most", "Widest", "figure"),
         Column("may_break", "May break a limit", "count"),
     )  # fmt: skip
-    note = (
-        "An interval is expected to hold the value nine times out of ten; its width is in percentage points of T/B. "
-        "Outside the training data nothing learned is applied: the queueing prior answers there, with a wider interval."
-    )
+    note = "An interval is expected to hold the value nine times out of ten; its width is in percentage points of T/B."
+    if learned:
+        note += " Outside the training data the queueing prior answers alone, with a wider interval."
     return Section(
         "uncertainty",
         "What is not sure",
@@ -225,14 +200,16 @@ def _how(plan: Plan, background: Background) -> Section:
         "What they are": "Predictions, not measurements.",
         "T/B": "What an instance does beside its neighbours over what it does alone on the same host; 100 % means that "
         "the neighbours do not slow it.",
-        "Interval": "The value is expected to lie in it nine times out of ten.",
         "Pressure": "What the residents of a host ask of a resource when nobody holds them back, over what it has, by "
-        "solo profiles, load and limits. Above 100 % somebody must wait.",
-        "Who hurts whom": "The difference between the predicted T/B as it is and without that one neighbour. Others "
-        "ask for more then, so the figures of several neighbours do not add up to the whole loss.",
+        "solo profiles, load and limits.",
     }
+    if any(abs(loss.taken) >= host_sections.FELT for loss in background.harm):
+        facts["Who hurts whom"] = (
+            "The difference between the predicted T/B as it is and without that one neighbour. Others ask for more "
+            "then, so the figures of several neighbours do not add up to the whole loss."
+        )
     if searched := words.searched(plan):
         facts["Search"] = " ".join(searched)
     if background.notes:
         facts["Left out"] = " ".join(background.notes)
-    return Section("how", "How these figures were obtained", facts={**facts, "Date": when(plan.created_at)})
+    return Section("how", "How these figures were obtained", facts=facts)

@@ -1,4 +1,4 @@
-"""Pictures of a plan as inline SVG: throughput per host, distributions, pressure, run-way, variants."""
+"""Pictures of a plan as inline SVG: throughput per host, distributions, pressure, run-way, variants, sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from advisor.domain import Band, Capacity, Variant
+from advisor.domain import Band, Capacity, ClassSizing, Variant
 from advisor.reports.number_format import PRESSED, percent, scale
 from advisor.reports.plan_view import HostRows
 from profiler import pictures
@@ -27,10 +27,12 @@ def throughput(host: HostRows, salt: str) -> Markup:
     rows = host.rows[:MAX_ROWS]
     figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.62 + _ROW * len(rows))
     for position, row in enumerate(rows):
-        if row.before is not None:
+        moved = row.comes or row.goes or row.change
+        if row.before is not None and moved:
             _band(axes, row.before, position - 0.18, BEFORE, hollow=True)
         if row.after is not None:
-            _band(axes, row.after.throughput_ratio, position + 0.18, NEW if row.comes else AFTER, hollow=False)
+            place = position + (0.18 if moved else 0.0)
+            _band(axes, row.after.throughput_ratio, place, NEW if row.comes else AFTER, hollow=False)
         axes.plot([row.limit.throughput] * 2, [position - 0.42, position + 0.42], color=BAD, linewidth=1.3)
     bands = [band for row in rows for band in (row.before, row.after and row.after.throughput_ratio) if band]
     most = max((band.upper for band in bands), default=1.0)
@@ -60,12 +62,13 @@ def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x:
     axes.set_xlim(min(max(low - 0.05, 0), 0.9), max(1.02, *(max(values) + 0.01 for values, _ in lines.values())))
     axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _at: f"{100 * value:.0f} %")
-    pictures.legend_below(figure, 3)
+    if len(lines) > 1:
+        pictures.legend_below(figure, 3)
     return inline(figure, f"{salt} distribution", f"Share of instances up to each T/B: {', '.join(lines)}")
 
 
 def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
-    """The number of hosts in each band of pressure, one bar per name, from idle to overloaded."""
+    """The number of hosts in use in each band of pressure, one bar per name, from idle to overloaded."""
     figure, (axes,) = pictures.new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
     ends = [0] * len(counts)
     for number, (shade, words) in enumerate(zip(SHADES, RANGES, strict=True)):
@@ -79,7 +82,7 @@ def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
                 axes.text(end + width / 2, at, f"{width}", ha="center", va="center", fontsize=7, color=colour)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     pictures.named_rows(axes, [short(name, MAX_COUNTED) for name in counts])
-    pictures.label(axes, x="hosts")
+    pictures.label(axes, x="hosts in use")
     axes.xaxis.get_major_locator().set_params(integer=True)
     pictures.legend_below(figure, 6, handlelength=1.2, columnspacing=1.1)
     return inline(
@@ -123,17 +126,28 @@ def runway(capacity: Capacity, salt: str) -> Markup:
 
 def variants(shown: Sequence[Variant], salt: str) -> Markup:
     """The worst-off and the mean T/B of each variant."""
-    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.85 + 0.3 * len(shown))
-    for at, variant in enumerate(shown):
-        axes.plot([variant.sums.worst, variant.sums.mean], [at, at], color=LINE, linewidth=1.4)
-    axes.plot(
-        [variant.sums.worst for variant in shown], range(len(shown)), "o", color=AFTER, markersize=5, label="worst-off"
-    )
-    axes.plot(
-        [variant.sums.mean for variant in shown], range(len(shown)), "s", color=BEFORE, markersize=4.5, label="mean"
-    )
+    rows = [(variant.name, variant.sums.mean, variant.sums.worst) for variant in shown]
+    figure, axes = _pairs(rows, ("mean", "worst-off"))
     axes.set_xlim(0, 1.1)
     axes.set_xticks(*PERCENT_TICKS)
-    pictures.named_rows(axes, [short(variant.name, MAX_NAME) for variant in shown])
-    pictures.legend_below(figure, 2)
     return inline(figure, f"{salt} variants", "Worst-off and mean T/B of each variant; the table has every figure")
+
+
+def sizes(shown: Sequence[ClassSizing], salt: str) -> Markup:
+    """The vCPUs of each class now and with the new sizes."""
+    figure, axes = _pairs([(row.name, row.vcpus, row.vcpus_then) for row in shown], ("now", "then"))
+    axes.set_xlim(left=0)
+    pictures.label(axes, x="vCPUs")
+    return inline(figure, f"{salt} sizes", "vCPUs of each class now and then; the table has every figure")
+
+
+def _pairs(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> tuple[pictures.Figure, Any]:
+    """Two figures of each row as two marks that a line joins; the second one is what counts."""
+    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.85 + 0.3 * len(rows))
+    for at, (_, first, second) in enumerate(rows):
+        axes.plot([first, second], [at, at], color=LINE, linewidth=1.4)
+    axes.plot([first for _, first, _ in rows], range(len(rows)), "s", color=BEFORE, markersize=4.5, label=names[0])
+    axes.plot([second for _, _, second in rows], range(len(rows)), "o", color=AFTER, markersize=5, label=names[1])
+    pictures.named_rows(axes, [short(name, MAX_NAME) for name, _, _ in rows])
+    pictures.legend_below(figure, 2)
+    return figure, axes

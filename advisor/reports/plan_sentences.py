@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
-from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent
+from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent, time_share
 from advisor.reports.plan_view import HostRows, InstanceRow, unchanged
 from advisor.reports.shared_sentences import REFUSED
 from models.physics.prior import PriorPredictor
 
+MOST_HOSTS = 4  # to which instances go, each in a sentence of its own
 FELT = 0.01  # a loss of less than one percentage point is not worth words
 TITLES = {
     "admit": "Placement plan",
@@ -62,7 +63,8 @@ def _admitted(plan: Plan) -> str:
 def _rebalanced(plan: Plan) -> str:
     moves = _done(plan)
     if not moves:
-        return "No move pays, and not everybody is within its limit." if _below(plan) else "No move pays."
+        none = "No move that pays was found in time" if _out_of_time(plan) else "No move pays"
+        return f"{none}, and not everybody is within its limit." if _below(plan) else f"{none}."
     before, after = plan.sums_before, plan.sums_after
     bring = f"{count(moves, 'step')} {'brings' if moves == 1 else 'bring'}"
     if before and after and after.below < before.below:
@@ -88,7 +90,10 @@ def _evacuated(plan: Plan) -> str:
 def _consolidated(plan: Plan) -> str:
     before, after = plan.sums_before, plan.sums_after
     if before is None or after is None or after.hosts_used >= before.hosts_used:
-        return "No fewer hosts will do."
+        proven = plan.search is None or plan.search.ended == "optimal" or plan.search.gap <= 0
+        return "No fewer hosts will do." if proven else (
+            f"No plan with fewer hosts was found{' in time' if _out_of_time(plan) else ''}."
+        )  # fmt: skip
     return (
         f"{count(after.hosts_used, 'host')} will do instead of {before.hosts_used:,}, by {count(_done(plan), 'step')}."
     )
@@ -122,31 +127,48 @@ def _imagined(plan: Plan) -> str:
 def _resized(plan: Plan) -> str:
     steps = len({step.instance for step in plan.steps})
     if not steps:
-        return "Every size fits, as far as is known."
+        return "No other size is advised, as far as is known."
     should = f"{count(steps, 'instance')} should get another size"
     if not plan.sizing:
         return f"{should}."
     saved, before = sum(row.saved for row in plan.sizing), sum(row.vcpus for row in plan.sizing)
     risky = max(plan.sizing, key=lambda row: row.short)
     does = f"saves {saved:,} of their" if saved >= 0 else f"adds {-saved:,} to their"
-    risk = f"At most risk is {risky.riskiest}, short in {percent(risky.short)} of the time."
+    risk = f"At most risk is {risky.riskiest}, short of CPU in {time_share(risky.short)} of the time."
     return f"{should}: that {does} {before:,} vCPUs. {risk}"
 
 
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:
-    """Targets, worst-off before and after, losers, unplaced instances, and uncertainty."""
+    """What the plan is for, worst-off before and after, losers, destinations, and uncertainty; what matters first."""
     rows = [(host.name, row) for host in hosts for row in host.rows]
+    asked_where = plan.request.kind == "admit"
+    unsized = plan.request.kind == "right_size" and not plan.steps  # its notes say what is not known
     return [
         *([_ENDS[plan.search.ended]] if plan.search and plan.search.ended == "in the way" else []),
-        *_where(inventory, plan),
+        *(plan.notes if unsized else ()),
+        *(_where(inventory, plan) if asked_where else ()),
         *(_no_place(step) for step in [step for step in plan.steps if step.host is None][:MOST_NAMED]),
         *_fits(plan),
+        *_emptied(plan),
         *_worst_off(plan),
         *_who_pays([(host, row) for host, row in rows if not row.comes and not row.goes], moved=not unchanged(plan)),
         *_limits([row for _, row in rows if row.below_limit]),
+        *(() if asked_where else _where(inventory, plan)),
         *_uncertain([row for _, row in rows], learned=plan.model_origin != PriorPredictor.origin),
-        *plan.notes,
+        *(() if unsized else plan.notes),
     ]
+
+
+def _emptied(plan: Plan) -> Iterable[str]:
+    """Which hosts a consolidation leaves empty, and how long it takes."""
+    if plan.request.kind != "consolidate":
+        return
+    emptied = [host for host, there in plan.before.items() if there and not plan.after.get(host)]
+    if emptied:
+        takes = (
+            "" if plan.duration_s is None else f", after about {duration_in_words(plan.duration_s)} of copying memory"
+        )
+        yield f"{listed(sorted(emptied), 'hosts')} {'is' if len(emptied) == 1 else 'are'} empty then{takes}."
 
 
 def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
@@ -155,7 +177,7 @@ def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
     for step in plan.steps:
         if step.host is not None and step.action in ("place", "move"):
             arrivals[step.host].append(step.instance)
-    if len(arrivals) > MOST_NAMED:
+    if len(arrivals) > MOST_HOSTS:
         most = sorted(arrivals.items(), key=lambda item: (-len(item[1]), item[0]))[:3]
         named = joined([f"{host} ({len(arrived)})" for host, arrived in most])
         yield f"They go to {len(arrivals):,} hosts; most to {named}."
@@ -184,35 +206,49 @@ def _fits(plan: Plan) -> Iterable[str]:
         f"If everybody ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes alone "
         f"{capacity.by_rule:,} would be let in."
     )
-    if capacity.first_refusal:
-        yield f"What is in the way of one more: {capacity.first_refusal}."
     if capacity.reserve:
         yield capacity.reserve
     if capacity.runs_out_month is None and capacity.outlook:  # else the headline says it
         yield capacity.outlook
+    if capacity.first_refusal:
+        yield f"What is in the way of one more: {capacity.first_refusal}."
 
 
 def _worst_off(plan: Plan) -> Iterable[str]:
     before, after = _worst(plan.before), _worst(plan.after)
-    then = {"capacity": "With all that fits", "what_if": "In the imagined cloud"}.get(
-        plan.request.kind, "After the plan"
+    then = {"capacity": "with all that fits", "what_if": "in the imagined cloud"}.get(
+        plan.request.kind, "after the plan"
     )
-    if before == after:
-        both = f"Now and {then[0].lower()}{then[1:]} the" if plan.steps else "The"
-        yield from (f"{both} worst-off instance is {text}." for text in after)
+    if not after:
+        return
+    if before and _reaches(*before) == _reaches(*after):
+        when = f"Now and {then} the" if plan.steps else "The"
+        yield f"{when} worst-off instance is {_reaches(*after)}."
+    elif before:
+        host, effect = after
+        ratio = effect.throughput_ratio
+        yield (
+            f"Now the worst-off instance is {_reaches(*before)}; {then} it is {effect.instance} on {host}, at "
+            f"{percent(ratio.expected)} ({interval(ratio)})."
+        )
     else:
-        yield from (f"Now the worst-off instance is {text}." for text in before)
-        yield from (f"{then} the worst-off instance is {text}." for text in after)
+        yield f"{then[0].upper()}{then[1:]} the worst-off instance is {_reaches(*after)}."
 
 
-def _worst(effects: Mapping[str, Sequence[Effect]]) -> list[str]:
+def _worst(effects: Mapping[str, Sequence[Effect]]) -> tuple[str, Effect] | None:
+    """The instance with the lowest expected T/B and its host; None of an empty cloud."""
     pairs = [(host, effect) for host, there in effects.items() for effect in there]
-    worst = sorted(pairs, key=lambda pair: (pair[1].throughput_ratio.expected, pair[0], pair[1].instance))[:1]
-    return [
-        f"{effect.instance} on {host}, predicted to reach {percent(effect.throughput_ratio.expected)} of what it does "
-        f"alone (interval {interval(effect.throughput_ratio)})"
-        for host, effect in worst
-    ]
+    return min(
+        pairs, key=lambda pair: (pair[1].throughput_ratio.expected, pair[0], pair[1].instance), default=None
+    )  # fmt: skip
+
+
+def _reaches(host: str, effect: Effect) -> str:
+    ratio = effect.throughput_ratio
+    return (
+        f"{effect.instance} on {host}, predicted to reach {percent(ratio.expected)} of what it does alone (interval "
+        f"{interval(ratio)})"
+    )
 
 
 def _who_pays(stayed: Sequence[tuple[str, InstanceRow]], *, moved: bool) -> Iterable[str]:
@@ -224,9 +260,12 @@ def _who_pays(stayed: Sequence[tuple[str, InstanceRow]], *, moved: bool) -> Iter
         yield f"None of {there} loses more than 1 percentage point."
         return
     felt = sum(1 for _, row in stayed if row.change <= -FELT)
-    yield f"{felt:,} of {there} {'loses' if felt == 1 else 'lose'} 1 percentage point or more."
     now, then = percent(row.before.expected), percent(row.after.throughput_ratio.expected)
-    yield f"{row.instance} on {host} loses the most, from {now} to {then}."
+    lose = "loses" if felt == 1 else "lose"
+    yield (
+        f"{felt:,} of {there} {lose} 1 percentage point or more, {row.instance} on {host} the most, "
+        f"from {now} to {then}."
+    )
 
 
 def _limits(below: Sequence[InstanceRow]) -> Iterable[str]:
@@ -265,6 +304,11 @@ def searched(plan: Plan) -> list[str]:
 
 def _done(plan: Plan) -> int:
     return sum(1 for step in plan.steps if step.host is not None)
+
+
+def _out_of_time(plan: Plan) -> bool:
+    """Whether the time limit ended the search, so that what was not found may exist."""
+    return plan.search is not None and plan.search.ended == "time"
 
 
 def _below(plan: Plan) -> int:

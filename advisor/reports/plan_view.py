@@ -49,8 +49,8 @@ class InstanceRow:
 
     @property
     def change(self) -> float:
-        """The change of T/B of an instance that stays; 0 for the others."""
-        if self.comes or self.before is None or self.after is None:
+        """The change of T/B, also by a move; 0 for one that was not there before or is not afterwards."""
+        if self.before is None or self.after is None:
             return 0.0
         return self.after.throughput_ratio.expected - self.before.expected
 
@@ -77,7 +77,7 @@ class HostRows:
 
     @property
     def worst(self) -> float:
-        return min((_ratio(row) for row in self.rows), default=1.0)
+        return min((ratio(row) for row in self.rows), default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,11 @@ def _host(
         )
         for instance in sorted({*was, *then})
     ]
-    return HostRows(name, tuple(sorted(rows, key=_ratio)))
+    return HostRows(name, tuple(sorted(rows, key=ratio)))
 
 
-def _ratio(row: InstanceRow) -> float:
+def ratio(row: InstanceRow) -> float:
+    """The expected T/B after the plan, else before it."""
     if row.after is not None:
         return row.after.throughput_ratio.expected
     return row.before.expected if row.before is not None else 1.0

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
+from advisor.domain import ClassSizing, PlanRequest, PlanStep
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import host_sections
 from advisor.reports.cloud import cloud_report
 from advisor.reports.page import page
 from advisor.reports.parts import Picture, ReportDocument, Section
+from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background
 from tests.advisor.planning.planning_cases import effect, plan_by_hand
 
@@ -46,3 +48,44 @@ def test_a_matrix_holds_only_those_who_take_or_lose_a_point() -> None:
     assert [(one.title, list(one.across)) for one in section.matrices] == [("h1", ["a", "b"])]
     assert len(section.tables[0].rows) == len(losses)
     assert not host_sections.interference(losses[3:]).matrices
+
+
+def test_a_right_sizing_opens_with_savings_beside_risk_and_gives_the_reasons_their_room() -> None:
+    inventory, plan = plan_by_hand()
+    resize = PlanStep("db-1", "h1", action="resize", source="h1", vcpus=1, why="asks for little.")
+    sizing = (ClassSizing("db", 1, 2, 1, 0.0004, 0.0004, "db-1", 0.31),)
+    plan = replace(plan, request=PlanRequest(kind="right_size"), steps=(resize,), sizing=sizing)
+    report = plan_report(inventory, plan, Background())
+    assert report.sections[0].id == "sizing"
+    assert "At most risk is db-1, short of CPU in <\xa00.1\xa0% of the time." in report.headline
+    text = page(report, beside=False)
+    assert text.index("vCPUs of those that get another size") < text.index('<section id="sizing">')
+    steps = next(table for table in report.tables if table.name == "steps")
+    shown = {column.key for _, column in steps.on_page}
+    assert {"vcpus_now", "vcpus", "why"} <= shown
+    assert not {"source", "settings", "loser", "gain"} & shown  # they would be the same in every row
+
+
+def test_instances_that_are_all_fine_are_told_in_a_sentence_and_folded_and_not_printed() -> None:
+    inventory, plan = plan_by_hand()
+    there = {"h1": (effect("db-1", 1.0),), "h2": (effect("bulk-1", 0.99),), "h3": ()}
+    report = plan_report(inventory, replace(plan, before=there, after=there, steps=()), Background())
+    section = next(one for one in report.sections if one.id == "instances")
+    assert section.sentences[0].startswith("Nobody is near a limit")
+    assert section.tables[0].look == "folded"
+    assert '<details class="screen"><summary>All instances' in page(report, beside=False)
+    assert "before" not in {column.key for _, column in section.tables[0].on_page}
+
+
+def test_of_a_resource_that_nobody_asks_for_the_page_says_so_and_only_the_data_have_the_zeros() -> None:
+    _, plan = plan_by_hand()
+    load = {"h1": {"cpu": 0.7, "nic": 0.001}, "h2": {"cpu": 0.2, "nic": 0.0}, "h3": {"cpu": 0.0, "nic": 0.0}}
+    section = host_sections.pressure(Background(before=load, after=load), plan)
+    hosts, bands = section.tables
+    assert [column.key for _, column in hosts.on_page] == ["host", "cpu"]
+    assert "nic" in {column.key for column in hosts.columns}
+    assert section.note.endswith("Next to nothing is asked anywhere of network.")
+    assert [row[:3] for row in bands.rows] == [("CPU", 1, 1), ("network", 2, 0)]  # of the two hosts in use
+    assert len(section.pictures) == 1
+    calm = {host: {"cpu": 0.1} for host in load}
+    assert not host_sections.pressure(Background(before=calm, after=calm), plan).pictures
