@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest, plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.rightsizing import enough_vcpus
-from advisor.reports.number_format import percent
+from advisor.reports.number_format import time_share
 from advisor.reports.plan_sentences import headline
 from api.schemas.plans import PlanAnswer
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
@@ -83,7 +83,7 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     assert web.busiest == pytest.approx(0.2, abs=0.01)
     assert headline(found) == (
         "3 instances should get another size: that saves 13 of their 16 vCPUs. "
-        f"At most risk is web-2, short in {percent(web.short)} of the time."
+        f"At most risk is web-2, short of CPU in {time_share(web.short)} of the time."
     )
     read = plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing
     assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]
