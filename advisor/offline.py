@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from advisor.experiments.probe_planning import duration_s, probe_plan_as_json
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
-    from advisor.planning.planner import Progress
-    from advisor.replay.commands import check_report, replay_trace, write_replay_report
-    from advisor.reports import write_worth_report
+    from advisor.progress import Progress
+    from advisor.replay.commands import replay_trace
+    from advisor.reports import write_replay_report, write_worth_report
+    from advisor.reports.files import check_target as check_report
     from advisor.reports.folders import Reported
     from advisor.reports.plan_background import Background
 
@@ -73,13 +74,13 @@ __all__ = [
 
 # A command waits for the import of what it needs and of nothing else: a report's drawing library alone takes 0.3 s.
 _LATER = {
-    "check_report": ("advisor.replay.commands", "check_report"),
+    "check_report": ("advisor.reports.files", "check_target"),
     "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
-    "write_replay_report": ("advisor.replay.commands", "write_replay_report"),
+    "write_replay_report": ("advisor.reports", "write_replay_report"),
     "write_worth_report": ("advisor.reports", "write_worth_report"),
 }
 

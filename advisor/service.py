@@ -26,7 +26,7 @@ from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
 from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
-from advisor.planning.planner import Progress
+from advisor.progress import Progress
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
 from advisor.serving.arrivals import ArrivalWatch

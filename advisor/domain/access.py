@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 TokenScope = Literal["read", "write", "admin"]
-TOKEN_SCOPES: tuple[TokenScope, ...] = ("read", "write", "admin")  # each includes those before it
+TOKEN_SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)  # each includes those before it
 
 
 @dataclass(frozen=True, slots=True)

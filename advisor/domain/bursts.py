@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from advisor.domain.figures import decimals
@@ -43,19 +43,7 @@ class JointSearch:
 
 def joint_search_as_json(search: JointSearch) -> dict[str, Any]:
     """The search as REST tells it."""
-    return {
-        "chosen": search.chosen,
-        "tried": list(search.tried),
-        "ended": search.ended,
-        "found": _figures(search.found),
-        "given": _figures(search.given),
-    }
-
-
-def _figures(figures: BurstFigures) -> dict[str, Any]:
-    return {
-        "placed": figures.placed,
-        "not_kept": figures.not_kept,
-        "hosts_used": figures.hosts_used,
-        "harm": decimals(figures.harm, 4),
-    }
+    document = asdict(search)
+    for figures in (document["found"], document["given"]):
+        figures["harm"] = decimals(figures["harm"], 4)
+    return document | {"tried": list(search.tried)}

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
 from advisor.domain.questions import Objective
 from profiler.observed import Host, Instance, IsolationSettings
 
 PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]
-PLAN_KINDS: tuple[PlanKind, ...] = (
-    "admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size",
-)  # fmt: skip
+PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 PlanFor = Literal["hours", "mean", "p50", "p95", "p99"]
-PLAN_FOR: tuple[PlanFor, ...] = ("hours", "mean", "p50", "p95", "p99")
+PLAN_FOR: tuple[PlanFor, ...] = get_args(PlanFor)
 PinningPolicy = Literal["as_it_is", "unpinned", "own"]
-PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
+PINNING_POLICIES: tuple[PinningPolicy, ...] = get_args(PinningPolicy)
 
 
 @dataclass(frozen=True, slots=True)

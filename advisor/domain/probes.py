@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.domain.questions import Objective
 from profiler.host_kinds import HostKind
@@ -13,7 +13,7 @@ from profiler.observed import HELD_BACK, OWN_END, PROBED_VALUES, SHORT_GAPS, Ins
 
 ProbePinning = Literal["same", "different", "shared"]
 BUSY = 0.5  # tasks that ran or waited for each CPU in the minute before a probe: above, it measured what they left
-PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
+PROBE_PINNINGS: tuple[ProbePinning, ...] = get_args(ProbePinning)
 
 
 @dataclass(frozen=True, slots=True)

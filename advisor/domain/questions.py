@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from models.data.profile import WorkloadProfile
 from profiler.observed import Host, Instance
 
 Objective = Literal["worst", "total", "pack"]
-OBJECTIVES: tuple[Objective, ...] = ("worst", "total", "pack")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from advisor.experiments.shared_errors import SharedErrors
 from advisor.placement import request_checks
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor, Notes
+from advisor.progress import Progress
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models import probe_plan
@@ -38,8 +39,6 @@ MAX_SCENES = 10_000  # scenes of one matrix; beyond it only the most uncertain i
 MAX_DECISIONS = 10  # that are simulated: those where most is at stake
 MAX_DAYS = 30.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-Progress = Callable[[str, float], None]
 
 
 def duration_s(text: str) -> float:

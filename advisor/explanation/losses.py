@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, short_of_cpu
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu
 from advisor.explanation.candidate_arrays import SETTINGS, CandidateArrays
 from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
 from advisor.prediction.effects import cpu_time
@@ -20,7 +20,6 @@ MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
 PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages
 WORTH_NAMING = 0.005  # of the time that an instance is short of CPU more than before
 LATE = 1.1  # latency ratio from which a latency instance is named
-MOST_UNKNOWN = 5  # instances of unknown workloads that are named
 MAX_NAMED = 2  # resources named; a third one's share is always small
 
 
@@ -176,9 +175,7 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
         if _late(arrays, at):
             return "No instance loses throughput."
         if unknown:
-            more = f" and {len(unknown) - MOST_UNKNOWN} more" if len(unknown) > MOST_UNKNOWN else ""
-            names = ", ".join(unknown[:MOST_UNKNOWN])
-            return f"No contention is expected, but nothing is known of what runs in {names}{more}."
+            return f"No contention is expected, but nothing is known of what runs in {listed(unknown)}."
         return "No contention is expected: no instance uses what another one needs."
     return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 

@@ -6,7 +6,7 @@ import errno
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.domain import ModelCard
 from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpace, StorageUnavailable
 from advisor.prediction import active
+from advisor.progress import Progress
 from advisor.validation import check_unique
 from profiler.observed import check_id
 from profiler.whole_files import replace_whole
@@ -22,7 +23,6 @@ from profiler.whole_files import replace_whole
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
 
-Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:[0-9]{1,5}")
 
 

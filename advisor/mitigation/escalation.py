@@ -45,8 +45,8 @@ class _Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastResort:
-    """A step that satisfies all limits but takes too much from an instance without one, and where it starts."""
+class _Sufficient:
+    """A step that satisfies all limits, where it starts, and which setting each of the `earlier` steps changes."""
 
     action: MitigationAction
     violation: LimitViolation
@@ -92,7 +92,7 @@ def escalate(
     if violation is None:
         return ()
     mitigation_steps: list[MitigationStep] = []
-    last_resorts: list[_LastResort] = []
+    last_resorts: list[_Sufficient] = []  # they take too much from an instance without a limit
     earlier: dict[MitigationAction, str] = {}  # steps that are kept, with the setting that each changes
     for action, propose, field in STEP_KINDS:
         if action == "driver_domain" and (hint := network.vhost_hint(violation)):
@@ -104,10 +104,9 @@ def escalate(
         if action == "weight" and costly is not None and not settled.satisfies:
             settled = costly
         if settled.satisfies:
-            mitigation_steps.append(_final_step(action, violation, settled, earlier, field))
-            return tuple(mitigation_steps)
+            return (*mitigation_steps, _final_step(_Sufficient(action, violation, settled, earlier, field)))
         if costly is not None:
-            last_resorts.append(_LastResort(action, violation, costly, dict(earlier), field))
+            last_resorts.append(_Sufficient(action, violation, costly, dict(earlier), field))
         mitigation_steps.append(_step_of(action, violation, settled, _shortfall(violation, settled)))
         if settled.helps and field:
             earlier[action] = field
@@ -116,12 +115,8 @@ def escalate(
     if last_resorts:
         # Of equals the cheapest, which comes first.
         resort = max(last_resorts, key=lambda option: round(option.settled.unprotected_share, 9))
-        mitigation_steps.append(
-            _final_step(resort.action, resort.violation, resort.settled, resort.earlier, resort.field)
-        )
-        return tuple(mitigation_steps)
-    mitigation_steps.append(MitigationStep("host", wording.another_host(host, newcomer, others)))
-    return tuple(mitigation_steps)
+        return (*mitigation_steps, _final_step(resort))
+    return (*mitigation_steps, MitigationStep("host", wording.another_host(host, newcomer, others)))
 
 
 def _settle_trials(violation: LimitViolation, trials: Sequence[Trial]) -> tuple[_Settled, _Settled | None]:
@@ -199,14 +194,9 @@ def _choose(
     return replace(settle_on(at), satisfies=False), costly
 
 
-def _final_step(
-    action: MitigationAction,
-    violation: LimitViolation,
-    settled: _Settled,
-    earlier: Mapping[MitigationAction, str],
-    field: str,
-) -> MitigationStep:
+def _final_step(step: _Sufficient) -> MitigationStep:
     """The step that satisfies, with as few of the earlier ones as it needs, the cheapest first."""
+    action, violation, settled, earlier = step.action, step.violation, step.settled, step.earlier
     subsets = [subset for size in range(len(earlier)) for subset in combinations(earlier, size)]
     if subsets:
         changes_before = [
@@ -216,7 +206,7 @@ def _final_step(
             replace(
                 settled.trial,
                 changes=_changes_of_fields(
-                    violation, {field, *(earlier[kept_action] for kept_action in subset)}, settled.trial.changes
+                    violation, {step.field, *(earlier[kept_action] for kept_action in subset)}, settled.trial.changes
                 ),
             )
             for subset in subsets

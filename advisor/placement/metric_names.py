@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 import numpy as np
 
-from advisor.domain import PlacementRequest
+from advisor.domain import PlacementRequest, listed
 from advisor.errors import InvalidInput
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
@@ -31,7 +31,7 @@ def check(request: PlacementRequest, predictor: Predictor) -> None:
     unknown = _unknown(keys, predictor)
     if keys and len(unknown) == len(keys):
         known = ", ".join(sorted(prior.METRICS))
-        message = f"nothing in the profile is known: {_listed(_hinted(unknown, predictor))}; metrics are {known}"
+        message = f"nothing in the profile is known: {_hinted(unknown, predictor)}; metrics are {known}"
         raise InvalidInput(message, field="profile")
 
 
@@ -56,7 +56,7 @@ def of_probes(snapshot: ClusterSnapshot, hosts: Iterable[str], predictor: Predic
     if not bare:
         return ()
     what = f"Model {predictor.version} learned from probes of hosts, and no result that counts is known of"
-    return (f"{what} {_listed(bare)}: usual ones are assumed there.",)
+    return (f"{what} {listed(bare, MAX_NAMED)}: usual ones are assumed there.",)
 
 
 def _of_workloads(
@@ -70,12 +70,12 @@ def _of_workloads(
     owners = [name for name, keys in held.items() if keys]
     if owners:
         keys = [key for key in columns if any(key in mine for mine in held.values())]
-        yield _sentence(keys, predictor, f"the profile{'s' if len(owners) > 1 else ''} of {_listed(owners)}")
+        yield _sentence(keys, predictor, f"the profile{'s' if len(owners) > 1 else ''} of {listed(owners, MAX_NAMED)}")
 
 
 def _sentence(keys: Sequence[str], predictor: Predictor, where: str) -> str:
     verb = "changes" if len(keys) == 1 else "change"
-    return f"Unknown to model {predictor.version}, {_listed(_hinted(keys, predictor))} in {where} {verb} nothing."
+    return f"Unknown to model {predictor.version}, {_hinted(keys, predictor)} in {where} {verb} nothing."
 
 
 def _unknown(keys: Iterable[str], predictor: Predictor) -> list[str]:
@@ -89,15 +89,9 @@ def _written(key: str) -> bool:
     return name in BY_NAME or name in WRITTEN or name.startswith(SWEEP)
 
 
-def _hinted(keys: Iterable[str], predictor: Predictor) -> list[str]:
-    """Each name with the known name that may be meant."""
+def _hinted(keys: Iterable[str], predictor: Predictor) -> str:
+    """The first few names, each with the known name that may be meant."""
     known = [*prior.METRICS, *predictor.metrics, *BY_NAME, *WRITTEN]
     near = {key: get_close_matches(key, known, n=1, cutoff=0.75) for key in keys}
-    return [f"{key} (is {matches[0]} meant?)" if matches else key for key, matches in near.items()]
-
-
-def _listed(names: Collection[str]) -> str:
-    """The first few, and the number of the others."""
-    few = list(names)[:MAX_NAMED]
-    more = len(names) - len(few)
-    return ", ".join(few) + (f" and {more} more" if more else "")
+    hinted = [f"{key} (is {matches[0]} meant?)" if matches else key for key, matches in near.items()]
+    return listed(hinted, MAX_NAMED)

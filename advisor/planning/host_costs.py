@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from advisor.domain import Host
+from advisor.planning.label_number import label_number
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 
@@ -20,7 +20,7 @@ def watts(snapshot: ClusterSnapshot) -> float | None:
     a host in use does not say both.
     """
     used = [host for host, residents in zip(snapshot.hosts, snapshot.residents, strict=True) if residents]
-    if any(_number(host, label) is None for host in used for label in (IDLE_LABEL, FULL_LABEL)):
+    if any(label_number(host.labels, label) is None for host in used for label in (IDLE_LABEL, FULL_LABEL)):
         return None
     pressures = pressure(snapshot)
     return _sum(_watts(host, pressures[host.id]["cpu"] or 0.0) for host in used)
@@ -28,34 +28,25 @@ def watts(snapshot: ClusterSnapshot) -> float | None:
 
 def price(snapshot: ClusterSnapshot) -> float | None:
     """What all hosts cost a month, used or not; None where one does not say."""
-    return _sum(_number(host, PRICE_LABEL) for host in snapshot.hosts)
+    return _sum(label_number(host.labels, PRICE_LABEL) for host in snapshot.hosts)
 
 
 def wrong_labels(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """A sentence for each of these labels that says no number on some host: or a figure would be missing silently."""
-    found = []
+    sentences = []
     for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL):
-        host = next((one for one in snapshot.hosts if label in one.labels and _number(one, label) is None), None)
-        if host is not None:
-            said = host.labels[label][:40]
-            found.append(
-                f"{host.id} has the label {label}: {said}, which is no number from 0 on; it counts as not said."
+        wrong = (host for host in snapshot.hosts if label in host.labels and label_number(host.labels, label) is None)
+        if (host := next(wrong, None)) is not None:
+            text = host.labels[label][:40]
+            sentences.append(
+                f"{host.id} has the label {label}: {text}, which is no number from 0 on; it counts as not said."
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _watts(host: Host, busy: float) -> float | None:
-    idle, full = _number(host, IDLE_LABEL), _number(host, FULL_LABEL)
+    idle, full = label_number(host.labels, IDLE_LABEL), label_number(host.labels, FULL_LABEL)
     return None if idle is None or full is None else idle + (full - idle) * min(busy, 1.0)
-
-
-def _number(host: Host, label: str) -> float | None:
-    """What a label says; None where that is no number from 0 on."""
-    try:
-        value = float(host.labels.get(label, ""))
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

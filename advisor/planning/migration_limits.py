@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from advisor.domain import Host, PlanRequest
+from advisor.planning.label_number import label_number
 
 NETWORK_LABEL = "migration_mbit"  # of a host: the speed of the network that its migrations use
 
@@ -51,15 +52,6 @@ class MigrationLimits:
 
     def network_mbit(self, host: Host) -> float | None:
         """What moves may use of a host's network, None where its speed is not known."""
-        told = _number(host.labels.get(NETWORK_LABEL))
-        speeds = [speed for speed in (self.host_mbit, told or host.nic_mbit) if speed]
+        labelled = label_number(host.labels, NETWORK_LABEL)
+        speeds = [speed for speed in (self.host_mbit, labelled or host.nic_mbit) if speed]
         return min(speeds, default=None)
-
-
-def _number(text: str | None) -> float | None:
-    """A number above 0 that somebody wrote into a label; None where it is none."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if 0 < value < math.inf else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from advisor.domain import Band, Host, Instance, PlanStep
+from advisor.planning.label_number import label_number
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.snapshot import ClusterSnapshot
 
@@ -82,12 +82,12 @@ def copy_time(instance: Instance, mb_s: float) -> Band | None:
     Each pass copies what was written during the one before (Clark et al., NSDI 2005), until the rest can be copied in
     PAUSE_S. Where the label `dirty_mb_s` does not say how much that is, it is between nothing and half of the speed.
     """
-    told = _dirty_mb_s(instance)
-    if told is None:
+    dirty_mb_s = label_number(instance.labels, DIRTY_LABEL)
+    if dirty_mb_s is None:
         return Band(*(_passes(instance.memory_mb, mb_s, share * mb_s) for share in _parts(ASSUMED_DIRTY)))
-    if told >= mb_s:
+    if dirty_mb_s >= mb_s:
         return None
-    seconds = _passes(instance.memory_mb, mb_s, told)
+    seconds = _passes(instance.memory_mb, mb_s, dirty_mb_s)
     return Band(seconds, seconds, seconds)
 
 
@@ -104,15 +104,6 @@ def _passes(memory_mb: float, mb_s: float, dirty_mb_s: float) -> float:
         if rest <= PAUSE_S:
             break
     return total + rest
-
-
-def _dirty_mb_s(instance: Instance) -> float | None:
-    """What the label of an instance says; None where it says no number of 0 or more."""
-    try:
-        value = float(instance.labels.get(DIRTY_LABEL, ""))
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
 
 
 def whole_time(steps: Sequence[PlanStep]) -> Band | None:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.domain import Capacity, ClassSizing, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
+from advisor.domain import (
+    Capacity,
+    ClassSizing,
+    Instance,
+    Plan,
+    PlanKind,
+    PlanRequest,
+    PlanStep,
+    Search,
+    Variant,
+    listed,
+)
 from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
@@ -19,7 +30,6 @@ from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time
 from advisor.planning.plan_context import (
     PlanContext,
-    Progress,
     StagedAssignment,
     assign_and_stage,
     stage_changes,
@@ -29,6 +39,7 @@ from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
+from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 from models.physics.demands import ASSUMED
 
@@ -154,15 +165,11 @@ def _unknown(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[str, ...]
     )
     notes = []
     if unknown:
-        who = _listed([instance.id for instance in unknown])
+        who = listed([instance.id for instance in unknown])
         notes.append(f"Nothing is known about what {who} would run: {assumption}.")
     if named := sorted({instance.workload for instance in without if instance.workload}):
-        notes.append(f"There is no workload {_listed(named)}: define it, or check its spelling.")
+        notes.append(f"There is no workload {listed(named)}: define it, or check its spelling.")
     return tuple(notes)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _draft(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,9 +16,9 @@ from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
 from advisor.prediction.active import ActivePredictor
+from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 
-Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 SEARCH_SHARE = 0.9  # share of the work in the reported progress
 PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level where not everybody finds a host
 
@@ -63,16 +63,13 @@ class PlanContext:
         """A context for one part of the work; its progress is reported between these two fractions."""
         return replace(self, progress=lambda what, fraction: self.say(what, first + (last - first) * fraction))
 
-    def assign(
-        self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = (), *, at_most_s: float | None = None
-    ) -> Assignment:
-        """The solver's answer to one goal within the time that is left, or `at_most_s` of it."""
-        limit_s = max(self.left_s, 0.01) if at_most_s is None else max(min(self.left_s, at_most_s), 0.01)
+    def assign(self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance]) -> Assignment:
+        """The solver's answer to one goal within the time that is left."""
         whole_plan = aim == self.request.kind  # a part of a plan does not report its own progress from 0 to 1
         return assign(
             snapshot,
             self.chosen,
-            self.goal(snapshot, aim, newcomers, limit_s),
+            self.goal(snapshot, aim, newcomers, max(self.left_s, 0.01)),
             now=self.now,
             fresh_s=self.fresh_s,
             progress=self._searching if whole_plan else None,

@@ -126,14 +126,14 @@ def _check_numbers(request: PlanRequest) -> None:
         raise InvalidInput(f"keep_ratio {request.keep_ratio:g} is outside (0, 1]", field="keep_ratio")
     if request.move_gain > 1:
         raise InvalidInput(f"move_gain {request.move_gain:g} is above 1: no move can gain that", field="move_gain")
-    if not 1 <= request.at_once <= MAX_AT_ONCE:
-        raise InvalidInput(f"at_once {request.at_once} is outside 1-{MAX_AT_ONCE}", field="at_once")
-    if not 1 <= request.at_once_per_host <= MAX_PER_HOST:
-        message = f"at_once_per_host {request.at_once_per_host} is outside 1-{MAX_PER_HOST}"
-        raise InvalidInput(message, field="at_once_per_host")
-    if request.at_once_per_rack is not None and not 1 <= request.at_once_per_rack <= MAX_AT_ONCE:
-        message = f"at_once_per_rack {request.at_once_per_rack} is outside 1-{MAX_AT_ONCE}"
-        raise InvalidInput(message, field="at_once_per_rack")
+    for name, most in (
+        ("at_once", MAX_AT_ONCE),
+        ("at_once_per_host", MAX_PER_HOST),
+        ("at_once_per_rack", MAX_AT_ONCE),
+    ):
+        moves = getattr(request, name)
+        if moves is not None and not 1 <= moves <= most:
+            raise InvalidInput(f"{name} {moves} is outside 1-{most}", field=name)
     for name in ("migration_mbit", "rack_mbit"):
         if getattr(request, name) == 0:
             raise InvalidInput(f"{name} 0 leaves no network for any move", field=name)

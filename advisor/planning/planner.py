@@ -5,21 +5,21 @@ A request is validated, limited to the time that is left, and answered by the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from advisor import deadline
-from advisor.domain import Plan, PlanRequest, Usage
-from advisor.planning.plan_builder import build_plan
+from advisor.domain import Plan, PlanRequest
+from advisor.planning.cpu_demand import Measured
+from advisor.planning.plan_builder import Models, build_plan
 from advisor.planning.plan_validation import check
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
+from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 from models.physics.cpu_contention import compile_all
 
-Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 COMPILED_FROM = 50  # residents: a search predicts each of them on many hosts
 PLANNED = 0.8  # share of the remaining time for the search; the rest is for the work before and after it
 
@@ -32,8 +32,8 @@ def plan(
     now: datetime,
     fresh_s: float,
     generation: int | None = None,
-    models: Callable[[str], ActivePredictor],
-    measured: Callable[[Sequence[str]], Mapping[str, Usage]] = lambda _: {},
+    models: Models,
+    measured: Measured = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
     """Plan the whole cloud; InvalidInput names the field that contradicts the request or the cloud.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from advisor.domain import Band, ClassSizing, Host, Instance, Pinning, Usage, time_part
+from advisor.domain import Band, ClassSizing, Host, Instance, Pinning, Usage, listed, time_part
 from advisor.planning.cpu_demand import SATURATED, CpuPeaks, Measured, cpu_demand, demand_scaled, usable_cpus
 from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
 from advisor.planning.migration_order import InstanceChange
@@ -95,9 +95,8 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
             "enough; the p95 of its demand is, or an hour of an agent."
         )
     if full:
-        names = ", ".join(sorted(full)[:5]) + (f" and {len(full) - 5} more" if len(full) > 5 else "")
         use = "uses all of its" if len(full) == 1 else "use all of their"
-        notes.append(f"{names} {use} vCPUs: how much more they would use is not known.")
+        notes.append(f"{listed(sorted(full))} {use} vCPUs: how much more they would use is not known.")
     if unseen:
         notes.append(f"Time limit reached before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
     by_class = _by_class(changes, peaks)
@@ -326,5 +325,4 @@ def _effects(before: Mapping[str, Band], after: Mapping[str, Band]) -> str:
     ]
     if not texts:
         return "no instance there gains or loses"
-    more = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
-    return f"of its speed alone keeps {', '.join(texts[:4])}{more}"
+    return f"of its speed alone keeps {listed(texts, 4)}"

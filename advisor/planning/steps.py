@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from advisor.domain import Band, Candidate, Command, Instance, IsolationSettings, PlanAction, PlanKind, PlanStep
+from advisor.domain import Band, Candidate, Command, Instance, PlanAction, PlanKind, PlanStep
 from advisor.errors import InvalidInput
 from advisor.planning.migration_order import ScheduledChange
 from advisor.render import migrations
@@ -31,23 +31,14 @@ def steps_forward(context: StepContext, scheduled: Sequence[ScheduledChange]) ->
     plan_steps = []
     for scheduled_step in scheduled:
         then, former = scheduled_step.change.then, scheduled_step.change.former
-        action = action_of(former, then)
-        commands, notes = _rendered(residents, former, then, action) if context.commands else ((), ())
-        residents.do(former, then)
+        step = _step(context, residents, former, then)
         plan_steps.append(
-            PlanStep(
-                instance=then.id,
-                host=then.host,
-                candidate=context.candidates.get(then.id) if action == "place" else None,
-                action=action,
-                source=former.host if former else None,
+            replace(
+                step,
+                candidate=context.candidates.get(then.id) if step.action == "place" else None,
                 stage=scheduled_step.stage,
-                why=_why(context, scheduled_step, action),
+                why=_why(context, scheduled_step, step.action),
                 gain=scheduled_step.change.gain,
-                settings=_differing(former, then),
-                vcpus=then.vcpus if former and former.vcpus != then.vcpus else None,
-                commands=commands,
-                notes=notes,
             )
         )
     return tuple(plan_steps)
@@ -61,27 +52,31 @@ def steps_back(context: StepContext, undone: Sequence[ScheduledChange]) -> tuple
     plan_steps = []
     for undone_step in undone:
         now, former = undone_step.change.then, undone_step.change.former
-        action: PlanAction = "remove" if former is None else action_of(now, former)
-        commands: tuple[Command, ...] = ()
-        notes: tuple[str, ...] = (f"remove {now.id} where it was started",) if former is None else ()
-        if context.commands and former is not None:
-            commands, notes = _rendered(residents, now, former, action)
-        residents.do(now, former)
-        plan_steps.append(
-            PlanStep(
-                instance=now.id,
-                host=former.host if former else None,
-                action=action,
-                source=now.host,
-                stage=undone_step.stage,
-                why="undoes the step",
-                settings=_differing(now, former) if former else None,
-                vcpus=former.vcpus if former and former.vcpus != now.vcpus else None,
-                commands=commands,
-                notes=notes,
-            )
-        )
+        if former is None:
+            notes = (f"remove {now.id} where it was started",)
+            step = PlanStep(now.id, None, action="remove", source=now.host, notes=notes)
+            residents.do(now, None)
+        else:
+            step = _step(context, residents, now, former)
+        plan_steps.append(replace(step, stage=undone_step.stage, why="undoes the step"))
     return tuple(plan_steps)
+
+
+def _step(context: StepContext, residents: _Residents, former: Instance | None, then: Instance) -> PlanStep:
+    """What is to be done so that an instance is as `then`; `residents` are as before, and then as afterwards."""
+    action = action_of(former, then)
+    commands, notes = _rendered(residents, former, then, action) if context.commands else ((), ())
+    residents.do(former, then)
+    return PlanStep(
+        instance=then.id,
+        host=then.host,
+        action=action,
+        source=former.host if former else None,
+        settings=then.settings if former is None or former.settings != then.settings else None,
+        vcpus=then.vcpus if former and former.vcpus != then.vcpus else None,
+        commands=commands,
+        notes=notes,
+    )
 
 
 def action_of(former: Instance | None, then: Instance) -> PlanAction:
@@ -136,11 +131,6 @@ def _rendered(
     except InvalidInput as error:
         return (), (error.message,)
     return commands, tuple(command.note for command in commands if not command.argv and command.note)
-
-
-def _differing(former: Instance | None, then: Instance) -> IsolationSettings | None:
-    """The new settings where they differ."""
-    return then.settings if former is None or former.settings != then.settings else None
 
 
 def _why(context: StepContext, step: ScheduledChange, action: PlanAction) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
 
-from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf
+from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf, listed
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 
@@ -35,7 +35,7 @@ def imagine(
     elif what_if.pinning == "own":
         staying, crowded = _with_own(hosts, staying)
         if crowded:
-            notes.append(f"There are not enough pCPUs on {_listed(crowded)}: instances there have none of their own.")
+            notes.append(f"There are not enough pCPUs on {listed(crowded)}: instances there have none of their own.")
     if homeless:
         lose = "1 instance loses its" if len(homeless) == 1 else f"{len(homeless)} instances lose their"
         are = "is" if len(homeless) == 1 else "are"
@@ -55,7 +55,7 @@ def _beyond(now: ClusterSnapshot, then: ClusterSnapshot) -> Iterator[str]:
     for name, hosts in _full(then):
         new = [host for host in hosts if host not in was[name]]
         if new:
-            yield f"The instances on {_listed(new)} are promised more {name} than there would be."
+            yield f"The instances on {listed(new)} are promised more {name} than there would be."
 
 
 def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:
@@ -102,8 +102,3 @@ def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[l
             _pinned(instance, Pinning(tuple((next(cpus),) for _ in range(instance.vcpus)))) for instance in residents
         ]
     return pinned, sorted(too_small)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

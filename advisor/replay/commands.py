@@ -11,9 +11,9 @@ from typing import Any
 from advisor.domain import Host, Inventory, Replay, ReplayRequest
 from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
-from advisor.planning.planner import Progress
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.progress import Progress
 from advisor.settings import Settings
 
 # A usual size of host; another one is the caller's to name.
@@ -31,7 +31,6 @@ def replay_trace(
     model: Path | None = None,
     settings: Settings,
     scheduler: str | None = None,
-    processes: int | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Replay a trace file under several policies, with the active model or the one in the folder `model`.
@@ -60,7 +59,6 @@ def replay_trace(
         workloads=cloud.workloads,
         now=datetime.now(UTC),
         scheduler=scheduler,
-        processes=processes,
         progress=progress,
     )
 
@@ -68,17 +66,3 @@ def replay_trace(
 def replay_as_json(replay: Replay) -> Mapping[str, Any]:
     """Every number of a replay as plain values."""
     return {**asdict(replay), "generated_at": replay.generated_at.isoformat()}
-
-
-def write_replay_report(replay: Replay, path: Path) -> None:
-    """Write a replay as one self-contained HTML file, or as a folder that also has its tables as CSV and JSON."""
-    from advisor import reports  # with its drawing library
-
-    reports.write_replay_report(replay, path)
-
-
-def check_report(path: Path) -> None:
-    """Check before the computation that the report can be written; InvalidInput says why not."""
-    from advisor.reports import files
-
-    files.check_target(path)

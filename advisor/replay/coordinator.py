@@ -24,10 +24,11 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.placement.request_checks import check_objective
 from advisor.prediction.active import ActivePredictor
+from advisor.progress import Progress
 from advisor.replay import summary
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import fewest_kept, room
-from advisor.replay.parallel import Progress, spread
+from advisor.replay.parallel import spread
 from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
@@ -77,7 +78,6 @@ def replay(
         SimulationTask(
             policy=policy,
             seed=seed,
-            shard=shard,
             demand=_shard(demands[seed], shard, request.shards),
             hosts=len(range(shard, hosts, request.shards)),
             predictor=chosen.predictor,
@@ -90,7 +90,7 @@ def replay(
         )
         for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
     ]
-    runs = spread(simulate, tasks, scheduler=scheduler, processes=processes, progress=progress, what="runs")
+    runs = spread(simulate, tasks, scheduler=scheduler, processes=processes, progress=progress)
     policies = tuple(
         summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in request.policies
     )

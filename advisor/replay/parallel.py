@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from advisor.errors import ClusterFailed, InvalidInput
 from advisor.lifecycle.training import SCHEDULER
+from advisor.progress import Progress
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 
 
 def spread(
@@ -24,7 +24,6 @@ def spread(
     scheduler: str | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
-    what: str = "tasks",
 ) -> list[Result]:
     """The function's results in the order of the tasks; the same wherever they run.
 
@@ -35,7 +34,7 @@ def spread(
 
     def done(count: int) -> None:
         if progress:
-            progress(f"{count} of {len(tasks)} {what} done", count / max(len(tasks), 1))
+            progress(f"{count} of {len(tasks)} runs done", count / max(len(tasks), 1))
 
     done(0)
     if scheduler is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from advisor.domain import (
     Pinning,
     PlacementRequest,
     PlanFor,
-    PolicyName,
     WorkloadProfile,
 )
 from advisor.placement import sequential
+from advisor.planning.assignment.assign import assign
+from advisor.planning.assignment.goal import Goal
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.replay.packed_cloud import PackedCloud
@@ -29,52 +29,45 @@ from advisor.replay.seen_demand import SeenDemand
 from advisor.replay.workloads import MIN_LOAD, TraceDemand, scaled
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
-from models.arrays import Floats
+from models.arrays import Bools, Floats
 from profiler.demand import Demand
 
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
 
 
-class PlacementPolicy(Protocol):
-    """Chooses the host of a newcomer in a step, None = none can take it."""
-
-    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None: ...
+# Chooses the host of a newcomer, by its number in the trace, in a step; None = none can take it.
+PlacementPolicy = Callable[[PackedCloud, int, int], int | None]
 
 
-class FirstFit:
+def first_fit(cloud: PackedCloud, who: int, _step: int) -> int | None:
     """The first host with room."""
-
-    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
-        fits = cloud.fits(who)
-        return int(fits.argmax()) if fits.any() else None
+    return _greatest(np.zeros(len(cloud.used_vcpus)), cloud.fits(who))
 
 
-class BestFit:
+def best_fit(cloud: PackedCloud, who: int, _step: int) -> int | None:
     """The host with room and most vCPUs promised; of equals the first."""
-
-    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
-        fits = cloud.fits(who)
-        return int(np.where(fits, cloud.used_vcpus, -1.0).argmax()) if fits.any() else None
+    return _greatest(cloud.used_vcpus, cloud.fits(who))
 
 
-class NovaLike:
+def nova_like(cloud: PackedCloud, who: int, _step: int) -> int | None:
     """Nova's default CPU and RAM weighers.
 
     Free vCPUs and free memory are scaled to 0-1 over the hosts with room and weighted equally (nova/weights.py,
     nova/scheduler/weights/{cpu,ram}.py).
     """
-
-    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
-        hosts = np.flatnonzero(cloud.fits(who))
-        if not len(hosts):
-            return None
-        weight = _scaled(-cloud.used_vcpus[hosts]) + _scaled(-cloud.used_memory_mb[hosts])
-        return int(hosts[np.round(weight, 9).argmax()])
+    fits = cloud.fits(who)
+    weight = _scaled(-cloud.used_vcpus, fits) + _scaled(-cloud.used_memory_mb, fits)
+    return _greatest(np.round(weight, 9), fits)
 
 
-def _scaled(values: Floats) -> Floats:
-    width = values.max() - values.min()
-    return (values - values.min()) / width if width else np.zeros(len(values))
+def _scaled(values: Floats, fits: Bools) -> Floats:
+    least, most = values[fits].min(initial=np.inf), values[fits].max(initial=-np.inf)
+    return (values - least) / (most - least) if most > least else np.zeros(len(values))
+
+
+def _greatest(values: Floats, fits: Bools) -> int | None:
+    """The host with room whose value is greatest; of equals the first."""
+    return int(np.where(fits, values, -np.inf).argmax()) if fits.any() else None
 
 
 class RandomChoice:
@@ -83,7 +76,7 @@ class RandomChoice:
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
+    def __call__(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         hosts = np.flatnonzero(cloud.fits(who))
         return int(self._random.choice(hosts)) if len(hosts) else None
 
@@ -99,7 +92,7 @@ class PeakOracle:
         self._asked = np.nan_to_num(demand.loads(0, trace.steps)) * trace.vcpus
         self._sums = np.zeros((trace.steps, hosts))
 
-    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None:
+    def __call__(self, cloud: PackedCloud, who: int, step: int) -> int | None:
         hosts = np.flatnonzero(cloud.fits(who))
         if not len(hosts):
             return None
@@ -134,9 +127,9 @@ class AdvisorPolicy:
         self._profiles: tuple[WorkloadProfile, ...] = ()
         self._snapshots: dict[bool, ClusterSnapshot] = {}  # of this step, with limits and without
 
-    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None:
+    def __call__(self, cloud: PackedCloud, who: int, step: int) -> int | None:
         for limited in (True, False):
-            snapshot = self.snapshot(cloud, step, limited=limited)
+            snapshot = self._snapshot(cloud, step, limited=limited)
             instance = self._instance(who, None, limited=limited)
             request = PlacementRequest(instance, objective=self._objective, limit=1, explain=False)
             answer = sequential.as_it_is(snapshot, QuestionContext(self._chosen, WHEN, math.inf), request)
@@ -147,7 +140,18 @@ class AdvisorPolicy:
                 return placed
         return None
 
-    def snapshot(self, cloud: PackedCloud, step: int, *, limited: bool = True) -> ClusterSnapshot:
+    def rebalance(self, cloud: PackedCloud, step: int, seed: int) -> int:
+        """Carry out the moves that are worth it (`advisor.planning`, aim rebalance); returns their number."""
+        snapshot = self._snapshot(cloud, step, limited=True)
+        goal = Goal("rebalance", movable=frozenset(snapshot.names.placed), keep_ratio=self._keep, seed=seed)
+        assignment = assign(snapshot, self._chosen, goal, now=WHEN, fresh_s=math.inf)
+        moves = {name: host for name, host in assignment.where.items() if host is not None}
+        for name, host in moves.items():
+            cloud.put(int(name.removeprefix("i")), int(host))
+        self._step = -1  # what was known of this step is so no longer
+        return len(moves)
+
+    def _snapshot(self, cloud: PackedCloud, step: int, *, limited: bool) -> ClusterSnapshot:
         """The cloud as the advisor knows it before a step."""
         if step != self._step:
             self._step = step
@@ -166,14 +170,6 @@ class AdvisorPolicy:
             seen = dict.fromkeys(names, WHEN)
             self._snapshots[limited] = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=WHEN)
         return self._snapshots[limited]
-
-    def moved(self) -> None:
-        """Forget what was known of this step."""
-        self._step = -1
-
-    def number(self, name: str) -> int:
-        """The number of an instance in the trace by its name in a snapshot."""
-        return int(name.removeprefix("i"))
 
     def _instance(self, who: int, host: int | None, *, limited: bool) -> Instance:
         known = self._instances[who]
@@ -240,32 +236,3 @@ def _own_profiles(
 def _name(host: int) -> str:
     """A host id whose order is that of the numbers."""
     return f"{host:06d}"
-
-
-def policy_of(
-    name: PolicyName,
-    demand: TraceDemand,
-    chosen: ActivePredictor,
-    seed: int,
-    *,
-    hosts: int,
-    keep_ratio: float,
-    objective: Objective,
-    plan_for: PlanFor,
-) -> PlacementPolicy:
-    """The policy of that name; the lower bound is None."""
-    match name:
-        case "cotenant":
-            return AdvisorPolicy(demand, chosen, keep_ratio=keep_ratio, objective=objective, plan_for=plan_for)
-        case "first fit":
-            return FirstFit()
-        case "best fit":
-            return BestFit()
-        case "nova-like":
-            return NovaLike()
-        case "random":
-            return RandomChoice(seed)
-        case "peak oracle":
-            return PeakOracle(demand, hosts)
-        case "lower bound":
-            raise ValueError("the lower bound places nobody")

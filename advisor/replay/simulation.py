@@ -11,7 +11,15 @@ from advisor.domain import Objective, PlanFor, PolicyName
 from advisor.prediction.active import ActivePredictor
 from advisor.replay.evaluation import ReplayPredictions, predict_replay
 from advisor.replay.packed_cloud import PackedCloud, fewest_kept
-from advisor.replay.policies import AdvisorPolicy, policy_of
+from advisor.replay.policies import (
+    AdvisorPolicy,
+    PeakOracle,
+    PlacementPolicy,
+    RandomChoice,
+    best_fit,
+    first_fit,
+    nova_like,
+)
 from advisor.replay.workloads import TraceDemand
 from models.arrays import Ints
 from models.prediction import Predictor
@@ -26,7 +34,6 @@ class SimulationTask:
 
     policy: PolicyName
     seed: int
-    shard: int
     demand: TraceDemand
     hosts: int
     predictor: Predictor
@@ -44,7 +51,6 @@ class SimulationResult:
 
     policy: PolicyName
     seed: int
-    shard: int
     hosts_used: Ints
     predictions: ReplayPredictions | None = None
     moves: int = 0
@@ -59,14 +65,13 @@ def simulate(task: SimulationTask) -> SimulationResult:
     if task.policy == "lower bound":
         trace, host = task.demand.trace, task.demand.host
         fewest = [fewest_kept(trace, host, step, task.keep_ratio) for step in range(task.first, trace.steps)]
-        return SimulationResult(task.policy, task.seed, task.shard, np.array(fewest, dtype=np.int64))
+        return SimulationResult(task.policy, task.seed, np.array(fewest, dtype=np.int64))
     placed = PlacementLog.by(task)
     used = np.array([len(set(row[row >= 0].tolist())) for row in placed.where], dtype=np.int64)
     predictions = predict_replay(task.demand, placed.where, task.first, task.evaluator, task.keep_ratio)
     return SimulationResult(
         task.policy,
         task.seed,
-        task.shard,
         used,
         predictions,
         placed.moves,
@@ -91,17 +96,7 @@ class PlacementLog:
         trace = task.demand.trace
         present = trace.present
         cloud = PackedCloud(task.demand.host, task.hosts, trace)
-        chosen = ActivePredictor(task.predictor)
-        policy = policy_of(
-            task.policy,
-            task.demand,
-            chosen,
-            task.seed,
-            hosts=task.hosts,
-            keep_ratio=task.keep_ratio,
-            objective=task.objective,
-            plan_for=task.plan_for,
-        )
+        policy = _policy(task)
         refused = np.zeros(len(trace), dtype=bool)
         where = np.full((trace.steps - task.first, len(trace)), -1, dtype=np.int64)
         times: list[float] = []
@@ -112,14 +107,12 @@ class PlacementLog:
             passed = step - task.first
             due = task.rebalance_steps and passed and not passed % task.rebalance_steps
             if due and isinstance(policy, AdvisorPolicy):
-                from advisor.replay.rebalancing import rebalance  # with the solver of plans
-
                 begin = time.perf_counter()
-                moves += rebalance(policy, cloud, step, chosen, keep_ratio=task.keep_ratio, seed=task.seed)
+                moves += policy.rebalance(cloud, step, task.seed)
                 times.append(time.perf_counter() - begin)
             for who in np.flatnonzero(present[step] & (cloud.where < 0) & ~refused).tolist():
                 begin = time.perf_counter()
-                host = policy.choose(cloud, who, step)
+                host = policy(cloud, who, step)
                 times.append(time.perf_counter() - begin)
                 if host is None:
                     refused[who] = True
@@ -127,3 +120,27 @@ class PlacementLog:
                     cloud.put(who, host)
             where[step - task.first] = cloud.where
         return cls(where, moves, int(refused.sum()), times)
+
+
+def _policy(task: SimulationTask) -> PlacementPolicy:
+    match task.policy:
+        case "cotenant":
+            return AdvisorPolicy(
+                task.demand,
+                ActivePredictor(task.predictor),
+                keep_ratio=task.keep_ratio,
+                objective=task.objective,
+                plan_for=task.plan_for,
+            )
+        case "first fit":
+            return first_fit
+        case "best fit":
+            return best_fit
+        case "nova-like":
+            return nova_like
+        case "random":
+            return RandomChoice(task.seed)
+        case "peak oracle":
+            return PeakOracle(task.demand, task.hosts)
+        case "lower bound":
+            raise ValueError("the lower bound places nobody")

@@ -37,9 +37,7 @@ def replayed(runs: Sequence[SimulationResult], seeds: Sequence[int]) -> Replayed
         violation_share=totals.violation_share,
         worst=totals.worst,
         mean=totals.mean,
-        ratios=RatioSpread(QUANTILES, _quantiles(predictions.expected), _quantiles(predictions.lower))
-        if predictions.count
-        else None,
+        ratios=_spread(predictions),
         moves=first.moves,
         refused=first.refused,
         decisions=first.decisions,
@@ -54,7 +52,6 @@ def _merged(shards: Sequence[SimulationResult]) -> SimulationResult:
     return SimulationResult(
         policy=shards[0].policy,
         seed=shards[0].seed,
-        shard=0,
         hosts_used=np.sum([shard.hosts_used for shard in shards], axis=0),
         predictions=reduce(ReplayPredictions.plus, predictions) if predictions else None,
         moves=sum(shard.moves for shard in shards),

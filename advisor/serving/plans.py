@@ -15,9 +15,9 @@ from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.planning import planner
-from advisor.planning.planner import Progress
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.progress import Progress
 from advisor.reports import folders, plan_reading
 from advisor.reports.folders import Reported
 from advisor.reports.plan_background import of_plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,10 +19,10 @@ from advisor.planning.assignment.search_summary import LEVEL_NAMES, obstacles
 from advisor.planning.assignment.strategies import FEW_PLACEMENTS, SearchResult, search
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
-Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 SEARCH_SHARE = 0.75  # of the time limit; steps already begun may take a tenth more, reporting takes the rest
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from advisor.planning.assignment.demand_classes import class_key
 from advisor.planning.assignment.local_search import SearchClock, best_host
 from advisor.planning.assignment.objectives import arrivals
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
@@ -33,20 +34,10 @@ class Refusals:
     @classmethod
     def none(cls, problem: PackingProblem) -> Refusals:
         number: dict[tuple[object, ...], int] = {}
-        sort = [
-            number.setdefault(
-                (
-                    *(k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio),
-                    k.max_time_short,
-                    k.demand_key,
-                ),
-                len(number),
-            )
-            for k in problem.kinds
-        ]
+        sort = [number.setdefault((kind.vcpus, class_key(kind)), len(number)) for kind in problem.kinds]
         return cls(
             sort=np.array(sort, dtype=np.int64),
-            load=np.array([k.load for k in problem.kinds]),
+            load=np.array([kind.load for kind in problem.kinds]),
             least=np.full((len(number), problem.hosts), np.inf),
         )
 

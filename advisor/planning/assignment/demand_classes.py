@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from advisor.domain import Instance
 from advisor.planning.assignment.packing_problem import PackingProblem
 
 
@@ -20,19 +21,22 @@ class DemandClass:
         return sum(self.count)
 
 
+def class_key(instance: Instance) -> tuple[object, ...]:
+    """What instances of one demand class have in common."""
+    return (
+        instance.workload,
+        instance.settings,
+        instance.service,
+        instance.min_throughput_ratio,
+        instance.max_latency_ratio,
+        instance.max_time_short,
+        instance.demand_key,
+    )
+
+
 def demand_classes(problem: PackingProblem, everybody: Counter[int]) -> list[DemandClass]:
     """Group the instances by demand class."""
     kinds_by_key: dict[tuple[object, ...], list[int]] = {}
     for kind in sorted(everybody, key=lambda kind: (problem.kinds[kind].load, kind)):
-        instance = problem.kinds[kind]
-        key = (
-            instance.workload,
-            instance.settings,
-            instance.service,
-            instance.min_throughput_ratio,
-            instance.max_latency_ratio,
-            instance.max_time_short,
-            instance.demand_key,
-        )
-        kinds_by_key.setdefault(key, []).append(kind)
+        kinds_by_key.setdefault(class_key(problem.kinds[kind]), []).append(kind)
     return [DemandClass(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in kinds_by_key.values()]

@@ -6,29 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.planning.assignment.local_search import SHORTLIST, SMALL_CLOUD, distinct_hosts
-from advisor.planning.assignment.packing_problem import Kinds
+from advisor.planning.assignment.local_search import SHORTLIST, SMALL_CLOUD, HostChanges, distinct_hosts
 from advisor.planning.assignment.search_state import SearchState, minus, plus
 
 SWAP_HOSTS = 6  # hosts considered for a swap
-HostPair = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with its movers afterwards
 
 
-def moves_off(state: SearchState, source: int) -> Iterator[tuple[int, HostPair]]:
+def moves_off(state: SearchState, source: int) -> Iterator[tuple[int, HostChanges]]:
     """Every move off a host, with its number of moves (1)."""
     for kind in dict.fromkeys(state.movers[source]):
         for target in target_hosts(state, kind):
             if target != source:
-                yield (
-                    1,
-                    (
-                        (source, minus(state.movers[source], kind)),
-                        (target, plus(state.movers[target], kind)),
-                    ),
-                )
+                yield 1, ((source, minus(state.movers[source], kind)), (target, plus(state.movers[target], kind)))
 
 
-def swaps(state: SearchState, source: int) -> Iterator[tuple[int, HostPair]]:
+def swaps(state: SearchState, source: int) -> Iterator[tuple[int, HostChanges]]:
     """Swaps that may bring an instance on a host back within its limit, with their number of moves (2)."""
     if not state.pattern(source).below:
         return

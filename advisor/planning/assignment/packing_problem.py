@@ -33,8 +33,9 @@ class PackingProblem:
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
     are gone. `room` (H, 4) and `needs` (K, C, 4) are vCPUs, MB of memory, GB of disk and CPUs of the driver domain.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
-    accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `anti_affinity`
-    has the group of each kind that is in one: no two of a group may come to share a host.
+    accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
+    require a host for themselves. `anti_affinity` has the group of each kind that is in one: no two of a group may
+    come to share a host.
     """
 
     snapshot: ClusterSnapshot
@@ -53,11 +54,9 @@ class PackingProblem:
     min_ratio: Floats
     max_latency: Floats
     max_short: Floats
-    exclusive: Bools
     anti_affinity: Mapping[int, str]
-    # The same as plain Python values, because `fits` runs a hundred thousand times: the `exclusive` kinds, `needs` by
-    # class, and `room` with slack for rounding.
     exclusive_kinds: frozenset[int]
+    # As plain Python values, because `fits` runs a hundred thousand times: `needs` by class, and `room` with slack.
     needs_by_class: Sequence[Sequence[tuple[float, ...]]]
     room_with_slack: Sequence[tuple[float, ...]]
 
@@ -174,7 +173,6 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
-        exclusive=np.array([k.exclusive for k in kinds], dtype=bool),
         anti_affinity={
             number: instance.anti_affinity_group
             for number, instance in enumerate(kinds)

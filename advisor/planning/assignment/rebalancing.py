@@ -11,7 +11,7 @@ import numpy as np
 from advisor.domain import Band
 from advisor.planning.assignment import neighborhoods, pattern_sets, solver
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.local_search import HostChanges, SearchClock
 from advisor.planning.assignment.move_value import (
     EXPECTED,
     KindMove,
@@ -21,7 +21,6 @@ from advisor.planning.assignment.move_value import (
     moves_made,
     undo_unworthy,
 )
-from advisor.planning.assignment.neighborhoods import HostPair
 from advisor.planning.assignment.objectives import levels
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.pattern_evaluator import Pattern
@@ -30,7 +29,7 @@ from advisor.scheduling.scoring import harm
 
 HOSTS_PER_PREDICTION = 32  # source hosts in one prediction
 MAX_TURNS = 6  # rounds of making and undoing moves
-RatedChange = tuple[int, float, int, HostPair]  # fewer below a limit (< 0), negative gain, moves, hosts afterwards
+RatedChange = tuple[int, float, int, HostChanges]  # fewer below a limit (< 0), negative gain, moves, hosts afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def _best_changes(
     state: SearchState,
     goal: Goal,
     clock: SearchClock,
-    neighborhood: Callable[[SearchState, int], Iterator[tuple[int, HostPair]]],
+    neighborhood: Callable[[SearchState, int], Iterator[tuple[int, HostChanges]]],
 ) -> list[RatedChange]:
     """The best worthwhile change of each host, among those of a neighborhood."""
     best: dict[int, RatedChange] = {}

@@ -116,8 +116,10 @@ class SearchState:
         over = self.used + needs > with_slack(problem.room)
         over[:, DRIVER] &= needs[:, DRIVER] > 0
         has_room = problem.allowed[kind] & ~over.any(axis=1)
-        if problem.exclusive.any():
-            has_room &= ~self.holds_exclusive & ((self.workload_counts.sum(axis=1) == 0) | ~problem.exclusive[kind])
+        if problem.exclusive_kinds:
+            has_room &= ~self.holds_exclusive
+        if kind in problem.exclusive_kinds:
+            has_room &= ~self.workload_counts.any(axis=1)
         group = problem.anti_affinity.get(kind)
         if group is not None:
             has_room &= np.array([group not in self.groups_on(host) for host in range(problem.hosts)], dtype=bool)

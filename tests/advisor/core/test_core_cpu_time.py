@@ -100,13 +100,6 @@ def test_the_physics_stands_beside_what_another_model_predicts() -> None:
     assert other.newcomer.throughput_ratio != by_physics.newcomer.throughput_ratio
 
 
-def test_what_is_remembered_has_the_same_figures() -> None:
-    clouded = cloud([large("a")], residents("a", 39))
-    first, again = (ask(clouded, request(bursty("n"))).candidates[0] for _ in range(2))
-    assert first.newcomer == again.newcomer
-    assert first.crowded == again.crowded
-
-
 def test_an_overloaded_instance_has_no_latency() -> None:
     scene = Scene(large("a", pcpus=4), tuple(bursty(f"i{at}") for at in range(4)), ())
     effects = predict_scene(scene, PriorPredictor(), workloads=()).effects

@@ -36,33 +36,28 @@ def told(hosts: Sequence[Host], residents: Sequence[Instance], question: Placeme
     return {one.id: list(why) for one, why in zip(shown.hosts, explain(shown), strict=True)}
 
 
-def test_alone_there_is_nothing_to_explain() -> None:
-    (reason,) = reasons(newcomer=vm())
-    assert (reason.resource, reason.share, reason.neighbour) == ("none", 0.0, None)
-    assert "alone on this host" in reason.text
-
-
-def test_without_contention_nobody_is_named() -> None:
-    (reason,) = reasons(vm("r", "calm", on="h1"), newcomer=vm())
-    assert (reason.resource, reason.neighbour) == ("none", None)
-    assert "no instance uses what another one needs" in reason.text
-
-
-def test_who_was_slow_before_is_no_loss_and_no_lie() -> None:
-    found = losses(vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1"), newcomer=vm())
-    assert [one.resource for one in found] == ["none"]
-    assert found[0].text == "n costs no instance throughput: b1 keeps 0.52 of its own speed (0.52 without n)."
+@pytest.mark.parametrize(
+    ("residents", "text"),
+    [
+        ([], "No contention is expected: it would be alone on this host."),
+        ([vm("r", "calm", on="h1")], "No contention is expected: no instance uses what another one needs."),
+        ([vm("r", None, on="h1")], "No contention is expected, but nothing is known of what runs in r."),
+        (
+            [vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1")],
+            "n costs no instance throughput: b1 keeps 0.52 of its own speed (0.52 without n).",
+        ),
+    ],
+    ids=["alone", "nobody wants the same", "unknown", "slow before"],
+)
+def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str) -> None:
+    (found,) = losses(*residents, newcomer=vm())
+    assert (found.resource, found.share, found.neighbour, found.text) == ("none", 0.0, None, text)
 
 
 def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
     found = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
     assert found[0].text.startswith("a keeps ")
     assert found[0].neighbour == "n"
-
-
-def test_that_nobody_loses_is_not_known_where_a_workload_is_unknown() -> None:
-    (found,) = losses(vm("r", None, on="h1"), newcomer=vm())
-    assert found.text == "No contention is expected, but nothing is known of what runs in r."
 
 
 def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() -> None:

@@ -117,11 +117,6 @@ def test_an_instance_counts_once_on_the_host_where_it_runs_already() -> None:
     assert alone.candidates[0].headroom == pytest.approx(left["a"]) or alone.candidates[0].headroom == left["a"]
 
 
-def test_where_hosts_are_to_be_saved_the_fuller_one_still_comes_first() -> None:
-    answer = ask(cloud([large("a"), large("b")], many("b", 10)), request(known("n"), objective="pack"))
-    assert hosts_of(answer) == ["b", "a"]
-
-
 @given(st.lists(st.floats(-5, 5), max_size=30), st.floats(0.001, 1.0))
 def test_a_group_has_all_within_its_width_of_its_highest_and_keeps_the_order(values: list[float], width: float) -> None:
     numbers = np.array(values)

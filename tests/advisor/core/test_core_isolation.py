@@ -30,16 +30,6 @@ def actions(rungs: tuple[MitigationStep, ...]) -> list[str]:
     return [rung.action for rung in rungs]
 
 
-def test_a_placement_that_breaks_no_limit_needs_no_ladder() -> None:
-    assert shared(host(pcpus=4), [vm("r", min_throughput_ratio=0.9)], vm(min_throughput_ratio=0.9)).escalate() == ()
-    assert shared(host(pcpus=1), [vm("r")], vm()).escalate() == ()  # nobody has a limit
-
-
-def test_a_limit_that_was_broken_before_is_not_the_newcomers_fault() -> None:
-    crowded = [vm("r", min_throughput_ratio=0.9), vm("s")]
-    assert shared(host(pcpus=1), crowded, vm("n", "calm")).escalate() == ()
-
-
 def test_a_weight_mends_it_where_weights_are_shares() -> None:
     (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6)).escalate()
     assert rung.action == "weight"
@@ -115,15 +105,6 @@ def test_a_limit_of_its_own_however_low_takes_the_place_of_the_half() -> None:
     assert actions(rungs) == ["weight", "cap"]
     assert rungs[1].changes["batch"].cap_percent == 10.0
     assert "last resort" not in rungs[1].text
-
-
-def test_a_limit_that_was_broken_before_protects_nobody_so_the_half_does() -> None:
-    worn = vm("worn", min_throughput_ratio=0.9, pins="0:0")
-    crowded = shared(
-        host(kind="xen", pcpus=1), [worn, vm("batch", min_throughput_ratio=0.3)], vm("n", min_throughput_ratio=0.6)
-    )
-    for rung in crowded.escalate():
-        assert not rung.satisfies or crowded.kept(rung)["worn"][0] >= crowded.kept()["worn"][0] / 2
 
 
 @pytest.mark.parametrize("limit", [0.63, 0.78, 0.9])
@@ -351,13 +332,6 @@ def test_help_at_the_expense_of_who_is_below_a_limit_too_is_not_kept() -> None:
     assert not any(rung.satisfies for rung in rest)
     assert all(one.settings.weight is None for one in crowded.everybody)
     assert all(settings.weight is None for rung in rest for settings in rung.changes.values())
-
-
-def test_what_turns_out_not_to_be_needed_is_left_out_and_the_gain_is_told_without_it() -> None:
-    weight, cap = shared(host(kind="xen", pcpus=1), [vm("r")], vm("n", min_throughput_ratio=0.7)).escalate()
-    assert set(weight.changes) == {"n"}
-    assert set(cap.changes) == {"r"}
-    assert [one.before.expected for one in cap.effects if one.before] == pytest.approx([0.5, 0.5])
 
 
 def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:

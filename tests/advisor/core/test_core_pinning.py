@@ -29,33 +29,31 @@ def cpus(snapshot: ClusterSnapshot, newcomer: Instance, at: int = 0) -> dict[str
     }
 
 
-def test_an_unpinned_newcomer_may_stay_free_or_take_the_quietest_cpus() -> None:
-    snapshot = cloud([host(pcpus=4)], [vm("r", on="h1", pins="0:0"), vm("s", "calm", on="h1", pins="0:1")])
-    assert cpus(snapshot, vm(vcpus=2)) == {"unpinned": [0, 1, 2, 3], "quiet CPUs": [2, 3]}
-    assert not options(snapshot, vm(vcpus=2))["unpinned"].pins
+CHOICES: dict[str, tuple[dict[str, Any], list[Instance], int, dict[str, list[int]]]] = {
+    "free or on the quietest": (
+        {"pcpus": 4}, [vm("r", on="h1", pins="0:0"), vm("s", "calm", on="h1", pins="0:1")], 2, {"quiet CPUs": [2, 3]},
+    ),
+    "the driver domain's own are left alone": (
+        {"pcpus": 4, "driver_cpus": (0,)}, [vm("r", on="h1", pins="0:1")], 1,
+        {"quiet CPUs": [2], "guest CPUs": [1, 2, 3]},
+    ),
+    "a driver domain that may run anywhere has none": (
+        {"pcpus": 2, "driver_cpus": (0, 1)}, [], 1, {"quiet CPUs": [0]},
+    ),
+    "all CPUs are no choice": ({"pcpus": 2}, [], 2, {}),
+    "fewer than vCPUs are left to guests": ({"pcpus": 2, "driver_cpus": (0,)}, [], 2, {}),
+    "all that guests have are named once": ({"pcpus": 3, "driver_cpus": (0,)}, [], 2, {"quiet CPUs": [1, 2]}),
+    "equally quiet ones from the lowest on": ({"pcpus": 4}, [vm("r", on="h1")], 1, {"quiet CPUs": [0]}),
+    "one node of one is no choice": ({"pcpus": 8, "numa": (tuple(range(8)),)}, [], 2, {"quiet CPUs": [0, 1]}),
+}  # fmt: skip
 
 
-def test_the_driver_domains_own_cpus_are_left_alone() -> None:
-    snapshot = cloud([host(pcpus=4, driver_cpus=(0,))], [vm("r", on="h1", pins="0:1")])
-    assert cpus(snapshot, vm()) == {"unpinned": [0, 1, 2, 3], "quiet CPUs": [2], "guest CPUs": [1, 2, 3]}
-
-
-def test_a_driver_domain_that_may_run_anywhere_has_no_cpus_of_its_own() -> None:
-    assert cpus(cloud([host(pcpus=2, driver_cpus=(0, 1))]), vm()) == {"unpinned": [0, 1], "quiet CPUs": [0]}
-
-
-def test_a_pinning_that_is_no_choice_of_its_own_is_not_asked_about() -> None:
-    assert cpus(cloud([host(pcpus=2)]), vm(vcpus=2)) == {"unpinned": [0, 1]}
-    assert cpus(cloud([host(pcpus=2, driver_cpus=(0,))]), vm(vcpus=2)) == {"unpinned": [0, 1]}
-    assert cpus(cloud([host(pcpus=3, driver_cpus=(0,))]), vm(vcpus=2)) == {"unpinned": [0, 1, 2], "quiet CPUs": [1, 2]}
-
-
-def test_hosts_of_unequal_size_have_options_of_their_own() -> None:
-    snapshot = cloud([host("a", pcpus=1), host("b", pcpus=3), host("c", pcpus=2, driver_cpus=(1,))])
-    found = [cpus(snapshot, vm(), at) for at in range(3)]
-    assert found[0] == {"unpinned": [0]}
-    assert found[1] == {"unpinned": [0, 1, 2], "quiet CPUs": [0]}
-    assert found[2] == {"unpinned": [0, 1], "quiet CPUs": [0]}
+@pytest.mark.parametrize("case", CHOICES)
+def test_a_pinning_is_asked_about_where_it_is_a_choice_of_its_own(case: str) -> None:
+    of_host, residents, vcpus, pins = CHOICES[case]
+    snapshot, newcomer = cloud([host(**of_host)], residents), vm(vcpus=vcpus)
+    assert cpus(snapshot, newcomer) == {"unpinned": list(range(of_host["pcpus"]))} | pins
+    assert all(one.pins == (name != "unpinned") for name, one in options(snapshot, newcomer).items())
 
 
 def test_cpus_that_a_resident_has_to_itself_are_left_to_it() -> None:
@@ -90,10 +88,6 @@ def test_an_option_is_written_one_cpu_for_each_vcpu_where_the_counts_match() -> 
     assert pinning.as_pinning(found["unpinned"], 0, 2) is None
 
 
-def test_equally_quiet_cpus_are_taken_from_the_lowest_on() -> None:
-    assert cpus(cloud([host(pcpus=4)], [vm("r", on="h1")]), vm())["quiet CPUs"] == [0]
-
-
 # nodes and threads
 
 
@@ -107,10 +101,6 @@ def test_the_quietest_node_that_fits_is_one_choice_and_own_cpus_keep_to_it() -> 
         "guest CPUs": [0, 2, 3, 4, 5, 6, 7],
     }
     assert "one node" not in cpus(cloud([two], busy), vm(vcpus=4))  # three and two are left to guests
-
-
-def test_without_nodes_there_is_no_choice_of_one() -> None:
-    assert "one node" not in cpus(cloud([host(pcpus=8, numa=(tuple(range(8)),))]), vm(vcpus=2))
 
 
 def test_who_minds_latency_may_have_whole_cores_where_cores_have_threads() -> None:

@@ -97,11 +97,6 @@ def test_doubt_that_was_there_before_does_not_count_against_a_placement() -> Non
     np.testing.assert_allclose(found, [0.8, 0.8 - CAUTION * 0.2, 0.8])
 
 
-def test_harm_to_a_neighbour_counts_as_much_as_harm_to_the_newcomer() -> None:
-    found = scores([[0.5, 0.9], [0.9, 0.5]])
-    assert found.score[0] == pytest.approx(found.score[1])
-
-
 def test_neighbours_are_measured_by_what_this_placement_does_to_them() -> None:
     """A neighbour that was at a half before and stays there is not harmed."""
     found = scores([[0.5, 0.9], [0.8, 0.9]], before=[[0.5, 1.0], [1.0, 1.0]])

@@ -20,6 +20,7 @@ from advisor.domain import (
     Rejection,
     WorkloadProfile,
 )
+from advisor.snapshot import ClusterSnapshot
 from profiler.observed import NetworkSettings
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -36,6 +37,12 @@ def host(name: str, memory_mb: float = 8192, pcpus: int = 2) -> Host:
 
 def cloud(*instances: Instance, hosts: tuple[Host, ...] = (host("h1"), host("h2"))) -> Inventory:
     return Inventory(hosts, instances, WORKLOADS)
+
+
+def snapshot(hosts: tuple[Host, ...], *instances: Instance, seen: bool = True) -> ClusterSnapshot:
+    inventory = Inventory(hosts, instances, WORKLOADS)
+    when = dict.fromkeys((one.id for one in hosts), NOW) if seen else {}
+    return ClusterSnapshot.build(inventory, seen=when, pending=(), taken_at=NOW)
 
 
 def vm(name: str, workload: str = "cpu", on: str | None = None, memory_mb: float = 1024, **more: object) -> Instance:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, Pinning, PlacementRequest
+from advisor.domain import Host, Instance, IsolationSettings, Objective, Pinning, PlacementRequest
 from advisor.planning.assignment import pattern_sets
 from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.assign import assign
@@ -28,7 +27,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
-from tests.advisor.planning.planning_cases import NOW, WORKLOADS
+from tests.advisor.planning.planning_cases import NOW, snapshot
 
 SMALL_CLOUD = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 KEEP = 0.7
@@ -40,12 +39,6 @@ def host(name: str, pcpus: int = 4, memory_mb: float = 4096, **more: object) -> 
 
 def vm(name: str, workload: str = "cpu", on: str | None = None, **more: object) -> Instance:
     return Instance(name, **{"memory_mb": 1024.0, "host": on, "workload": workload, **more})  # type: ignore[arg-type]
-
-
-def snapshot(hosts: tuple[Host, ...], *instances: Instance, seen: bool = True) -> ClusterSnapshot:
-    inventory = Inventory(hosts, instances, WORKLOADS)
-    when = dict.fromkeys((one.id for one in hosts), NOW) if seen else {}
-    return ClusterSnapshot.build(inventory, seen=when, pending=(), taken_at=NOW)
 
 
 def assigned(
@@ -383,10 +376,6 @@ def test_who_is_placed_anew_counts_once() -> None:
     found = assigned(cloud, "admit", replace(vm("r1"), memory_mb=4096.0))
     assert found.where["r1"] in {"h1", "h2"}
     assert sum(len(there) for there in found.after.residents) == 1
-
-
-def test_freshness_is_not_asked_of_an_old_file() -> None:
-    assert assigned(snapshot((host("h1"),)), "admit", vm("n1"), fresh_s=math.inf).where == {"n1": "h1"}
 
 
 def test_a_host_takes_all_that_its_overcommit_gives_in_decimals() -> None:

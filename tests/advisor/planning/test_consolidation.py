@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
+from advisor.domain import Host, Instance, IsolationSettings, Pinning
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.bounds import relaxation_bound
@@ -26,7 +26,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
-from tests.advisor.planning.planning_cases import NOW, WORKLOADS
+from tests.advisor.planning.planning_cases import NOW, snapshot
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes
@@ -34,16 +34,14 @@ SMALL_CLOUD = settings(max_examples=8, deadline=None, derandomize=True, suppress
 PINNED = IsolationSettings(pinning=Pinning(((0,),)))
 
 
-def snapshot(hosts: int, *instances: Instance) -> ClusterSnapshot:
-    there = tuple(Host(f"h{at:03}", "xen", 4, 16384.0, nic_mbit=1000) for at in range(hosts))
-    seen = dict.fromkeys((one.id for one in there), NOW)
-    return ClusterSnapshot.build(Inventory(there, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
+def many(hosts: int, *instances: Instance) -> ClusterSnapshot:
+    return snapshot(tuple(Host(f"h{at:03}", "xen", 4, 16384.0, nic_mbit=1000) for at in range(hosts)), *instances)
 
 
 def half_empty(hosts: int, flavours: int) -> ClusterSnapshot:
     """Two small instances on each host; `flavours` loads of each workload."""
     loads = np.linspace(0.3, 0.6, flavours).round(3).tolist()
-    return snapshot(
+    return many(
         hosts,
         *(
             Instance(f"i{at:03}", 1, 512.0, host=f"h{at % hosts:03}", workload=name, load=loads[at % flavours])
@@ -97,7 +95,7 @@ def test_hosts_on_which_somebody_must_stay_are_not_closed() -> None:
     stay = tuple(Instance(f"p{at}", 1, 512.0, host=f"h{at:03}", workload="cpu", load=0.1, settings=PINNED)
                  for at in range(50))  # fmt: skip
     there = (*stay, *(one for residents in cloud.residents for one in residents))
-    found = consolidated(snapshot(HOSTS, *there))
+    found = consolidated(many(HOSTS, *there))
     assert in_use(found.after) == found.search.bound == 50
     assert not {one.id for one in stay} & found.where.keys()
 
@@ -153,7 +151,7 @@ def test_when_the_time_is_over_every_host_is_empty_or_as_it_was_or_took_somebody
 
 
 def test_a_cloud_of_which_no_host_can_be_closed_is_fine_at_once() -> None:
-    cloud = snapshot(70, *(Instance(f"i{at:03}", 1, 9000.0, host=f"h{at:03}", workload="cpu") for at in range(70)))
+    cloud = many(70, *(Instance(f"i{at:03}", 1, 9000.0, host=f"h{at:03}", workload="cpu") for at in range(70)))
     found = consolidated(cloud)
     assert (found.search.ended, found.search.gap) == ("already fine", 0.0)
 
@@ -166,10 +164,10 @@ loads = st.lists(st.tuples(st.sampled_from(["web", "bulk"]), st.sampled_from([0.
 @given(loads)
 def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]]) -> None:
     newcomers = tuple(Instance(f"n{at}", 1, 512.0, workload=name, load=load) for at, (name, load) in enumerate(loads))
-    spread = snapshot(len(loads), *(replace(one, host=f"h{at:03}") for at, one in enumerate(newcomers)))
+    spread = many(len(loads), *(replace(one, host=f"h{at:03}") for at, one in enumerate(newcomers)))
     for cloud, goal, level in (
         (spread, Goal("consolidate", keep_ratio=KEEP), "used"),
-        (snapshot(2), Goal("admit", newcomers, keep_ratio=KEEP), "unplaced"),
+        (many(2), Goal("admit", newcomers, keep_ratio=KEEP), "unplaced"),
     ):
         found = assign(
             cloud, ActivePredictor(PriorPredictor()), replace(goal, time_limit_s=60.0), now=NOW, fresh_s=math.inf
@@ -186,7 +184,7 @@ def test_whom_filters_let_in_is_the_same_whether_asked_one_by_one_or_by_size(aim
     stay = (
         Instance(f"p{at}", 4, float(at) * 300, host=f"h{at:03}", workload="cpu", settings=PINNED) for at in range(50)
     )
-    cloud = snapshot(50, *stay)
+    cloud = many(50, *stay)
     some = tuple(
         Instance(f"n{at}", int(random.integers(1, 5)), float(random.integers(1, 160)) * 100, workload="web",
                  host=None if aim == "admit" else f"h{at % 50:03}")
@@ -196,7 +194,7 @@ def test_whom_filters_let_in_is_the_same_whether_asked_one_by_one_or_by_size(aim
     if aim == "consolidate":
         cloud = cloud.changed(instances={one.id: one for one in some}, seen={}, pending=(), taken_at=NOW)
     problem = build_problem(cloud, goal, math.inf)
-    bare = snapshot(50, *(one for there in cloud.residents for one in there if one.id.startswith("p")))
+    bare = many(50, *(one for there in cloud.residents for one in there if one.id.startswith("p")))
     told = set()
     for kind, ids in enumerate(problem.ids_of_kind):
         if ids:

@@ -22,7 +22,7 @@ from models.data.demand_classes import day_one
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand, Resource
 from tests.advisor.planning.planning_asked import HOSTS, plan
-from tests.advisor.planning.planning_cases import NOW, WORKLOADS, cloud, host, vm
+from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 LARGE = Host("h1", "kvm", 8, 65_536)
 
@@ -36,13 +36,12 @@ def dark(name: str, cpus: float | None = None, on: str | None = None, vcpus: int
     return Instance(name, vcpus, 1024, host=on, demand={} if cpus is None else wants(cpus, **more))
 
 
-def snapshot(*instances: Instance, hosts: tuple[Host, ...] = (LARGE, replace(LARGE, id="h2"))) -> ClusterSnapshot:
-    seen = dict.fromkeys((one.id for one in hosts), NOW)
-    return ClusterSnapshot.build(Inventory(hosts, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
+def large(*instances: Instance) -> ClusterSnapshot:
+    return snapshot((LARGE, replace(LARGE, id="h2")), *instances)
 
 
 def problem(*newcomers: Instance, at: ClusterSnapshot | None = None) -> PackingProblem:
-    return build_problem(at or snapshot(), Goal("admit", newcomers), math.inf)
+    return build_problem(at or large(), Goal("admit", newcomers), math.inf)
 
 
 def test_instances_that_differ_only_in_what_they_want_are_kinds_and_classes_of_their_own() -> None:
@@ -62,7 +61,7 @@ def test_what_a_driver_domain_is_asked_for_is_told_apart_by_demand() -> None:
     """Who wants more CPUs, with its driver's, than the host has is slowed down and asks the driver domain for less."""
     narrow = Host("h1", "xen", 1, 65_536, driver_overcommit=0.3)
     calm, keen = (replace(vm(name, "web"), demand=wants(cpus)) for name, cpus in (("a", 0.1), ("b", 1.0)))
-    found = problem(calm, keen, at=snapshot(hosts=(narrow,)))
+    found = problem(calm, keen, at=snapshot((narrow,)))
     assert found.allowed[list(found.waiting)].ravel().tolist() == [False, True]
 
 
@@ -91,7 +90,7 @@ def test_what_is_assumed_of_an_unknown_instance_grows_from_what_is_assumed_now()
     there = [dark(f"i{at}", on="h1", vcpus=2) for at in range(6)]
     said = [replace(one, demand={"cpu": day_one(2)}) for one in there]
     assumed, given = (
-        PriorPredictor().predict(snapshot(*some, hosts=(replace(LARGE, pcpus=2),)).scenes).throughput
+        PriorPredictor().predict(snapshot((replace(LARGE, pcpus=2),), *some).scenes).throughput
         for some in (there, said)
     )
     np.testing.assert_allclose(assumed.expected, given.expected, atol=1e-9)
@@ -123,7 +122,7 @@ def test_who_is_measured_to_use_less_than_was_given_may_be_made_smaller_than_tha
 
 
 def test_an_imagined_cloud_keeps_what_everybody_wants() -> None:
-    now = snapshot(dark("a", 0.4, on="h1"), dark("b", 0.7, on="h2"))
+    now = large(dark("a", 0.4, on="h1"), dark("b", 0.7, on="h2"))
     imagined, homeless, _ = imagine(now, WhatIf(hosts=(host("h3"),), remove=("h2",), pinning="own"))
     assert imagined.residents[0][0].demand == wants(0.4)
     assert homeless[0].demand == wants(0.7)

@@ -14,8 +14,7 @@ from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.failover import failures_of
 from advisor.planning.place_beside import PlacedBeside
 from tests.advisor.planning.planning_asked import plan
-from tests.advisor.planning.planning_cases import cloud, host, vm
-from tests.advisor.planning.test_migration_order import snapshot
+from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 MIX = (vm("n", memory_mb=1000, load=0.05),)
 
@@ -55,20 +54,6 @@ def test_hosts_without_the_label_fail_alone_and_an_empty_one_takes_its_room_with
     assert failures_of(start, 1, "rack") == [("h0", "h1"), ("h2",), ("h3",), ("h4",)]
     assert failures_of(start, 2, "rack")[0] == ("h0", "h1", "h2")
     assert len(failures_of(start, 2, None)) == 10
-
-
-@pytest.mark.parametrize(
-    ("field", "more"),
-    [
-        ("spare_label", {"spare_label": "rack"}),
-        ("spare_hosts", {"kind": "rebalance", "instances": (), "spare_hosts": 1}),
-        ("growth.uncertain_percent", {"growth": Growth(1, uncertain_percent=101)}),
-    ],
-)
-def test_what_contradicts_itself_is_refused(field: str, more: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        plan(cloud(hosts=racks("a")), replace(PlanRequest("capacity", MIX), **more))  # type: ignore[arg-type]
-    assert refused.value.field == field
 
 
 def test_a_label_that_no_host_has_is_refused_with_those_that_there_are() -> None:

@@ -12,22 +12,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Inventory
+from advisor.domain import Instance
 from advisor.planning.migration_feasibility import FeasibilityChecker
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, ScheduledChange, schedule
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
-from tests.advisor.planning.planning_cases import NOW, WORKLOADS, host, vm
+from tests.advisor.planning.planning_cases import host, snapshot, vm
 
 PRIOR = PriorPredictor()
 KEEP = 0.8
 Cloud = dict[str, dict[str, Instance]]
-
-
-def snapshot(hosts: tuple[Host, ...], *instances: Instance) -> ClusterSnapshot:
-    seen = dict.fromkeys((one.id for one in hosts), NOW)
-    return ClusterSnapshot.build(Inventory(hosts, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
 
 
 def moved(one: Instance, to: str) -> InstanceChange:
@@ -226,9 +221,8 @@ def test_at_no_moment_of_a_stage_or_of_the_way_back_is_broken_what_holds_before_
                 assert broken(there) <= allowed
 
     carried_out(found.scheduled, back=False)
-    assert [{one.id for one in residents} for residents in found.after.residents] == [
-        set(one) for one in there.values()
-    ]
+    after = zip(found.after.hosts, found.after.residents, strict=True)
+    assert {at.id: {one.id: one for one in residents} for at, residents in after} == there
     if not found.stuck:
         assert there == end
     carried_out(found.back(), back=True)

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.domain import Band, Instance, Inventory, PlanRequest, PlanStep
+from advisor.domain import Band, Instance, PlanRequest, PlanStep
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_time import MoveTimes, copy_time, whole_time
-from advisor.snapshot import ClusterSnapshot
 from tests.advisor.planning.planning_asked import HOSTS, plan
-from tests.advisor.planning.planning_cases import NOW, cloud, host, vm
+from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 LIMITS = MigrationLimits(8, per_host=4)
 
@@ -41,13 +40,7 @@ def _timed(*steps: PlanStep, limits: MigrationLimits = LIMITS, dirty: str = "0")
     hosts = [replace(host(f"h{at}"), kind="kvm", labels={"rack": f"r{at // 2}"}) for at in range(5)]
     hosts[4] = replace(hosts[4], nic_mbit=None)
     there = [replace(vm(f"i{at}", on="h0", memory_mb=1000), labels={"dirty_mb_s": dirty}) for at in range(4)]
-    snapshot = ClusterSnapshot.build(
-        Inventory(tuple(hosts), tuple(there)),
-        seen=dict.fromkeys((one.id for one in hosts), NOW),
-        pending=(),
-        taken_at=NOW,
-    )
-    found = MoveTimes(snapshot, limits).of(steps)
+    found = MoveTimes(snapshot(tuple(hosts), *there), limits).of(steps)
     return [None if step.duration_s is None else step.duration_s.expected for step in found]
 
 

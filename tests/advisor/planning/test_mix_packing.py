@@ -16,8 +16,7 @@ from advisor.planning.assignment.packing_problem import Kinds, build_problem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from models.physics.prior import PriorPredictor
-from tests.advisor.planning.planning_cases import host, vm
-from tests.advisor.planning.test_migration_order import snapshot
+from tests.advisor.planning.planning_cases import host, snapshot, vm
 
 MOST = 100
 HOSTS = (host("h1", 6000), host("h2", 4000, pcpus=3))

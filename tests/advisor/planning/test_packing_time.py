@@ -19,8 +19,7 @@ from advisor.planning.assignment.search_state import SearchState
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
-from tests.advisor.planning.planning_cases import host, vm
-from tests.advisor.planning.test_migration_order import snapshot
+from tests.advisor.planning.planning_cases import host, snapshot, vm
 
 STEP_S, HOSTS = 10.0, tuple(host(f"h{number}", 65_536, pcpus=16) for number in range(1, 4))
 

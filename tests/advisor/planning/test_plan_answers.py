@@ -36,8 +36,8 @@ from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_asked import HOSTS, plan
-from tests.advisor.planning.planning_cases import NOW, cloud, host, vm
-from tests.advisor.planning.test_assign import assigned, snapshot
+from tests.advisor.planning.planning_cases import NOW, cloud, host, snapshot, vm
+from tests.advisor.planning.test_assign import assigned
 
 PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)

@@ -67,11 +67,6 @@ def test_plans_of_different_questions_have_different_ids_that_sort_by_time() -> 
     assert first < plan(cloud(), one, now=NOW + timedelta(seconds=1)).id
 
 
-def test_hosts_not_seen_for_too_long_are_rejected_with_that_reason() -> None:
-    (step,) = plan(cloud(), PlanRequest(instances=(vm("x"),)), now=NOW + timedelta(hours=2)).steps
-    assert {one.code for one in step.rejected} == {"host.no_data"}
-
-
 @pytest.mark.parametrize(
     "request_",
     [
@@ -112,12 +107,6 @@ def test_who_is_there_already_and_would_be_better_off_elsewhere_moves() -> None:
     (moved,) = found.after[found.steps[0].host or ""]
     assert moved.before is not None
     assert moved.before.expected < moved.throughput_ratio.expected
-
-
-def test_who_is_there_already_and_is_to_be_placed_counts_once() -> None:
-    found = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(instances=(vm("a"),)))
-    assert list(there(found)) == ["a"]
-    assert [one.source for one in found.steps] == ["h1"]
 
 
 def test_a_rebalanced_cloud_has_nobody_below_a_limit_and_is_fine_when_it_is_asked_again() -> None:
@@ -169,13 +158,6 @@ def test_where_sizes_are_in_the_way_all_that_they_let_in_fits_and_that_is_proven
     assert (found.capacity.fit, found.capacity.by_rule) == (3, 3)
     assert (found.search.ended, found.search.gap) == ("optimal", 0.0)
     assert "free" in found.capacity.first_refusal
-
-
-def test_a_mix_is_counted_in_turn() -> None:
-    mix = (vm("small", memory_mb=1000), vm("large", memory_mb=7000))
-    found = plan(cloud(hosts=HOSTS), PlanRequest(kind="capacity", instances=mix)).capacity
-    assert found is not None
-    assert (found.fit, found.by_rule) == (6, 6)  # a small and a large one on each host; 192 MB are left there
 
 
 def test_with_growth_the_cloud_runs_out_in_the_month_that_no_longer_fits() -> None:
@@ -240,26 +222,12 @@ def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
     assert found.notes[1] == "There is no workload nosuch: define it, or check its spelling."
 
 
-def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
-    more = WhatIf(hosts=(host("h4", pcpus=4),))
-    request = PlanRequest(kind="what_if", instances=(vm("n", memory_mb=5000),), what_if=more, then="capacity")
-    assert [one.fit for one in plan(cloud(hosts=HOSTS), request).variants] == [3, 4]
-
-
 def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
     small = PlanRequest(kind="what_if", what_if=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
     assert plan(cloud(*PRESSED, hosts=HOSTS), small).notes == (
         "The instances on h1 are promised more CPU than there would be.",
         "The instances on h1 are promised more memory than there would be.",
     )
-
-
-def test_who_is_placed_in_either_cloud_is_counted_beside_each_other() -> None:
-    asked = tuple(vm(f"n{number}", memory_mb=5000) for number in range(4))
-    request = PlanRequest(
-        kind="what_if", instances=asked, what_if=WhatIf(hosts=(host("h4", pcpus=4),)), then="admit", time_limit_s=10
-    )
-    assert [one.fit for one in plan(cloud(hosts=HOSTS), request).variants] == [None, None, 3, 4]
 
 
 def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_too_few_that_is_said() -> None:

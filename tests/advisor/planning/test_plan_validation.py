@@ -45,6 +45,11 @@ from tests.advisor.planning.planning_cases import cloud, host, vm
         ("growth.months", PlanRequest(kind="capacity", instances=(vm("n"),), growth=Growth(months=0))),
         ("growth.instances_per_month", PlanRequest(kind="capacity", instances=(vm("n"),), growth=Growth(1e9))),
         ("growth.load_percent_per_month", PlanRequest(kind="capacity", instances=(vm("n"),), growth=Growth(0, 1e15))),
+        ("growth.uncertain_percent", PlanRequest("capacity", (vm("n"),), growth=Growth(1, uncertain_percent=101))),
+        ("spare_label", PlanRequest("capacity", (vm("n"),), spare_label="rack")),
+        ("spare_hosts", PlanRequest(kind="rebalance", spare_hosts=1)),
+        ("plan_for", PlanRequest(kind="right_size", plan_for="p95")),
+        ("plan_for", PlanRequest(instances=(vm("n"),), plan_for="p42")),  # type: ignore[arg-type]
         ("then", PlanRequest(kind="rebalance", then="admit")),
         ("then", PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), then="evacuate")),
         ("what_if", PlanRequest(kind="what_if")),

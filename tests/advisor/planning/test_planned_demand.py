@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlanFor, PlanRequest
-from advisor.errors import InvalidInput
 from api.schemas.plans import PlanBody
 from profiler.demand import Demand
 from tests.advisor.planning.planning_asked import plan
@@ -64,11 +61,3 @@ def test_a_plan_says_which_demand_it_counts() -> None:
     assert any("enough in 95 % of its own time" in note for note in found.notes)
     assert found.request.instances == (WEB,), "the question stays as it was asked"
     assert PlanBody.of(found.request).to_domain() == found.request
-
-
-def test_right_sizing_refuses_another_demand_than_its_own() -> None:
-    with pytest.raises(InvalidInput) as refused:
-        plan(Inventory(HOSTS, tuple(SIX)), PlanRequest(kind="right_size", plan_for="p95"))
-    assert refused.value.field == "plan_for"
-    with pytest.raises(InvalidInput):
-        plan(Inventory(HOSTS), replace(PlanRequest(instances=(WEB,)), plan_for="p42"))  # type: ignore[arg-type]

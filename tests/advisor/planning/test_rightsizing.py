@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest, plan_from_json
+from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.rightsizing import enough_vcpus
 from advisor.reports.number_format import time_share
@@ -123,7 +123,9 @@ SIZES = st.builds(
     workload=st.sampled_from(["cpu", "web", "bulk"]),
     load=st.sampled_from([0.3, 1.0]),
     min_throughput_ratio=st.sampled_from([None, 0.5, 0.9]),
-    settings=st.sampled_from([IsolationSettings(), IsolationSettings(cap_percent=30)]),
+    settings=st.sampled_from(
+        [IsolationSettings(), IsolationSettings(cap_percent=30), IsolationSettings(pinning=Pinning(((0,),)))]
+    ),
 )
 
 

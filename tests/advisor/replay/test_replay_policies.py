@@ -16,7 +16,7 @@ from advisor.replay import evaluation, summary
 from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import PackedCloud, bin_bound, fewest_kept, room
-from advisor.replay.policies import policy_of
+from advisor.replay.policies import best_fit, first_fit, nova_like
 from advisor.replay.simulation import PlacementLog, SimulationResult, SimulationTask
 from advisor.replay.summary import conclusion
 from advisor.replay.trace import Trace
@@ -33,7 +33,7 @@ PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random", "peak ora
 def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> SimulationTask:
     trace = made_trace(net=net)
     demand = demand_of(trace, (), replace(HOST, labels={}), (WEB,) if net else (), 1)
-    given = SimulationTask(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", "p95")  # type: ignore[arg-type]
+    given = SimulationTask(policy, 1, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", "p95")  # type: ignore[arg-type]
     return replace(given, **options)  # type: ignore[arg-type]
 
 
@@ -80,7 +80,7 @@ def test_who_is_faster_than_alone_is_not_told_as_slower() -> None:
         np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0
     )
     faster = replace(nobody, worst=np.array([1.02, np.inf]), count=1, total=1.02)
-    ran = [SimulationResult("random", 1, 0, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
+    ran = [SimulationResult("random", 1, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
     for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
         found = summary.replayed(seen, (1,))
         assert (found.worst, found.worst_over_time) == (worst, over_time)
@@ -153,17 +153,9 @@ def test_web_by_day_shares_a_host_with_batch_by_night_where_hours_count_and_not_
 def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_host() -> None:
     trace = made_trace()
     cloud = PackedCloud(HOST, 3, trace)
-    by_name = {}
-    demand = demand_of(trace, (), HOST, (), 1)
-    for policy in ("first fit", "best fit", "nova-like"):
-        by_name[policy] = policy_of(
-            policy, demand, None, 1, hosts=3, keep_ratio=0.8, objective="pack", plan_for="p95"  # type: ignore[arg-type]
-        )  # fmt: skip
     for who, host in enumerate((0, 1, 1, 1)):
         cloud.put(who, host)
-    assert {name: one.choose(cloud, 5, 0) for name, one in by_name.items()} == {
-        "first fit": 0, "best fit": 1, "nova-like": 2,
-    }  # fmt: skip
+    assert [policy(cloud, 5, 0) for policy in (first_fit, best_fit, nova_like)] == [0, 1, 2]
 
 
 def test_who_knows_the_future_leaves_nobody_short_where_that_is_possible_on_as_few_hosts_as_it_can() -> None:

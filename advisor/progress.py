@@ -1,0 +1,7 @@
+"""What is told while something takes long: how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
