@@ -62,19 +62,19 @@ def requested(pod: Json, resource: str) -> float:
     (k8s.io/component-helpers/resource/helpers.go, PodRequests).
     """
     spec = pod.get("spec") or {}
-    together = sum(_of(one, resource) for one in spec.get("containers") or ())
+    together = sum(_of(container, resource) for container in spec.get("containers") or ())
     sidecars = most = 0.0
-    for one in spec.get("initContainers") or ():
-        if one.get("restartPolicy") == "Always":
-            sidecars += _of(one, resource)
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars += _of(container, resource)
             most = max(most, sidecars)
         else:
-            most = max(most, sidecars + _of(one, resource))
-    found = max(together + sidecars, most)
+            most = max(most, sidecars + _of(container, resource))
+    counted = max(together + sidecars, most)
     of_pod = (spec.get("resources") or {}).get("requests") or {}
     if of_pod.get(resource) is not None:
-        found = quantity(of_pod[resource])
-    return found + quantity((spec.get("overhead") or {}).get(resource))
+        counted = quantity(of_pod[resource])
+    return counted + quantity((spec.get("overhead") or {}).get(resource))
 
 
 def _of(container: Json, resource: str) -> float:
@@ -84,8 +84,8 @@ def _of(container: Json, resource: str) -> float:
 def size(pod: Json) -> dict[str, Any]:
     """`vcpus` and `memory_mb` by what the pod requests, as far as it does; ValueError where a quantity is none."""
     cpu, memory = requested(pod, "cpu"), requested(pod, "memory")
-    found: dict[str, Any] = {"memory_mb": memory / 2**20} if memory > 0 else {}
-    return found | ({"vcpus": min(max(1, math.ceil(cpu)), MAX_CPUS)} if cpu > 0 else {})
+    sizes: dict[str, Any] = {"memory_mb": memory / 2**20} if memory > 0 else {}
+    return sizes | ({"vcpus": min(max(1, math.ceil(cpu)), MAX_CPUS)} if cpu > 0 else {})
 
 
 def is_launcher(pod: Json) -> bool:
@@ -106,7 +106,7 @@ def is_migration_target(pod: Json) -> bool:
 def says_something(pod: Json) -> bool:
     """Whether the pod is a guest, or asks to be advised on: by one of our labels, annotations or resources."""
     containers = (pod.get("spec") or {}).get("containers") or ()
-    requests = ((one.get("resources") or {}).get("requests") or {} for one in containers)
+    requests = ((container.get("resources") or {}).get("requests") or {} for container in containers)
     return is_launcher(pod) or any(
         key.startswith(PREFIX) for some in (_labels(pod), _annotations(pod), *requests) for key in some
     )
@@ -114,20 +114,20 @@ def says_something(pod: Json) -> bool:
 
 def said(pod: Json) -> PodSaid:
     """What it says in labels and annotations, which win."""
-    told = {key: text for some in (_labels(pod), _annotations(pod)) for key, text in some.items()}
+    texts = {**_labels(pod), **_annotations(pod)}
     fields: dict[str, Any] = {}
-    wrong = [_unknown(key) for key in sorted(told) if key.startswith(PREFIX) and key not in KEYS]
+    wrong = [_unknown(key) for key in sorted(texts) if key.startswith(PREFIX) and key not in KEYS]
     for name, read in {"vcpus": whole, **SAID}.items():
         key = f"{PREFIX}{name.replace('_', '-')}"
-        if key not in told:
+        if key not in texts:
             continue
         try:
-            value = read(told[key])
+            value = read(texts[key])
             replace(_ANY, **{name: value})  # the type's own rule
             fields[name] = value
         except ValueError as error:
-            wrong.append(f"{key} {told[key][:60]!r}: {error}")
-    instance = told.get(f"{PREFIX}instance")
+            wrong.append(f"{key} {texts[key][:60]!r}: {error}")
+    instance = texts.get(f"{PREFIX}instance")
     if instance is not None:
         try:
             check_id(instance)
@@ -152,14 +152,14 @@ def class_labels(pod: Json) -> dict[str, str]:
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     first: Json = (spec.get("containers") or ({},))[0]
     notes = {**_labels(pod), **_annotations(pod)}
-    found = {
+    labels = {
         "project": metadata.get("namespace"),
         "class": owner(pod),
         # Every guest has the same image of virt-launcher.
         "image": None if is_launcher(pod) else first.get("image"),
         "flavor_name": next((notes[name] for name in _FLAVORS if name in notes), None),
     }
-    return {name: str(value)[:255] for name, value in found.items() if value and str(value).isprintable()}
+    return {name: str(value)[:255] for name, value in labels.items() if value and str(value).isprintable()}
 
 
 def owner(pod: Json) -> str | None:
@@ -170,10 +170,10 @@ def owner(pod: Json) -> str | None:
     """
     metadata = pod.get("metadata") or {}
     owners = metadata.get("ownerReferences") or ()
-    one = next((each for each in owners if each.get("controller")), None)
-    if one is None or is_launcher(pod):
+    controller = next((owner for owner in owners if owner.get("controller")), None)
+    if controller is None or is_launcher(pod):
         return None
-    kind, name = str(one.get("kind")), str(one.get("name"))
+    kind, name = str(controller.get("kind")), str(controller.get("name"))
     hashed = _labels(pod).get("pod-template-hash")
     if kind == "ReplicaSet" and hashed and name.endswith(f"-{hashed}"):
         kind, name = "Deployment", name.removesuffix(f"-{hashed}")

@@ -56,11 +56,12 @@ class KubernetesMover:
             api = KubernetesApi(self._account())
             guests = {_name(row): row for row in api.everything(GUESTS, absent_is_empty=True)}
             pods = {_name(row): row for row in api.everything(PODS)} if self._evict else {}
-        found = []
-        for one in instances:
-            if one.labels.get("source") != "kubernetes" or "moving" in one.labels:
+        standings = []
+        for instance in instances:
+            labels = instance.labels
+            if labels.get("source") != "kubernetes" or "moving" in labels:
                 continue
-            guest, name = one.labels.get("guest"), one.labels.get("guest") or one.labels.get("name", "")
+            guest, name = labels.get("guest"), labels.get("guest") or labels.get("name", "")
             row, stays = (guests.get(name), guest_stays) if guest else (pods.get(name), pod_stays)
             if self._namespaces and name.partition("/")[0] not in self._namespaces:
                 why = "its namespace was not named"
@@ -70,8 +71,8 @@ class KubernetesMover:
                 )
             else:
                 why = stays(row)
-            found.append(Standing(one.id, name, why))
-        return tuple(found)
+            standings.append(Standing(instance.id, name, why))
+        return tuple(standings)
 
     def request(self, instance: Instance, target: Host, plan: str) -> Mapping[str, Any]:
         """A VirtualMachineInstanceMigration, or an Eviction."""

@@ -27,9 +27,9 @@ def guest_stays(row: Json) -> str:
     moves = status.get("migrationState") or {}
     if moves and not (moves.get("completed") or moves.get("failed")):
         return "it moves already"
-    for one in status.get("conditions") or ():
-        if one.get("type") == "LiveMigratable":
-            return "" if one.get("status") == "True" else f"it cannot move live: {_because(one)}"
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "LiveMigratable":
+            return "" if condition.get("status") == "True" else f"it cannot move live: {_because(condition)}"
     return "KubeVirt has not said yet whether it can move live"
 
 
@@ -37,8 +37,9 @@ def pod_stays(row: Json) -> str:
     """Why a pod may not be evicted, empty = it may; the rules are those that descheduler has unless it is told more."""
     metadata, spec = row.get("metadata") or {}, row.get("spec") or {}
     annotations = metadata.get("annotations") or {}
-    owner = next((one.get("kind") for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
-    local = [one.get("name") for one in spec.get("volumes") or () if not _LOCAL.isdisjoint(one)]
+    owners = metadata.get("ownerReferences") or ()
+    owner = next((owner.get("kind") for owner in owners if owner.get("controller")), None)
+    local = [volume.get("name") for volume in spec.get("volumes") or () if not _LOCAL.isdisjoint(volume)]
     if metadata.get("deletionTimestamp"):
         return "it goes already"
     if _MIRROR in annotations or owner not in _REPLACES:
@@ -55,14 +56,14 @@ def budget_forbids(budgets: Iterable[Json], pods: Iterable[Json]) -> str:
 
     KubeVirt's own budget of a guest, which forbids evictions so that guests are moved instead, is none of them.
     """
-    labels = [(one.get("metadata") or {}).get("labels") or {} for one in pods]
+    labels_of_pods = [(pod.get("metadata") or {}).get("labels") or {} for pod in pods]
     for budget in budgets:
         metadata = budget.get("metadata") or {}
-        if any(one.get("kind") == "VirtualMachineInstance" for one in metadata.get("ownerReferences") or ()):
+        if any(owner.get("kind") == "VirtualMachineInstance" for owner in metadata.get("ownerReferences") or ()):
             continue
         selector = (budget.get("spec") or {}).get("selector")
         allowed = int((budget.get("status") or {}).get("disruptionsAllowed") or 0)
-        if allowed < 1 and any(selects(selector, one) for one in labels):
+        if allowed < 1 and any(selects(selector, labels) for labels in labels_of_pods):
             return f"PodDisruptionBudget {metadata.get('name')} allows no disruption now"
     return ""
 
@@ -73,37 +74,37 @@ def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_expresses(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(_expresses(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
-def _expresses(one: Json, labels: Mapping[str, str]) -> bool:
-    there, values = labels.get(str(one.get("key"))), one.get("values") or ()
-    operator = one.get("operator")
+def _expresses(expression: Json, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(str(expression.get("key"))), expression.get("values") or ()
+    operator = expression.get("operator")
     if operator == "In":
-        return there in values
+        return value in values
     if operator == "NotIn":
-        return there not in values
+        return value not in values
     if operator == "Exists":
-        return there is not None
-    return operator == "DoesNotExist" and there is None
+        return value is not None
+    return operator == "DoesNotExist" and value is None
 
 
 def unfit(node: Json) -> str:
     """Why nothing is to be moved to a node, empty = it may."""
     if (node.get("spec") or {}).get("unschedulable"):
         return "it is cordoned"
-    ready = [
-        one.get("status") for one in (node.get("status") or {}).get("conditions") or () if one.get("type") == "Ready"
-    ]
-    return "it is not ready" if ready and ready[0] != "True" else ""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = next((condition.get("status") for condition in conditions if condition.get("type") == "Ready"), "True")
+    return "" if ready == "True" else "it is not ready"
 
 
 def failure(migration: Json) -> str:
     """Why a VirtualMachineInstanceMigration failed, as far as it says."""
     status: Mapping[str, Any] = migration.get("status") or {}
-    told = (status.get("migrationState") or {}).get("failureReason")
-    said = [_because(one) for one in status.get("conditions") or () if one.get("message") or one.get("reason")]
-    return str(told or (said[-1] if said else "KubeVirt does not say why"))[:300]
+    reason = (status.get("migrationState") or {}).get("failureReason")
+    conditions = status.get("conditions") or ()
+    reasons = [_because(condition) for condition in conditions if condition.get("message") or condition.get("reason")]
+    return str(reason or (reasons[-1] if reasons else "KubeVirt does not say why"))[:300]
 
 
 def _because(condition: Json) -> str:

@@ -119,7 +119,7 @@ def _ranking(
         answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, told)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     answer_candidates = with_counts(snapshot, request, answer_candidates)
-    shown = [one.host for one in answer_candidates]
+    shown = [candidate.host for candidate in answer_candidates]
     notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
     answer = Recommendation(
         id=new_id(now),
@@ -198,7 +198,9 @@ def _rank(
         )
         if position not in mitigated_hosts
     ]
-    scores = {question.snapshot.hosts[one.host].id: one.score for one in ranked_hosts[: request.limit]}
+    scores = {
+        question.snapshot.hosts[ranked_host.host].id: ranked_host.score for ranked_host in ranked_hosts[: request.limit]
+    }
     shown = replace(question, request=replace(request, limit=told)) if 0 < told < request.limit else question
     answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and told else ()
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores
@@ -227,10 +229,10 @@ def _rank_promising(
     while True:
         chosen = needed.copy()
         chosen[by_rank[:count]] = True
-        found = _rank_all(question, hosts[chosen], remembered)
+        ranking = _rank_all(question, hosts[chosen], remembered)
         late = hosts[by_rank[count // 2 : count]]
-        if count >= len(by_rank) or not np.isin(found[2].hosts[:shown], late).any():
-            return found
+        if count >= len(by_rank) or not np.isin(ranking[2].hosts[:shown], late).any():
+            return ranking
         count *= 2
 
 

@@ -1,4 +1,4 @@
-"""What an answer rests on: how the newcomer is told, how many residents are known how well, what would tell more."""
+"""What an answer rests on: what is known of the newcomer and of residents, and what to do to know more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def with_class(snapshot: ClusterSnapshot, request: PlacementRequest) -> Placemen
 
 
 def class_note(snapshot: ClusterSnapshot, request: PlacementRequest) -> str:
-    """A sentence on whom the newcomer is taken to be like, and how well that tells others; empty = on nobody."""
+    """A sentence on whom the newcomer is taken to be like, and how well this predicts others; empty = nobody."""
     instance = request.instance
     known = instance.demand.get("cpu")
     if known is None or known.origin != "class":
@@ -29,7 +29,7 @@ def class_note(snapshot: ClusterSnapshot, request: PlacementRequest) -> str:
     low, high = max(known.mean - known.doubt, 0.0), min(known.mean + known.doubt, float(instance.vcpus))
     about = f"about {known.mean:.2g} CPUs on average (between {low:.2g} and {high:.2g})"
     classes = snapshot.names.classes
-    bare = replace(instance, demand={name: one for name, one in instance.demand.items() if name != "cpu"})
+    bare = replace(instance, demand={name: demand for name, demand in instance.demand.items() if name != "cpu"})
     if snapshot.with_class(bare).demand.get("cpu") != known:
         return f"{instance.id} is taken to be like another instance of its kind: {about}."
     (name, value), count = classes.basis(instance)[-1]
@@ -41,7 +41,7 @@ def class_note(snapshot: ClusterSnapshot, request: PlacementRequest) -> str:
 
 
 def evidence_of(snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]) -> Evidence:
-    """The newcomer's level, and the one thing that would tell most."""
+    """The newcomer's level, and the one step that would add most knowledge."""
     level = "profile" if request.profile is not None else evidence_level(request.instance, snapshot.names.profiled)
     return Evidence(level, _advice(level, candidates))
 
@@ -50,13 +50,13 @@ def with_counts(
     snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]
 ) -> tuple[Candidate, ...]:
     """Candidates with how many residents of each, beside the one that is asked about, are known how well."""
-    found = []
+    counted = []
     for candidate in candidates:
         position = snapshot.index(candidate.host)
-        there = () if position is None else snapshot.residents[position]
-        others = [one for one in there if one.id != request.instance.id]
-        found.append(replace(candidate, evidence=evidence_counts(others, snapshot.names.profiled)))
-    return tuple(found)
+        residents = () if position is None else snapshot.residents[position]
+        others = [resident for resident in residents if resident.id != request.instance.id]
+        counted.append(replace(candidate, evidence=evidence_counts(others, snapshot.names.profiled)))
+    return tuple(counted)
 
 
 def _advice(level: str, candidates: tuple[Candidate, ...]) -> str:
@@ -66,7 +66,7 @@ def _advice(level: str, candidates: tuple[Candidate, ...]) -> str:
     if not candidates:
         return ""
     best = candidates[0]
-    total, weak = sum(best.evidence.values()), sum(best.evidence.get(one, 0) for one in WEAK)
+    total, weak = sum(best.evidence.values()), sum(best.evidence.get(each, 0) for each in WEAK)
     if weak <= _FEW * total:
         return ""
     who = "its only resident was" if total == 1 else f"{weak} of its {total} residents {'was' if weak == 1 else 'were'}"

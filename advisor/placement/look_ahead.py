@@ -46,7 +46,7 @@ def kept_for_others(scores: Floats, places: Floats, number: Floats, taken: float
 def looks_ahead(question: PlacementQuestion, hosts: Ints) -> bool:
     """Whether places on these hosts, (H,), are few, and it is known how those who come slow each other.
 
-    Nobody is looked ahead for who runs already: whom it leaves gets a place.
+    Never for an instance that runs already: where it leaves, it frees a place.
     """
     snapshot, request = question.snapshot, question.request
     if request.objective == "pack" or not 2 <= len(hosts) <= MOST_HOSTS or snapshot.where(request.instance.id):
@@ -61,7 +61,7 @@ def reserved(question: PlacementQuestion, classes: HostClasses, remembered: Pred
     """What of each class's score is kept for others, (G,): the price of the place that the newcomer would take."""
     arrivals = _arrivals(question)
     return kept_for_others(
-        np.stack([_scores(question, classes.hosts, one, remembered) for one, _ in arrivals], axis=1),
+        np.stack([_scores(question, classes.hosts, arrival, remembered) for arrival, _ in arrivals], axis=1),
         np.bincount(classes.of, minlength=len(classes)).astype(np.float64),
         np.array([count for _, count in arrivals], dtype=np.float64),
         _taken(question),
@@ -69,10 +69,10 @@ def reserved(question: PlacementQuestion, classes: HostClasses, remembered: Pred
     )
 
 
-def _scores(question: PlacementQuestion, hosts: Ints, who: Instance, remembered: PredictionCache) -> Floats:
+def _scores(question: PlacementQuestion, hosts: Ints, instance: Instance, remembered: PredictionCache) -> Floats:
     """The score that an answer would give each of these hosts for another instance, (G,)."""
     snapshot = question.snapshot
-    asked = replace(question.request, instance=who, profile=None)
+    asked = replace(question.request, instance=instance, profile=None)
     other = PlacementQuestion(snapshot, asked, question.predictor, snapshot.scenes.table, None)
     classes = host_classes(other, hosts)
     _, best = best_options(other, classes, predict_classes(other, classes, remembered))
@@ -99,15 +99,17 @@ def _of_residents(question: PlacementQuestion) -> tuple[tuple[Instance, int], ..
     by_name: Counter[str] = Counter()
     for row in known.tolist():
         by_name[scenes.table.names[row]] += int(number[row])
-    found: list[tuple[Instance, int]] = []
-    for name, count in sorted(by_name.items(), key=lambda one: (-one[1], one[0]))[:MOST_CLASSES]:
+    arrivals: list[tuple[Instance, int]] = []
+    for name, count in sorted(by_name.items(), key=lambda entry: (-entry[1], entry[0]))[:MOST_CLASSES]:
         row = next(row for row in known.tolist() if scenes.table.names[row] == name)
         host, slot = (int(at[0]) for at in np.nonzero((scenes.profile == row) & scenes.present))
         like = snapshot.residents[host][slot]
         settings = replace(like.settings, pinning=pinning)
-        one = Instance(f"to-come-{len(found)}", like.vcpus, workload=like.workload, load=like.load, settings=settings)
-        found.append((one, count))
-    return tuple(found)
+        arrival = Instance(
+            f"to-come-{len(arrivals)}", like.vcpus, workload=like.workload, load=like.load, settings=settings
+        )
+        arrivals.append((arrival, count))
+    return tuple(arrivals)
 
 
 def _taken(question: PlacementQuestion) -> float:

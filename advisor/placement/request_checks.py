@@ -1,4 +1,4 @@
-"""Placement requests and scenes are checked before anybody is asked: what no cloud could satisfy names its field."""
+"""Checks placement requests and scenes: what no cloud could satisfy is refused with the name of its field."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class CpuPeaks:
     def short(self, vcpus: int) -> float:
         """The part of the time, 0-1, in which it wants more than so many CPUs.
 
-        Between and beyond both quantiles the part falls exponentially; below the lower one it is not told apart.
+        Between and beyond both quantiles the part falls exponentially; below the lower one it counts as constant.
         """
         if vcpus < self.p95:
             return 1.0 if self.steady else 0.05

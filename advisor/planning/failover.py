@@ -21,7 +21,7 @@ Filled = Callable[[int], ClusterSnapshot]  # the cloud with so many of the mix
 def failures_of(snapshot: ClusterSnapshot, spare_hosts: int, spare_label: str | None) -> list[Failure]:
     """Every set of hosts that may fail together: so many at a time, or all of so many values of a label.
 
-    Hosts without the label fail alone. An empty host loses nobody, but its room when it fails beside others.
+    Hosts without the label fail alone. An empty host that fails loses no instance, but others lose its room.
     """
     groups: dict[str, list[str]] = {}
     for host in snapshot.hosts:
@@ -34,7 +34,7 @@ def failures_of(snapshot: ClusterSnapshot, spare_hosts: int, spare_label: str | 
 class FailoverSearch:
     """Looks for the largest number of the mix with which every failure is survived.
 
-    `first` is the failure that was not survived last: it is the likeliest not to be the next time.
+    `first` is the failure that was not survived last: it is tried first, because it likely is not survived again.
     """
 
     context: PlanContext
@@ -69,7 +69,7 @@ class FailoverSearch:
                 return None
             homeless, unplaced = self._homeless(cloud, failure)
             if unplaced and self.clock.over:
-                return None  # who was not tried in time is not known to find no host
+                return None  # an instance that was not tried in time may still find a host
             if unplaced:
                 self.first = failure
                 names = " and ".join(failure[:3]) + (f" and {len(failure) - 3} more" if len(failure) > 3 else "")
@@ -79,7 +79,7 @@ class FailoverSearch:
         return ""
 
     def _homeless(self, cloud: ClusterSnapshot, failure: Failure) -> tuple[int, int]:
-        """How many instances lose their hosts, and how many of them no search finds another one for."""
+        """How many instances lose their hosts, and for how many of them no other host is found."""
         lost = sum(
             len(residents) for host, residents in zip(cloud.hosts, cloud.residents, strict=True) if host.id in failure
         )

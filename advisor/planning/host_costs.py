@@ -32,7 +32,7 @@ def price(snapshot: ClusterSnapshot) -> float | None:
 
 
 def wrong_labels(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """A sentence for each of these labels that says no number on some host: or a figure would be missing silently."""
+    """A sentence for each of these labels that is no number on some host, so that no figure is missing silently."""
     sentences = []
     for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL):
         wrong = (host for host in snapshot.hosts if label in host.labels and label_number(host.labels, label) is None)

@@ -1,4 +1,4 @@
-"""What may run together: how many moves at once in all, per host and per rack, and how fast they may be."""
+"""Limits of migrations: how many at once in all, per host and per rack, and how much network they may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places newcomers beside everybody who is there, without moving anybody, as fast as that can be told."""
+"""Places newcomers beside the residents without moving anybody: fast, because any host will do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def place_beside(
 ) -> PlacedBeside:
     """Place newcomers in turn, else packed tightly, else where another newcomer makes room.
 
-    Nobody falls below a limit, and residents stay where they are. Where a host is found matters here, not which one.
+    Nobody falls below a limit, and residents stay where they are. Only whether a host is found matters, not which.
     """
     if not newcomers or not snapshot.hosts:
         return PlacedBeside(snapshot, {instance.id: () for instance in newcomers})

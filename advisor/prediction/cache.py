@@ -1,4 +1,4 @@
-"""Remembered: what was predicted, by what it is about, so that nothing is predicted twice; bounded."""
+"""Caches predictions by everything that they depend on, so that nothing is predicted twice; bounded in size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every question is asked with, whatever it asks."""
+"""What every question needs, whatever it asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recent: values by key of which those that were not used for longest go when there are too many; knows no value."""
+"""A cache that drops the values that were not used for longest."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ def spread(
     count = min(processes or len(os.sched_getaffinity(0)), len(tasks))
     if count > 1:
         return _in_processes(function, tasks, count, done)
-    found = []
+    results = []
     for number, task in enumerate(tasks):
-        found.append(function(task))
+        results.append(function(task))
         done(number + 1)
-    return found
+    return results
 
 
 def _on_cluster(

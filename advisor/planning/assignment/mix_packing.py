@@ -1,10 +1,10 @@
 """How many of a mix fit beside who is there: what each host holds, approximated from both sides, and a program over it.
 
-What a host holds of K kinds is a set of vectors of counts. It is taken to be closed downwards: who goes takes nobody
-below a limit. Then it lies between the vectors that were predicted to be held, and a polyblock that every prediction of
-one that is not held cuts smaller (Tuy, Monotonic optimization, SIAM J. Optim. 11, 2000). The best choice of one vector
-for each host is an integer program; over the polyblocks it is a bound, over what is held a plan. Only the corners that
-the bound rests on are looked at more closely, so that each step helps, and the time may end at any of them.
+What a host holds of K kinds is a set of vectors of counts. With a vector it is taken to hold every smaller one, because
+removing an instance takes nobody below a limit. So the set lies between the vectors that were predicted to be held, and
+a polyblock that every vector that is not held cuts smaller (Tuy, Monotonic optimization, SIAM J. Optim. 11, 2000). The
+best choice of one vector for each host is an integer program: over the polyblocks it gives a bound, over what is held a
+plan. Only the corners that the bound rests on are examined, so that each step helps, and the time may end at any step.
 """
 
 from __future__ import annotations
@@ -118,36 +118,36 @@ class _MixPacker:
 
     def _look_at(self, choice: _Choice) -> bool:
         """Find out how much of the corners that a choice uses is held; False where all of them are known to be."""
-        asked = [(number, corner) for number, corner, _ in choice.used if corner in self.held[number].open]
-        chains = [_chain(corner) for _, corner in asked]
-        low, high = [0] * len(asked), [len(chain) for chain in chains]
+        open_corners = [(number, corner) for number, corner, _ in choice.used if corner in self.held[number].open]
+        chains = [_chain(corner) for _, corner in open_corners]
+        low, high = [0] * len(open_corners), [len(chain) for chain in chains]
         while not self.clock.past_latest:
-            going = [at for at in range(len(asked)) if high[at] - low[at] > 1]
+            going = [at for at in range(len(open_corners)) if high[at] - low[at] > 1]
             if not going:
                 break
             middle = {at: min((low[at] + high[at]) // 2, 2 * low[at] + 1) for at in going}
             for at, is_held in zip(
-                going, self._holds([(asked[at][0], chains[at][middle[at]]) for at in going]), strict=True
+                going, self._holds([(open_corners[at][0], chains[at][middle[at]]) for at in going]), strict=True
             ):
                 if is_held:
                     low[at] = middle[at]
                 else:
                     high[at] = middle[at]
-        for (number, corner), chain, held, beyond in zip(asked, chains, low, high, strict=True):
+        for (number, corner), chain, held, beyond in zip(open_corners, chains, low, high, strict=True):
             group = self.held[number]
             group.inner.add(chain[held])
             if beyond < len(chain):
                 group.cut(chain[beyond])
             elif held == len(chain) - 1:
                 group.open.discard(corner)
-        return bool(asked)
+        return bool(open_corners)
 
-    def _holds(self, asked: Sequence[tuple[int, Counts]]) -> list[bool]:
+    def _holds(self, wanted: Sequence[tuple[int, Counts]]) -> list[bool]:
         """Whether hosts hold these counts beside who is there, with all limits; predicted in one batch."""
-        hosts = [(self.held[number].hosts[0], self._movers(counts)) for number, counts in asked]
+        hosts = [(self.held[number].hosts[0], self._movers(counts)) for number, counts in wanted]
         fitting = [self.state.problem.fits(host, movers) for host, movers in hosts]
-        self.state.evaluator.evaluate(one for one, fits in zip(hosts, fitting, strict=True) if fits)
-        return [fits and self.state.feasible(*one) for one, fits in zip(hosts, fitting, strict=True)]
+        self.state.evaluator.evaluate(state for state, fits in zip(hosts, fitting, strict=True) if fits)
+        return [fits and self.state.feasible(*state) for state, fits in zip(hosts, fitting, strict=True)]
 
     def _movers(self, counts: Counts) -> Kinds:
         return tuple(sorted(kind for kind, count in zip(self.kinds, counts, strict=True) for _ in range(count)))
@@ -219,9 +219,9 @@ class _MixPacker:
             surplus = [many - few for many, few in zip(surplus, _asked(fit, self.position, len(surplus)), strict=True)]
             for here in counts:
                 for kind, count in enumerate(here):
-                    gone = min(count, surplus[kind])
-                    here[kind] -= gone
-                    surplus[kind] -= gone
+                    removed = min(count, surplus[kind])
+                    here[kind] -= removed
+                    surplus[kind] -= removed
             movers = tuple(self._movers(tuple(here)) for here in counts)
             self.state.evaluator.evaluate(enumerate(movers))
             broken = [host for host, here in enumerate(movers) if not self.state.feasible(host, here)]
@@ -274,7 +274,7 @@ def _below(counts: Counts, other: Counts) -> bool:
 
 
 def _undominated(several: set[Counts]) -> list[Counts]:
-    return [one for one in several if not any(one != other and _below(one, other) for other in several)]
+    return [counts for counts in several if not any(counts != other and _below(counts, other) for other in several)]
 
 
 def hosts_in_turn(movers: Sequence[Kinds], mix: Sequence[int], number: int) -> list[int]:
