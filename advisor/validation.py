@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,11 +64,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def check_unique(names: Iterable[object], what: str) -> None:
-    """Refuse a name that stands twice."""
+def check_unique(names: Iterable[object], what: str, field: str | None = None) -> None:
+    """Refuse a name that stands twice; `field` None = it is called as `what` is."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise InvalidInput(f"{what} {twice[0]} stands twice", field=what)
+        raise InvalidInput(f"{what} {twice[0]} stands twice", field=field or what)
+
+
+def check_one_of(field: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a value that is none of the known ones."""
+    if value not in known:
+        raise InvalidInput(f"{field} {value[:60]!r} is none of {', '.join(known)}", field=field)
 
 
 def picture_kind(path: Path) -> Literal["png", "svg"]:

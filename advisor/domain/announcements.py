@@ -34,8 +34,8 @@ class Announcement:
 
     def names(self) -> set[str]:
         """Every id that an instance of it may have in the inventory."""
-        uuids = {one.get("labels", {}).get(UUID) for one in self.instances}
-        return {str(one["id"]) for one in self.instances} | {uuid for uuid in uuids if uuid}
+        uuids = {instance.get("labels", {}).get(UUID) for instance in self.instances}
+        return {str(instance["id"]) for instance in self.instances} | {uuid for uuid in uuids if uuid}
 
     @property
     def again(self) -> timedelta:

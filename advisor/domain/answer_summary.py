@@ -22,7 +22,7 @@ def summary_as_json(recommendation: Recommendation) -> Json:
         "degraded": recommendation.degraded,
         "dry_run": recommendation.request.dry_run,
         "notes": list(recommendation.notes),
-        "candidates": [_candidate(one) for one in recommendation.candidates],
+        "candidates": [_candidate(candidate) for candidate in recommendation.candidates],
         "rejected": _rejected(recommendation.rejected),
     }
 
@@ -57,8 +57,8 @@ def _headroom(headroom: Headroom) -> Json:
 def _rejected(rejections: Sequence[Rejection]) -> list[Json]:
     """Hosts by code and sentence, in the order of the first of each."""
     hosts: dict[tuple[str, str], list[str]] = {}
-    for one in rejections:
-        hosts.setdefault((one.code, one.reason), []).append(one.host)
+    for rejection in rejections:
+        hosts.setdefault((rejection.code, rejection.reason), []).append(rejection.host)
     return [{"code": code, "reason": reason, "hosts": names} for (code, reason), names in hosts.items()]
 
 

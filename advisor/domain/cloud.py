@@ -47,7 +47,8 @@ class HostNow:
     def known(self) -> int:
         """Of how many residents more than the size is known: a demand, or what they run."""
         return sum(
-            one.instance.workload is not None or evidence_level(one.instance, ()) not in WEAK for one in self.residents
+            resident.instance.workload is not None or evidence_level(resident.instance, ()) not in WEAK
+            for resident in self.residents
         )
 
     @property

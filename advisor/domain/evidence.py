@@ -63,7 +63,7 @@ def evidence_level(instance: Instance, profiled: Collection[str]) -> EvidenceLev
 
 def evidence_counts(instances: Iterable[Instance], profiled: Collection[str]) -> Mapping[EvidenceLevel, int]:
     """How many instances there are of each level, the weakest first; levels that nobody has are left out."""
-    counts = Counter(evidence_level(one, profiled) for one in instances)
+    counts = Counter(evidence_level(instance, profiled) for instance in instances)
     return {level: counts[level] for level in EVIDENCE_LEVELS if counts[level]}
 
 
@@ -88,8 +88,8 @@ def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
         several = f"Both residents of {host} are" if total == 2 else f"All {total} residents of {host} are"
         who = f"The only resident of {host} is" if total == 1 else several
         return f"{who} {_words(level, total)}."
-    told = [f"{count} {'is' if count == 1 else 'are'} {_words(level, count)}" for level, count in counts.items()]
-    return f"Of the {total} residents of {host} {', '.join(told)}."
+    parts = [f"{count} {'is' if count == 1 else 'are'} {_words(level, count)}" for level, count in counts.items()]
+    return f"Of the {total} residents of {host} {', '.join(parts)}."
 
 
 def _words(level: EvidenceLevel, count: int) -> str:

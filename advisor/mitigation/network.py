@@ -96,15 +96,15 @@ def _room(violation: LimitViolation, held_to: float | None = None) -> float:
     without a class if there are any.
     """
     promised, line = 0.0, violation.shared.host.nic_mbit or 0.0
-    kept = 0.0
+    unshaped = 0.0  # kept for instances without a class
     for at in range(len(violation.shared.parties)):
         network = violation.settings(at).network
         rates = [network.rate_mbit or 0.0] if network is not None and is_shaped(network) else []
         rates += [held_to] if held_to is not None and at == violation.antagonist else []
         if at != violation.victim:
             promised += min(rates, default=0.0)
-            kept = kept if rates else UNSHAPED_SHARE * line
-    return line - promised - kept
+            unshaped = unshaped if rates else UNSHAPED_SHARE * line
+    return line - promised - unshaped
 
 
 def _rates_up(link: float, need: float, room: float) -> list[float]:

@@ -33,12 +33,12 @@ def _change(violation: LimitViolation, after: InterferencePrediction, at: int, k
     now = violation.prediction
     name = violation.party(at).id
     if kind == TIME_SHORT:
-        old_short, new_short = (time_part(float(told.time_short()[0, at])) for told in (now, after))
+        old_short, new_short = (time_part(float(prediction.time_short()[0, at])) for prediction in (now, after))
         return f"{name} short of CPU {old_short} -> {new_short} of the time"
     if kind == LATENCY:
-        old_late, new_late = (latency_in_words(effect(name, told, 0, at)) for told in (now, after))
+        old_late, new_late = (latency_in_words(effect(name, prediction, 0, at)) for prediction in (now, after))
         return f"latency of {name} {old_late} -> {new_late}"
-    old, new = (float(told.throughput.expected[0, at]) for told in (now, after))
+    old, new = (float(prediction.throughput.expected[0, at]) for prediction in (now, after))
     return f"{name} {old:.2f} -> {new:.2f}"
 
 

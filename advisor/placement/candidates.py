@@ -129,7 +129,7 @@ def candidates(
 def _ties(shown: Sequence[RankedHost], ranked_hosts: Sequence[RankedHost]) -> Bools:
     """Which others of R hosts each of the first S is tied with, (S, R): the difference lies within both uncertainties,
     and nobody there or here is visibly worse off; as `scoring.tied` and `scoring.alike`."""
-    figures = np.array([(one.expected, one.half_width, one.lowest, one.speed) for one in ranked_hosts]).T
+    figures = np.array([(host.expected, host.half_width, host.lowest, host.speed) for host in ranked_hosts]).T
     (here, half), (there, other_half) = figures[:2, : len(shown), None], figures[:2, None]
     tied: Bools = np.abs(here - there).round(9) <= np.hypot(half, other_half)
     for ratio in figures[2:]:
@@ -280,13 +280,13 @@ def write_effects(
     prediction: InterferencePrediction, row: int, effects: Sequence[Effect], slots: Mapping[str, int]
 ) -> None:
     """Write the effects on one scene into the arrays of a prediction."""
-    for one in effects:
-        slot = slots[one.instance]
-        _write_cpu(prediction.pressure, row, slot, one.cpu)
+    for instance_effect in effects:
+        slot = slots[instance_effect.instance]
+        _write_cpu(prediction.pressure, row, slot, instance_effect.cpu)
         for bands, band in (
-            (prediction.throughput, one.throughput_ratio),
-            (prediction.latency, one.latency_ratio),
-            (prediction.jitter, one.jitter_ratio),
+            (prediction.throughput, instance_effect.throughput_ratio),
+            (prediction.latency, instance_effect.latency_ratio),
+            (prediction.jitter, instance_effect.jitter_ratio),
         ):
             if band is not None:
                 bands.expected[row, slot], bands.lower[row, slot] = band.expected, band.lower

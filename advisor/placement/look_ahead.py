@@ -72,8 +72,8 @@ def reserved(question: PlacementQuestion, classes: HostClasses, remembered: Pred
 def _scores(question: PlacementQuestion, hosts: Ints, instance: Instance, remembered: PredictionCache) -> Floats:
     """The score that an answer would give each of these hosts for another instance, (G,)."""
     snapshot = question.snapshot
-    asked = replace(question.request, instance=instance, profile=None)
-    other = PlacementQuestion(snapshot, asked, question.predictor, snapshot.scenes.table, None)
+    request = replace(question.request, instance=instance, profile=None)
+    other = PlacementQuestion(snapshot, request, question.predictor, snapshot.scenes.table, None)
     classes = host_classes(other, hosts)
     _, best = best_options(other, classes, predict_classes(other, classes, remembered))
     score = np.where(best.breaks_newcomer | best.breaks_neighbour, REFUSED, best.score)

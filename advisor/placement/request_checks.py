@@ -8,13 +8,12 @@ from datetime import datetime
 from advisor.domain import (
     OBJECTIVES,
     Instance,
-    Objective,
     PlacementRequest,
     Scene,
 )
 from advisor.errors import InvalidInput
 from advisor.render import check_labels
-from advisor.validation import check_unique, check_value, misfit
+from advisor.validation import check_one_of, check_unique, check_value, misfit
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import MAX_CPUS
 
@@ -22,7 +21,7 @@ from profiler.observed import MAX_CPUS
 def check_request(request: PlacementRequest) -> None:
     """Refuse what the types let through; InvalidInput names the field."""
     check_value(request)
-    check_objective(request.objective)
+    check_one_of("objective", request.objective, OBJECTIVES)
     if request.limit < 1:
         raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
     _check_constraints(request)
@@ -70,14 +69,6 @@ def check_scene(scene: Scene) -> None:
     problem = misfit(scene.host, scene.instances)
     if problem:
         raise InvalidInput(problem, field="pinning")
-
-
-def check_objective(objective: str) -> Objective:
-    """The objective of that name; InvalidInput when there is none."""
-    for known in OBJECTIVES:
-        if objective == known:
-            return known
-    raise InvalidInput(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}", field="objective")
 
 
 def new_id(now: datetime) -> str:

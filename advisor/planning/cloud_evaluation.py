@@ -34,7 +34,7 @@ class CloudEvaluation:
 
     def effects(self, before: EffectsByHost | None = None) -> EffectsByHost:
         """The effects on every instance of every host; `before` are those of the cloud as it was."""
-        known = {one.instance: one for there in (before or {}).values() for one in there}
+        known = {was.instance: was for effects in (before or {}).values() for was in effects}
         prediction = self.prediction
         if prediction is None:
             return {host.id: () for host in self.snapshot.hosts}

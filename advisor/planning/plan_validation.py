@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from advisor.domain import OBJECTIVES, PINNING_POLICIES, PLAN_FOR, PLAN_KINDS, Growth, PlanKind, PlanRequest, WhatIf
@@ -11,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.planning.failover import MAX_FAILURES, failures_of
 from advisor.planning.size_capacity import MAX_INSTANCES
 from advisor.snapshot import ClusterSnapshot
-from advisor.validation import check_value, misfit
+from advisor.validation import check_one_of, check_unique, check_value, misfit
 from profiler.observed import check_id
 
 # What may be asked of an imagined cloud.
@@ -31,9 +30,9 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     Instances that no host can take are not rejected here: the plan answers them with reasons.
     """
     check_value(request)
-    _one_of("kind", request.kind, PLAN_KINDS)
-    _one_of("objective", request.objective, OBJECTIVES)
-    _one_of("plan_for", request.plan_for, PLAN_FOR)
+    check_one_of("kind", request.kind, PLAN_KINDS)
+    check_one_of("objective", request.objective, OBJECTIVES)
+    check_one_of("plan_for", request.plan_for, PLAN_FOR)
     if request.kind == "right_size" and request.plan_for != "hours":
         raise InvalidInput("right_size goes by the p95 and the p99 of demand; leave plan_for out", field="plan_for")
     effective_kind = _effective_kind(request)
@@ -54,7 +53,7 @@ def _effective_kind(request: PlanRequest) -> PlanKind:
     """The kind of plan to make, for what_if on the imagined cloud."""
     if request.kind == "what_if":
         if request.then is not None:
-            _one_of("then", request.then, WHAT_IF_KINDS)
+            check_one_of("then", request.then, WHAT_IF_KINDS)
         return request.then or "what_if"
     if request.then is not None:
         raise InvalidInput(f"then is only allowed for what_if, not for {request.kind}", field="then")
@@ -69,7 +68,7 @@ def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, effective_
         raise InvalidInput(
             f"{effective_kind} places no instances; ask admit or capacity, or leave them out", field="instances"
         )
-    _unique("instances", (instance.id for instance in request.instances), "instance")
+    check_unique((instance.id for instance in request.instances), "instance", "instances")
     for instance in request.instances:
         resident = snapshot.names.placed.get(instance.id)
         if instance.host is not None and (resident is None or instance.host != resident.host):
@@ -183,8 +182,8 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, effective_ki
 def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
     if imagined is None or imagined == WhatIf():
         raise InvalidInput("what_if needs at least one change; without one it is the current cloud", field="what_if")
-    _one_of("what_if.pinning", imagined.pinning, PINNING_POLICIES)
-    _unique("what_if.hosts", (host.id for host in imagined.hosts), "host")
+    check_one_of("what_if.pinning", imagined.pinning, PINNING_POLICIES)
+    check_unique((host.id for host in imagined.hosts), "host", "what_if.hosts")
     known = {host.id for host in snapshot.hosts}
     _known("what_if.remove", imagined.remove, known, "host")
     in_both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
@@ -209,20 +208,9 @@ def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
             raise InvalidInput(f"{imagined.model} is no version of a model", field="what_if.model")
 
 
-def _one_of(field: str, value: str, known: Iterable[str]) -> None:
-    if value not in set(known):
-        raise InvalidInput(f"{field} {value[:60]!r} is none of {', '.join(known)}", field=field)
-
-
 def _known(field: str, names: Iterable[str], known: Collection[str], what: str) -> None:
     names = tuple(names)
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise InvalidInput(f"there is no {what} {unknown[0]}", field=field)
-    _unique(field, names, what)
-
-
-def _unique(field: str, names: Iterable[str], what: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InvalidInput(f"{what} {repeated[0]} stands twice", field=field)
+    check_unique(names, what, field)

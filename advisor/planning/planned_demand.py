@@ -18,12 +18,18 @@ def as_planned(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[Cluster
     if request.plan_for == "hours":
         return snapshot, request
     table, names = snapshot.scenes.table, snapshot.names
-    everybody = {one.id: _at(one, request.plan_for, table) for residents in snapshot.residents for one in residents}
-    placed = {
-        name: replace(one, demand=everybody[name].demand) for name, one in names.placed.items() if name in everybody
+    everybody = {
+        resident.id: _at(resident, request.plan_for, table)
+        for residents in snapshot.residents
+        for resident in residents
     }
-    coming = tuple(_at(snapshot.with_class(one), request.plan_for, table) for one in names.coming)
-    newcomers = tuple(_at(snapshot.with_class(one), request.plan_for, table) for one in request.instances)
+    placed = {
+        name: replace(instance, demand=everybody[name].demand)
+        for name, instance in names.placed.items()
+        if name in everybody
+    }
+    coming = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in names.coming)
+    newcomers = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in request.instances)
     planned = snapshot.changed(instances=placed, seen={}, pending=coming, taken_at=snapshot.taken_at)
     return planned, replace(request, instances=newcomers)
 

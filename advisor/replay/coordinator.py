@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 
 from advisor.domain import (
+    OBJECTIVES,
     PLAN_FOR,
     REPLAY_JUDGES,
     REPLAY_POLICIES,
@@ -22,7 +23,6 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput
-from advisor.placement.request_checks import check_objective
 from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
 from advisor.replay import summary
@@ -33,7 +33,7 @@ from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
 from advisor.rounding import with_slack
-from advisor.validation import check_unique, check_value
+from advisor.validation import check_one_of, check_unique, check_value
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 
@@ -123,15 +123,11 @@ def replay(
 
 def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
     check_value(request)
-    check_objective(request.objective)
-    for field, given, known in (
-        ("policies", request.policies, REPLAY_POLICIES),
-        ("judge", (request.judge,), REPLAY_JUDGES),
-        ("plan_for", (request.plan_for,), PLAN_FOR),
-    ):
-        for name in given:
-            if name not in known:
-                raise InvalidInput(f"{field}: {name!r} is none of {', '.join(known)}", field=field)
+    check_one_of("objective", request.objective, OBJECTIVES)
+    check_one_of("judge", request.judge, REPLAY_JUDGES)
+    check_one_of("plan_for", request.plan_for, PLAN_FOR)
+    for policy in request.policies:
+        check_one_of("policies", policy, REPLAY_POLICIES)
     check_unique(request.policies, "policy")
     check_unique(request.seeds, "seed")
     if not request.policies:
@@ -191,7 +187,7 @@ def _described(host: Host) -> str:
 
 def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> list[str]:
     """The assumptions of a replay beside what the trace lacks; `every` = steps between rebalances."""
-    said = [
+    assumptions = [
         "Demand is what the trace says whatever host an instance is on: who is slowed down asks for no more later.",
         "Every policy may promise the same vCPUs and memory on a host, and pins nobody; whom no host has room for is "
         "refused for good, and counts nowhere else.",
@@ -203,15 +199,17 @@ def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> li
         ),
     ]
     if summary.ADVISED in request.policies:
-        said.append(
+        assumptions.append(
             f"cotenant decides by the demand seen till then ({_counted(request.plan_for)}); the other policies by "
             "sizes."
         )
     if summary.BOUND in request.policies:
-        said.append("The lower bound knows every moment's demand, and may move everybody at every moment.")
+        assumptions.append("The lower bound knows every moment's demand, and may move everybody at every moment.")
     if every and summary.ADVISED in request.policies:
         hours = every * trace.interval_s / 3600
-        said.append(f"cotenant may move residents every {hours:.3g} hours; the others move nobody.")
+        assumptions.append(f"cotenant may move residents every {hours:.3g} hours; the others move nobody.")
     if request.shards > 1:
-        said.append(f"The instances are dealt out to {request.shards} clouds, of which each is filled by itself.")
-    return said
+        assumptions.append(
+            f"The instances are dealt out to {request.shards} clouds, of which each is filled by itself."
+        )
+    return assumptions

@@ -118,13 +118,13 @@ class StepGrid:
         self._held = np.concatenate([self._held, nothing])
         code = np.array([self.ids.get(name, -1) for name in rows.names], dtype=np.int64)[rows.who]
         for column in ("vcpus", "memory_mb", "workloads"):
-            known, said = getattr(self, column), getattr(rows, column)
-            other = np.flatnonzero((code >= 0) & (known[code] != said))
+            known, values = getattr(self, column), getattr(rows, column)
+            other = np.flatnonzero((code >= 0) & (known[code] != values))
             if len(other):
                 at = int(other[0])
                 was, now = (
                     f"{value:g}" if isinstance(value, float) else value or "none"
-                    for value in (known[code[at]], said[at])
+                    for value in (known[code[at]], values[at])
                 )
                 text = f"instance {rows.names[rows.who[at]]} has {now} here and {was} before"
                 reason = f"{text}; give an instance that changes another name"

@@ -16,45 +16,36 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
-from models.prediction import TARGETS, BandArrays, InterferencePrediction
-from tests.advisor.core.core_clouds import FRESH_S, NOW, cloud, host, vm
+from models.prediction import TARGETS, InterferencePrediction
+from tests.advisor.core.core_clouds import FRESH_S, NOW, cloud, host, prediction, vm
 
 MOVE_GAIN = PlanRequest().move_gain
 
 
 class Crowded:
-    """T/B falls by `step` for each neighbour, known to `half`."""
+    """T/B falls by 0.2 for each neighbour."""
 
     version = origin = "crowded"
     metrics = ()
 
-    def __init__(self, step: float = 0.2, half: float = 0.0) -> None:
-        self.step, self.half = step, half
-
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        ratio = np.broadcast_to(
-            1 - self.step * (scenes.present.sum(axis=1, keepdims=True) - 1.0), scenes.present.shape
-        ).clip(0.05)
-        band = BandArrays(ratio, ratio - self.half, ratio + self.half)
-        return InterferencePrediction(
-            band, BandArrays(1 / ratio, 1 / ratio, 1 / ratio), band, np.zeros(ratio.shape, bool)
-        )
+        ratio = 1 - 0.2 * (scenes.present.sum(axis=1, keepdims=True) - 1.0)
+        return prediction(np.broadcast_to(ratio, scenes.present.shape).clip(0.05).tolist())
 
 
-def context(predictor: Any = None) -> QuestionContext:
-    return QuestionContext(ActivePredictor(predictor or Crowded()), NOW, FRESH_S)
+CONTEXT = QuestionContext(ActivePredictor(Crowded()), NOW, FRESH_S)
 
 
 def improved(
-    hosts: Sequence[Host], there: Sequence[Instance], predictor: Any = None, *, most: int = 10, **targets: list[str]
+    hosts: Sequence[Host], there: Sequence[Instance], *, most: int = 10, **targets: list[str]
 ) -> tuple[Move, ...]:
     everywhere = [one.id for one in hosts]
     may = {one.id: everywhere for one in there} | targets
-    return paying_moves(cloud(hosts, there), context(predictor), may, most=most, within_s=60.0)
+    return paying_moves(cloud(hosts, there), CONTEXT, may, most=most, within_s=60.0)
 
 
-def emptied(snapshot: ClusterSnapshot, targets: Sequence[str] | None = None, predictor: Any = None) -> dict[str, Any]:
-    moves = moving.evacuation(snapshot, context(predictor), "a", targets)
+def emptied(snapshot: ClusterSnapshot, targets: Sequence[str] | None = None) -> dict[str, Any]:
+    moves = moving.evacuation(snapshot, CONTEXT, "a", targets)
     assert all(move.source == "a" for move in moves)
     return {move.instance: move.target for move in moves}
 
@@ -75,7 +66,7 @@ def test_the_largest_is_placed_while_there_is_room() -> None:
 
 def test_who_fits_nowhere_has_a_move_without_a_target_that_says_why() -> None:
     snapshot = cloud([host("a"), host("b", memory_mb=512.0)], [vm("v", on="a")])
-    (move,) = moving.evacuation(snapshot, context(), "a")
+    (move,) = moving.evacuation(snapshot, CONTEXT, "a")
     assert (move.target, "needs 1024 MB" in move.why) == (None, True)
 
 
@@ -86,7 +77,7 @@ def test_only_named_targets_are_used_and_never_the_host_itself() -> None:
 
 
 def test_an_unknown_host_has_nobody_to_move() -> None:
-    assert moving.evacuation(cloud([host("b")]), context(), "a") == ()
+    assert moving.evacuation(cloud([host("b")]), CONTEXT, "a") == ()
 
 
 # moves that pay
@@ -111,7 +102,7 @@ def test_moves_are_those_of_a_rebalance() -> None:
 def test_only_who_may_move_moves_and_only_where_it_may_go() -> None:
     hosts, there = [host(name) for name in "abc"], [vm("v", on="a"), vm("w", on="a")]
     snapshot = cloud(hosts, there)
-    found = paying_moves(snapshot, context(), {"w": ["a", "c"]}, most=5, within_s=60.0)
+    found = paying_moves(snapshot, CONTEXT, {"w": ["a", "c"]}, most=5, within_s=60.0)
     assert [(move.instance, move.target) for move in found] == [("w", "c")]
 
 
@@ -128,7 +119,7 @@ def test_each_mover_goes_to_hosts_of_its_own() -> None:
 def test_without_time_nobody_is_looked_at() -> None:
     hosts, there = [host(name) for name in "ab"], [vm(f"v{n}", on="a") for n in range(2)]
     may = {one.id: ["a", "b"] for one in there}
-    assert paying_moves(cloud(hosts, there), context(), may, most=5, within_s=-1.0) == ()
+    assert paying_moves(cloud(hosts, there), CONTEXT, may, most=5, within_s=-1.0) == ()
 
 
 def test_an_empty_cloud_has_no_moves() -> None:

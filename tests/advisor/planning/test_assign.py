@@ -26,7 +26,8 @@ from advisor.scheduling.scoring import CAUTION, OTHERS_COUNT, SHORT_COUNTS
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from models.prediction import TARGETS, InterferencePrediction
+from tests.advisor.core.core_clouds import prediction
 from tests.advisor.planning.planning_cases import NOW, snapshot
 
 SMALL_CLOUD = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -273,14 +274,7 @@ class PinsHelp:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         pinned = scenes.affinity.sum(axis=2) < scenes.pcpus[:, None]
-        ratio = np.where(scenes.present, np.where(pinned, 0.95, 0.8), np.nan)
-        alone = np.where(scenes.present, 1.0, np.nan)
-        return InterferencePrediction(
-            BandArrays(ratio, ratio, ratio),
-            BandArrays(alone, alone, alone),
-            BandArrays(alone, alone, alone),
-            scenes.present & False,
-        )
+        return prediction(np.where(pinned, 0.95, 0.8).tolist())
 
 
 def test_newcomers_get_the_settings_that_a_placement_advises_where_these_are_worth_it() -> None:
