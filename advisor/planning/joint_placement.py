@@ -101,7 +101,7 @@ class _BurstSearch:
         assert given is not None  # noqa: S101 - without a time limit it is finished
         best = given
         chosen: BurstTrial = "given"
-        given_figures = found = figures(given.after, given.answers, predictor, objective)
+        given_figures = best_figures = figures(given.after, given.answers, predictor, objective)
         tried: list[BurstTrial] = ["given"]
         in_time = True
         for name, trial in self._trials(former):
@@ -109,10 +109,10 @@ class _BurstSearch:
                 in_time = False
                 continue
             tried.append(name)
-            its = figures(trial.after, trial.answers, predictor, objective)
-            if _better(its, found, objective):
-                best, chosen, found = trial, name, its
-        search = JointSearch(chosen, tuple(tried), "search" if in_time else "time", found, given_figures)
+            trial_figures = figures(trial.after, trial.answers, predictor, objective)
+            if _better(trial_figures, best_figures, objective):
+                best, chosen, best_figures = trial, name, trial_figures
+        search = JointSearch(chosen, tuple(tried), "search" if in_time else "time", best_figures, given_figures)
         if former is not None:
             search = replace(search, tried=former.search.tried, ended=former.search.ended)
         return JointAnswer(best.answers, search)
