@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile, figures
 from advisor.prediction import cache
 from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
@@ -71,7 +71,10 @@ def observe(advisor: Advisor, turn: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
-    """Memories that are full after a few turns, on a cloud of three hosts."""
+    """Memories that are full after a few turns, that of rounded figures before them, on a cloud of three hosts."""
+    for number in range(figures.REMEMBERED):
+        figures.significant(-0.5 - number)
+        figures.score_figure(-0.5 - number)
     monkeypatch.setattr(cache, "MOST_PARTS", 60)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
