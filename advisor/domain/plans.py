@@ -90,7 +90,7 @@ class PlanRequest:
     growth: Growth | None = None
     spare_hosts: int = 0
     spare_label: str | None = None
-    what_if: WhatIf | None = field(default=None, metadata={"formerly": "whatif"})  # in older stored plans
+    what_if: WhatIf | None = None
     then: PlanKind | None = None
     commands: bool = False
     time_limit_s: float = 30.0

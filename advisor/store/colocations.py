@@ -25,7 +25,7 @@ colocations = sa.Table(
 def add(connection: sa.Connection, colocation: Colocation, now: datetime) -> bool:
     """Insert it; False when its run, platform and repeat are there already."""
     key = {"run": colocation.run, "platform": colocation.platform, "repeat": colocation.repeat}
-    row = {**key, "observed": codec.encode(colocation), "recorded_at": now}
+    row = {**key, "observed": colocation, "recorded_at": now}
     return insert_new(connection, colocations, [row]) == 1
 
 

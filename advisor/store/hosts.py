@@ -51,7 +51,7 @@ hosts = sa.Table(
 def put(connection: sa.Connection, items: Sequence[Host], seen_at: datetime, *, reported: bool = False) -> None:
     """Insert or replace hosts that were just heard of; `reported` = and will be again. It is never taken back."""
     more: dict[str, Any] = {"seen_at": seen_at, **({"reported": True} if reported else {})}
-    rows = [codec.encode(host) | more for host in items]
+    rows = [codec.columns(host) | more for host in items]
     for row in rows:
         del row["probed"]  # is read from the results of probes, whoever puts the host
     upsert(connection, hosts, rows)

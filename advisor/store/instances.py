@@ -43,7 +43,7 @@ Measured = Mapping[Resource, Demand]
 
 def put(connection: sa.Connection, items: Sequence[Instance]) -> None:
     """Insert or replace; IntegrityError when a host does not exist."""
-    upsert(connection, instances, [codec.encode(instance) for instance in items])
+    upsert(connection, instances, [codec.columns(instance) for instance in items])
 
 
 def get(connection: sa.Connection, instance_id: str) -> Instance | None:
@@ -158,7 +158,7 @@ def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], count
     """Replace what is told of the measured demand of these, which was news when the counter moved to `counter`."""
     here = instances.c.id == sa.bindparam("name")
     for name in sorted(news):
-        told = {"measured": codec.encode(news[name]), "measured_at": counter}
+        told = {"measured": dict(news[name]), "measured_at": counter}
         connection.execute(sa.update(instances).where(here).values(told), {"name": name})
 
 

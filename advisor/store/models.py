@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -52,7 +51,7 @@ _CARDS = sa.select(models, verdicts.c.verdict).outerjoin(verdicts, verdicts.c.ve
 
 def add(connection: sa.Connection, card: ModelCard) -> bool:
     """Insert a model with its verdict; False, and nothing written, when its version is registered already."""
-    row = codec.encode(card) | {"created_at": card.created_at}
+    row = codec.columns(card)
     verdict = row.pop("verdict")
     is_new = insert_new(connection, models, [row]) == 1
     if is_new and verdict is not None:
@@ -62,7 +61,7 @@ def add(connection: sa.Connection, card: ModelCard) -> bool:
 
 def set_verdict(connection: sa.Connection, version: str, verdict: Mapping[str, Any]) -> None:
     """Keep what the gate says now of a registered model."""
-    upsert(connection, verdicts, [{"version": version, "verdict": codec.encode(verdict)}])
+    upsert(connection, verdicts, [{"version": version, "verdict": verdict}])
 
 
 def get(connection: sa.Connection, version: str) -> ModelCard | None:
@@ -116,5 +115,4 @@ def _replace(connection: sa.Connection, status: Status, version: str | None, *, 
 
 
 def _read(row: sa.RowMapping) -> ModelCard:
-    created_at: datetime = row["created_at"]
-    return codec.decode(ModelCard, dict(row) | {"created_at": created_at.isoformat()})
+    return codec.decode(ModelCard, row)

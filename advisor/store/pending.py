@@ -52,9 +52,8 @@ class Pending:
 
 def hold(connection: sa.Connection, held: Sequence[Pending]) -> None:
     """Keep answers; IntegrityError when a host is gone."""
-    rows = [{"instance": one.placed.id, "host": one.host, **codec.encode(one)} for one in held]
-    times = [one.expires_at for one in held]
-    upsert(connection, pending, [row | {"expires_at": at} for row, at in zip(rows, times, strict=True)])
+    rows = [{"instance": one.placed.id, "host": one.host, **codec.columns(one)} for one in held]
+    upsert(connection, pending, rows)
 
 
 def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> bool:
@@ -95,4 +94,4 @@ def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:
 
 
 def _read(row: sa.RowMapping) -> Pending:
-    return codec.decode(Pending, dict(row) | {"expires_at": row["expires_at"].isoformat()})
+    return codec.decode(Pending, row)

@@ -40,7 +40,7 @@ def put(connection: sa.Connection, reports: Sequence[ProbeReport]) -> int:
             "peer": one.peer,
             "probe": one.result.probe,
             "taken_at": one.taken_at,
-            "result": codec.encode(one.result),
+            "result": one.result,
         }
         for one in sorted(reports, key=lambda one: one.key)
     ]

@@ -22,7 +22,7 @@ workloads = sa.Table(
 
 def put(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> None:
     """Insert or replace."""
-    upsert(connection, workloads, [codec.encode(profile) for profile in items])
+    upsert(connection, workloads, [codec.columns(profile) for profile in items])
 
 
 def named(connection: sa.Connection, name: str) -> tuple[WorkloadProfile, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
-from advisor.domain import PlanRequest, WhatIf, codec
+from advisor.domain import codec
 from advisor.store import (
     colocations,
     hosts,
@@ -131,20 +132,15 @@ def test_a_time_of_another_zone_comes_back_as_the_same_moment(database: Database
     assert seen_at.tzinfo is UTC
 
 
-def test_a_field_is_read_by_the_name_that_it_had_when_it_was_stored() -> None:
-    stored = codec.encode(PlanRequest("what_if", what_if=WhatIf(remove=("h1",))))
-    former = {("whatif" if name == "what_if" else name): value for name, value in stored.items()}
-    assert codec.decode(PlanRequest, former) == codec.decode(PlanRequest, stored)
-    assert codec.decode(PlanRequest, former).what_if == WhatIf(remove=("h1",))
-
-
 def test_decoding_gives_fields_that_the_data_lacks_their_defaults() -> None:
     assert codec.decode(Host, {"id": "h1", "kind": "kvm", "pcpus": 2, "memory_mb": 512}) == Host("h1", "kvm", 2, 512)
 
 
 def test_numbers_that_json_has_not_are_written_as_text() -> None:
-    assert codec.encode((float("inf"), float("-inf"))) == ["inf", "-inf"]
-    assert codec.decode(tuple[float, ...], ["inf", 1]) == (float("inf"), 1.0)
+    stored = json.loads(codec.text((float("inf"), float("-inf"))))
+    assert all(isinstance(one, str) for one in stored)
+    assert codec.decode(tuple[float, ...], stored) == (float("inf"), float("-inf"))
+    assert codec.decode(tuple[float, ...], ["inf", 1]) == (float("inf"), 1.0)  # as it was written once
 
 
 def test_a_value_inside_a_value_is_decoded_by_its_type() -> None:
