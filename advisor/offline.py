@@ -34,12 +34,14 @@ from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
+    from advisor.experiments.campaign import definitions as lab_workloads
+    from advisor.experiments.campaign import write_campaign
     from advisor.experiments.probe_planning import duration_s, probe_plan_as_json
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
     from advisor.progress import Progress
     from advisor.replay.commands import replay_trace
-    from advisor.reports import write_replay_report, write_worth_report
+    from advisor.reports import write_profile_picture, write_replay_report, write_worth_report
     from advisor.reports.files import check_target as check_report
     from advisor.reports.folders import Reported
     from advisor.reports.plan_background import Background
@@ -76,10 +78,13 @@ __all__ = [
 _LATER = {
     "check_report": ("advisor.reports.files", "check_target"),
     "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
+    "lab_workloads": ("advisor.experiments.campaign", "definitions"),
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
+    "write_campaign": ("advisor.experiments.campaign", "write_campaign"),
+    "write_profile_picture": ("advisor.reports", "write_profile_picture"),
     "write_replay_report": ("advisor.reports", "write_replay_report"),
     "write_worth_report": ("advisor.reports", "write_worth_report"),
 }
@@ -97,8 +102,7 @@ def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None
     """Rank the hosts of an inventory for one instance; nothing is stored and nothing held."""
     check_request(request)
     now = datetime.now(UTC)
-    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
-    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    snapshot = _snapshot(inventory, now)
     return decision.recommend(snapshot, QuestionContext(_choose(model, settings), now, settings.fresh_s), request)
 
 
@@ -124,8 +128,7 @@ def plan(
     # Kept on disk, this takes a second; the first time ever half a minute, in which plain Python predicts.
     threading.Thread(target=cpu_contention.compile_all, name="compile", daemon=True).start()
     now = datetime.now(UTC)
-    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
-    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    snapshot = _snapshot(inventory, now)
 
     def of_version(version: str) -> ActivePredictor:
         prior = PriorPredictor()
@@ -148,23 +151,8 @@ def probe_plan(
 
     probe_planning.check(request)
     now = datetime.now(UTC)
-    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
-    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    snapshot = _snapshot(inventory, now)
     return probe_planning.plan(snapshot, _choose(model, settings), request, fresh_s=settings.fresh_s, progress=progress)
-
-
-def lab_workloads(campaign: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """How the lab runs workloads, by name: as a campaign file says or, without one, each kind by its own name."""
-    from advisor.experiments import campaign as probe_campaign
-
-    return probe_campaign.definitions(campaign)
-
-
-def write_campaign(plan: ProbePlan, path: Path, workloads: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Write a measurement plan as a campaign file of the lab; returns what was left out, and why."""
-    from advisor.experiments import campaign as probe_campaign
-
-    return probe_campaign.write_campaign(plan, path, workloads)
 
 
 def write_plan_report(
@@ -240,13 +228,6 @@ def profile_series(settings: Settings, instance_id: str, *, since: str) -> Insta
     return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
 
 
-def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
-    """Write an instance's windows with their phases as .png or .svg; InvalidInput or OutOfSpace on failure."""
-    from advisor import reports
-
-    reports.write_profile_picture(profile, path)
-
-
 def train(
     datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, scheduler: str | None = None
 ) -> Path:
@@ -285,6 +266,11 @@ def evaluate(
 
         reports.write_evaluation_report(found, report)
     return training.evaluations_as_json(found)
+
+
+def _snapshot(inventory: Inventory, now: datetime) -> ClusterSnapshot:
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
 
 
 def _choose(model: Path | None, settings: Settings) -> ActivePredictor:

@@ -10,19 +10,16 @@ import hashlib
 import math
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-from sqlalchemy import Connection
 
 from advisor import deadline
 from advisor.errors import KeyInUse, KeyReused
 from advisor.store import idempotency
 from advisor.store.idempotency import KeyUse
+from advisor.store.transactions import Transaction
 
 SPARE = timedelta(seconds=30)  # beyond the time of a request, before a key counts as left behind by one that died
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, slots=True)

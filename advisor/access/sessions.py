@@ -8,12 +8,10 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography.fernet import Fernet
-from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, acting
 from advisor.access.keystone import Keystone
@@ -21,10 +19,10 @@ from advisor.access.tokens import Tokens
 from advisor.domain import Caller
 from advisor.store import sessions
 from advisor.store.sessions import Session
+from advisor.store.transactions import Transaction
 
 LASTS = timedelta(hours=12)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, slots=True)

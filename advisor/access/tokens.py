@@ -10,7 +10,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -20,6 +19,7 @@ from advisor.access.audit import Audit
 from advisor.domain import TOKEN_SCOPES, Caller, Token, TokenScope
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import tokens
+from advisor.store.transactions import Transaction
 from profiler.observed import check_id
 
 CACHE_S = 1.0  # for so long a process goes by what it read of the database: a revoked token ends everywhere within it
@@ -28,7 +28,6 @@ LONGEST = timedelta(days=3650)
 _FORM = re.compile(r"cot_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _FORGED = ""  # no token has this id
 log = logging.getLogger("cotenant.tokens")
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, slots=True)

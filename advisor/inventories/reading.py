@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 # Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
 # is. `labels` and `settings` are mappings of which the same holds.
 Facts = Mapping[str, Any]
+Told = TypeVar("Told")  # one object as the source tells it
 STOPPED_LOAD = 0.001  # of an instance that holds its place and does nothing; an Instance cannot have none
 
 
@@ -59,6 +60,24 @@ class Reading:
     def complete(self) -> bool:
         """Whether every part was read."""
         return all(part.state == "read" for part in self.parts)
+
+
+def taken(
+    rows: Mapping[str, Told],
+    facts: Callable[[str, Told], Facts],
+    left_out: list[str],
+    called: Callable[[str, Told], object],
+) -> dict[str, Facts]:
+    """The facts of the rows that make sense, by key; of each other one a sentence in `left_out`, which begins with what
+    the row is `called`."""
+    found: dict[str, Facts] = {}
+    for key, row in rows.items():
+        try:
+            found[key] = facts(key, row)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            reason = f"no {error.args[0]}" if isinstance(error, KeyError) else error
+            left_out.append(" ".join(f"{called(key, row)}: {reason}".split())[:300])
+    return found
 
 
 class InventorySource(Protocol):

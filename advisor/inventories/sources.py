@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from advisor.errors import InvalidInput
@@ -24,53 +25,22 @@ class SourceOptions:
     fingerprint: str | None = None
 
 
-def _openstack(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.openstack import OpenStack  # openstacksdk takes a second to import
+@dataclass(frozen=True, slots=True)
+class _System:
+    """The class that reads it, the options that it takes, in this order, and whether it reads parts between wholes."""
 
-    return OpenStack(options.cloud, whole_every=whole_every)
-
-
-def _cloudstack(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.cloudstack import CloudStack
-
-    return CloudStack(options.cloud, whole_every=whole_every)
+    reader: str
+    takes: tuple[str, ...]
+    partly: bool = False
 
 
-def _kubernetes(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.kubernetes import Kubernetes
-
-    del whole_every  # every read is whole
-    return Kubernetes(options.cloud)
-
-
-def _libvirt(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.libvirt import Libvirt
-
-    del whole_every  # every read is whole
-    return Libvirt(options.uris)
-
-
-def _proxmox(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.proxmox import Proxmox
-
-    return Proxmox(options.cloud, options.ca_file, options.fingerprint, whole_every=whole_every)
-
-
-def _xapi(options: SourceOptions, whole_every: int) -> InventorySource:
-    from advisor.inventories.xapi import Xapi
-
-    del whole_every  # every read is whole
-    return Xapi(options.cloud, options.ca_file, options.fingerprint)
-
-
-# How each is opened (its options, and every how many reads one is whole), and which of the options it takes.
-SOURCES: Mapping[str, tuple[Callable[[SourceOptions, int], InventorySource], frozenset[str]]] = {
-    "cloudstack": (_cloudstack, frozenset({"cloud"})),
-    "kubernetes": (_kubernetes, frozenset({"cloud"})),
-    "libvirt": (_libvirt, frozenset({"uris"})),
-    "openstack": (_openstack, frozenset({"cloud"})),
-    "proxmox": (_proxmox, frozenset({"cloud", "ca_file", "fingerprint"})),
-    "xapi": (_xapi, frozenset({"cloud", "ca_file", "fingerprint"})),
+SOURCES: Mapping[str, _System] = {
+    "cloudstack": _System("CloudStack", ("cloud",)),
+    "kubernetes": _System("Kubernetes", ("cloud",)),
+    "libvirt": _System("Libvirt", ("uris",)),
+    "openstack": _System("OpenStack", ("cloud",), partly=True),
+    "proxmox": _System("Proxmox", ("cloud", "ca_file", "fingerprint"), partly=True),
+    "xapi": _System("Xapi", ("cloud", "ca_file", "fingerprint")),
 }
 # Who keeps a history of its guests that `cotenant history` asks for: a source, or Gnocchi beside OpenStack.
 HISTORIES = frozenset({"gnocchi", "proxmox"})
@@ -88,10 +58,14 @@ def open_source(
         raise InvalidInput(f"source {name[:60]!r} is none of {', '.join(sorted(SOURCES))}", field="source")
     if whole_every < 1:
         raise InvalidInput(f"whole_every {whole_every} is below 1", field="whole_every")
-    opened, takes = SOURCES[name]
-    given = options or SourceOptions(cloud=cloud)
-    for one in fields(given):
-        if getattr(given, one.name) and one.name not in takes:
-            known = ", ".join(sorted(_WRITTEN[option] for option in takes))
-            raise InvalidInput(f"{_WRITTEN[one.name]} does not go with {name}, which takes {known}", field=one.name)
-    return opened(given, whole_every)
+    system, given = SOURCES[name], options or SourceOptions(cloud=cloud)
+    for option, written in _WRITTEN.items():
+        if getattr(given, option) and option not in system.takes:
+            known = ", ".join(sorted(_WRITTEN[taken] for taken in system.takes))
+            raise InvalidInput(f"{written} does not go with {name}, which takes {known}", field=option)
+    # Only what is asked for is imported: openstacksdk takes a second.
+    reader = getattr(import_module(f"advisor.inventories.{name}"), system.reader)
+    source: InventorySource = reader(
+        *(getattr(given, option) for option in system.takes), **({"whole_every": whole_every} if system.partly else {})
+    )
+    return source

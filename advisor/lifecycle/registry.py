@@ -7,13 +7,10 @@ written is refused, so that of two changes at once one wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
 from advisor.domain import Activation, ModelCard
@@ -22,13 +19,13 @@ from advisor.lifecycle import training
 from advisor.prediction import active as predictors
 from advisor.store import counters, models
 from advisor.store.models import PRIOR
+from advisor.store.transactions import Transaction
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
     from models.evaluation.gate import GateVerdict
     from models.learning.held_out import HeldOutPredictions
 
-Transaction = Callable[[], AbstractContextManager[Connection]]
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 

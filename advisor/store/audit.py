@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from advisor.domain import AuditEntry, Page
+from advisor.domain import AuditEntry, Page, codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import page
 
@@ -39,16 +39,7 @@ _INSERT, _INSERT_OBJECTS = sa.insert(audit), sa.insert(audit_objects)  # made on
 
 def add(connection: sa.Connection, entry: AuditEntry) -> None:
     """Append an entry."""
-    row = {
-        "id": entry.id,
-        "at": entry.at,
-        "actor": entry.actor,
-        "request_id": entry.request_id,
-        "operation": entry.operation,
-        "objects": list(entry.objects),
-        "detail": dict(entry.detail),
-    }
-    connection.execute(_INSERT, row)
+    connection.execute(_INSERT, codec.columns(entry))
     if entry.objects:
         named = [{"object": name, "audit": entry.id} for name in sorted(set(entry.objects))]
         connection.execute(_INSERT_OBJECTS, named)
@@ -80,6 +71,4 @@ def purge(connection: sa.Connection, before_id: str, *, most: int) -> int:
 
 
 def _read(row: sa.RowMapping) -> AuditEntry:
-    return AuditEntry(
-        row["id"], row["at"], row["actor"], row["request_id"], row["operation"], tuple(row["objects"]), row["detail"]
-    )
+    return AuditEntry(**{**row, "objects": tuple(row["objects"])})

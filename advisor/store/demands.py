@@ -12,7 +12,7 @@ from advisor.store.instances import instances
 from advisor.store.rollups import bucket
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import chunks, insert, insert_new, parameters, upsert
+from advisor.store.statements import insert, insert_new, parameters, selected, upsert
 from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
@@ -48,12 +48,9 @@ class Learned:
 
 def until(connection: sa.Connection, ids: Iterable[str]) -> dict[Key, float]:
     """Up to when each resource of these instances has been learned."""
-    found: dict[Key, float] = {}
-    columns = (demands.c.instance, demands.c.resource, demands.c.until_s)
-    for some in chunks(sorted(set(ids))):
-        for row in connection.execute(sa.select(*columns).where(demands.c.instance.in_(some))):
-            found[row.instance, row.resource] = row.until_s
-    return found
+    query = sa.select(demands.c.instance, demands.c.resource, demands.c.until_s)
+    rows = selected(connection, query, demands.c.instance, ids)
+    return {(row.instance, row.resource): row.until_s for row in rows}
 
 
 def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
@@ -63,12 +60,11 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
     """These rows; nobody else changes them before this transaction ends."""
-    wanted, found = set(keys), {}
-    for some in chunks(sorted({name for name, _ in wanted})):
-        # in one order, or two that hold some would wait for each other
-        query = sa.select(demands).where(demands.c.instance.in_(some)).order_by(*demands.primary_key)
-        for row in connection.execute(query.with_for_update()):
-            found[row.instance, row.resource] = Learned(row.until_s, row.tally)
+    wanted = set(keys)
+    # in one order, or two that hold some would wait for each other
+    locked = sa.select(demands).order_by(*demands.primary_key).with_for_update()
+    rows = selected(connection, locked, demands.c.instance, {name for name, _ in wanted})
+    found = {(row.instance, row.resource): Learned(row.until_s, row.tally) for row in rows}
     return {key: row for key, row in found.items() if key in wanted}
 
 
@@ -81,12 +77,9 @@ def series_of(
     connection: sa.Connection, hosts: Iterable[str], ids: Iterable[str], metrics: Sequence[str]
 ) -> dict[int, tuple[str, str]]:
     """Instance and metric of their series on these hosts, by number."""
-    found: dict[int, tuple[str, str]] = {}
-    for some in chunks(sorted(set(ids))):
-        here = (series.c.host.in_(sorted(set(hosts))), series.c.instance.in_(some), series.c.scope == "instance")
-        for row in connection.execute(sa.select(series).where(*here, series.c.metric.in_(metrics))):
-            found[row.id] = row.instance, row.metric
-    return found
+    here = (series.c.host.in_(sorted(set(hosts))), series.c.scope == "instance", series.c.metric.in_(metrics))
+    rows = selected(connection, sa.select(series).where(*here), series.c.instance, ids)
+    return {row.id: (row.instance, row.metric) for row in rows}
 
 
 def windows(connection: sa.Connection, of: Mapping[int, tuple[str, str]], begin_s: float, end_s: float) -> Means:
@@ -96,35 +89,29 @@ def windows(connection: sa.Connection, of: Mapping[int, tuple[str, str]], begin_
     """
     ends = bucket(connection, samples.c.time_s).label("ends")
     sums: dict[tuple[str, float], dict[str, tuple[float, int]]] = {}
-    for some in chunks(sorted(of)):
-        when = (samples.c.time_s >= begin_s, samples.c.time_s < end_s)
-        here = (samples.c.series.in_(some), *when, samples.c.value <= MOST)
-        parts = sa.select(samples.c.series, ends, sa.func.sum(samples.c.value), sa.func.count())
-        for number, time_s, total, count in connection.execute(parts.where(*here).group_by(samples.c.series, ends)):
-            instance, metric = of[number]
-            means = sums.setdefault((instance, time_s), {})
-            before, former = means.get(metric, (0.0, 0))
-            means[metric] = before + total, former + count
+    here = (samples.c.time_s >= begin_s, samples.c.time_s < end_s, samples.c.value <= MOST)
+    parts = sa.select(samples.c.series, ends, sa.func.sum(samples.c.value), sa.func.count()).where(*here)
+    for number, time_s, total, count in selected(
+        connection, parts.group_by(samples.c.series, ends), samples.c.series, of
+    ):
+        instance, metric = of[number]
+        of_window = sums.setdefault((instance, time_s), {})
+        total_before, count_before = of_window.get(metric, (0.0, 0))
+        of_window[metric] = total_before + total, count_before + count
     return {key: {name: total / count for name, (total, count) in means.items()} for key, means in sums.items()}
 
 
 def first_after(connection: sa.Connection, ids: Iterable[int], since_s: float) -> float | None:
     """When the first sample of these series since a time was taken; looks up each one's."""
     first = sa.select(sa.func.min(samples.c.time_s)).where(samples.c.series == series.c.id, samples.c.time_s >= since_s)
-    found: list[float] = []
-    for some in chunks(sorted(ids)):
-        query = sa.select(first.scalar_subquery()).where(series.c.id.in_(some))
-        found += [time_s for time_s in connection.scalars(query) if time_s is not None]
-    return min(found, default=None)
+    rows = selected(connection, sa.select(first.scalar_subquery()), series.c.id, ids)
+    return min((time_s for (time_s,) in rows if time_s is not None), default=None)
 
 
 def totals_at(connection: sa.Connection, times: Iterable[float]) -> dict[tuple[str, float], tuple[float, int]]:
     """By resource and end of window: the sum of demands over their own means, and of how many instances."""
-    found: dict[tuple[str, float], tuple[float, int]] = {}
-    for some in chunks(sorted(set(times))):
-        for row in connection.execute(sa.select(totals).where(totals.c.time_s.in_(some))):
-            found[row.resource, row.time_s] = row.total, row.number
-    return found
+    rows = selected(connection, sa.select(totals), totals.c.time_s, times)
+    return {(row.resource, row.time_s): (row.total, row.number) for row in rows}
 
 
 def add_totals(connection: sa.Connection, more: Mapping[tuple[str, float], tuple[float, int]]) -> None:

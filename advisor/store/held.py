@@ -12,7 +12,7 @@ from advisor.store import locks
 from advisor.store.observed import observed
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import chunks, insert_new, upsert
+from advisor.store.statements import insert_new, selected, upsert
 from models.evaluation.window_figures import WindowFigures, WindowKey
 
 KEEP_S = 90 * 86_400.0  # groups of models and platforms that are gone
@@ -90,12 +90,9 @@ def series_on(connection: sa.Connection, host: str, metrics: Sequence[str]) -> d
 
 def counts(connection: sa.Connection, ids: Iterable[int], begin_s: float, end_s: float) -> dict[int, int]:
     """How many samples each of these series has from one time to before another; none is left out."""
-    found: dict[int, int] = {}
-    for some in chunks(sorted(ids)):
-        here = (samples.c.series.in_(some), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
-        query = sa.select(samples.c.series, sa.func.count()).where(*here).group_by(samples.c.series)
-        found |= {number: count for number, count in connection.execute(query)}  # noqa: C416 - a result is no mapping
-    return found
+    here = (samples.c.time_s >= begin_s, samples.c.time_s < end_s)
+    query = sa.select(samples.c.series, sa.func.count().label("number")).where(*here).group_by(samples.c.series)
+    return {row.series: row.number for row in selected(connection, query, samples.c.series, ids)}
 
 
 def load(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from advisor.domain import Host, Page, codec
 from advisor.settings import CLOCK_SKEW
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
+from advisor.store.statements import among, existing, keep_only, page, selected, upsert
 
 hosts = sa.Table(
     "hosts",
@@ -85,11 +85,8 @@ def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 def staying(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     """Those of `ids` that are hosts; nobody deletes them before this transaction ends."""
-    found: set[str] = set()
-    for some in chunks(sorted(set(ids))):
-        here = sa.select(hosts.c.id).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
-        found.update(connection.scalars(here.with_for_update(read=True, key_share=True)))
-    return found
+    locked = sa.select(hosts.c.id).order_by(hosts.c.id).with_for_update(read=True, key_share=True)
+    return {row.id for row in selected(connection, locked, hosts.c.id, ids)}
 
 
 def list_page(
@@ -127,11 +124,8 @@ def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime
 
 def sightings_of(connection: sa.Connection, ids: Iterable[str]) -> Mapping[str, datetime]:
     """When those of `ids` that are hosts were last heard of, as it was noted."""
-    found: dict[str, datetime] = {}
-    for some in chunks(sorted(set(ids))):
-        rows = connection.execute(sa.select(hosts.c.id, hosts.c.seen_at).where(hosts.c.id.in_(some)))
-        found |= {row.id: row.seen_at for row in rows}
-    return found
+    query = sa.select(hosts.c.id, hosts.c.seen_at)
+    return {row.id: row.seen_at for row in selected(connection, query, hosts.c.id, ids)}
 
 
 def patience(connection: sa.Connection, ids: Iterable[str] | None = None) -> Mapping[str, float]:
@@ -140,10 +134,9 @@ def patience(connection: sa.Connection, ids: Iterable[str] | None = None) -> Map
     One that is left out goes by the settings. `ids` None = of all hosts.
     """
     query = sa.select(hosts.c.id, hosts.c.reported, hosts.c.patience_s)
-    some = [query] if ids is None else [query.where(hosts.c.id.in_(part)) for part in chunks(sorted(set(ids)))]
-    rows = (row for one in some for row in connection.execute(one))
-    found = {row.id: row.patience_s if row.reported else math.inf for row in rows}
-    return {name: limit_s for name, limit_s in found.items() if limit_s is not None}
+    rows: Iterable[Any] = connection.execute(query) if ids is None else selected(connection, query, hosts.c.id, ids)
+    limits_s = {row.id: row.patience_s if row.reported else math.inf for row in rows}
+    return {name: limit_s for name, limit_s in limits_s.items() if limit_s is not None}
 
 
 def heard(
@@ -164,17 +157,16 @@ def heard(
     reported = expected_s != 0
     replaced: list[str] = []
     renewed, latest = False, now + CLOCK_SKEW
-    for some in chunks(sorted(times)):
-        columns = hosts.c.id, hosts.c.seen_at, hosts.c.reported, hosts.c.patience_s
-        for row in connection.execute(sa.select(*columns).where(hosts.c.id.in_(some))):
-            unknown = row.seen_at > latest
-            allowed = fresh if row.patience_s is None else timedelta(seconds=row.patience_s)
-            slower = bool(expected_s) and (row.patience_s is None or row.patience_s < expected_s)
-            first = reported and not row.reported
-            if unknown or first or slower or times[row.id] - row.seen_at >= min(allowed, fresh) / 10:
-                replaced.append(row.id)
-                renewed |= slower
-                renewed |= times[row.id] >= now - allowed and (unknown or row.seen_at < now - allowed)
+    query = sa.select(hosts.c.id, hosts.c.seen_at, hosts.c.reported, hosts.c.patience_s)
+    for row in selected(connection, query, hosts.c.id, times):
+        unknown = row.seen_at > latest
+        allowed = fresh if row.patience_s is None else timedelta(seconds=row.patience_s)
+        slower = bool(expected_s) and (row.patience_s is None or row.patience_s < expected_s)
+        first = reported and not row.reported
+        if unknown or first or slower or times[row.id] - row.seen_at >= min(allowed, fresh) / 10:
+            replaced.append(row.id)
+            renewed |= slower
+            renewed |= times[row.id] >= now - allowed and (unknown or row.seen_at < now - allowed)
     if replaced:
         seen = sa.bindparam("seen", type_=UtcTime)
         # Somebody else may note a later time meanwhile; in one order, so that two never wait for each other.

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from advisor.domain import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new
 
@@ -38,15 +39,14 @@ class KeyUse:
 
 def add(connection: sa.Connection, use: KeyUse) -> bool:
     """Insert a use without an answer; False, and nothing written, where the caller has used the key already."""
-    row = {"actor": use.actor, "key": use.key, "request": use.request, "begun_at": use.begun_at}
-    return insert_new(connection, idempotency_keys, [row]) == 1
+    return insert_new(connection, idempotency_keys, [codec.columns(use)]) == 1
 
 
 def get(connection: sa.Connection, actor: str, key: str) -> KeyUse | None:
     """What it was used for; None = for nothing."""
     query = sa.select(idempotency_keys).where(idempotency_keys.c.actor == actor, idempotency_keys.c.key == key)
     row = connection.execute(query).one_or_none()
-    return None if row is None else KeyUse(row.actor, row.key, row.request, row.begun_at, row.answer)
+    return None if row is None else KeyUse(**row._mapping)
 
 
 def begin_anew(connection: sa.Connection, former: KeyUse, request: str, now: datetime) -> bool:

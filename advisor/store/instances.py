@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from advisor.domain import Instance, NamedSize, Page, codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
+from advisor.store.statements import among, existing, keep_only, page, selected, upsert
 from profiler.demand import Demand, DemandOrigin, Resource
 
 BY_HAND: frozenset[DemandOrigin] = frozenset({"given", "trace"})  # beats what was measured; see `_read`
@@ -83,15 +83,9 @@ def on_hosts(connection: sa.Connection, host_ids: Iterable[str]) -> tuple[Instan
 
 def aliases(connection: sa.Connection, host_ids: Iterable[str]) -> Mapping[tuple[str, str], str]:
     """Of these hosts: host and name on the hypervisor (label `domain`) → id, where that is another one."""
-    found: dict[tuple[str, str], str] = {}
-    for some in chunks(sorted(set(host_ids))):
-        rows = connection.execute(
-            sa.select(instances.c.id, instances.c.host, instances.c.labels).where(instances.c.host.in_(some))
-        )
-        found |= {
-            (row.host, row.labels["domain"]): row.id for row in rows if row.labels.get("domain", row.id) != row.id
-        }
-    return found
+    query = sa.select(instances.c.id, instances.c.host, instances.c.labels)
+    rows = selected(connection, query, instances.c.host, host_ids)
+    return {(row.host, row.labels["domain"]): row.id for row in rows if row.labels.get("domain", row.id) != row.id}
 
 
 def list_page(
@@ -146,12 +140,9 @@ def load_all(connection: sa.Connection) -> tuple[Instance, ...]:
 
 def measured(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[int, Measured]]:
     """Of those of `ids` that are instances their vCPUs and what is told of their measured demand, by resource."""
-    found: dict[str, tuple[int, Measured]] = {}
-    columns = (instances.c.id, instances.c.vcpus, instances.c.measured)
-    for some in chunks(sorted(set(ids))):
-        for row in connection.execute(sa.select(*columns).where(instances.c.id.in_(some))):
-            found[row.id] = row.vcpus, _demands(row.measured)
-    return found
+    query = sa.select(instances.c.id, instances.c.vcpus, instances.c.measured)
+    rows = selected(connection, query, instances.c.id, ids)
+    return {row.id: (row.vcpus, _demands(row.measured)) for row in rows}
 
 
 def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], counter: int) -> None:

@@ -99,8 +99,7 @@ def load_all(connection: sa.Connection) -> tuple[ModelCard, ...]:
 
 def record(connection: sa.Connection, activation: Activation) -> None:
     """Append to the history."""
-    row = {name: getattr(activation, name) for name in ("at", "before", "after", "cause")}
-    connection.execute(sa.insert(activations).values(row))
+    connection.execute(sa.insert(activations).values(codec.columns(activation)))
 
 
 def history(connection: sa.Connection) -> tuple[Activation, ...]:

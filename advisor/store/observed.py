@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from advisor.store import locks
 from advisor.store.schema import ID, UtcTime, metadata
-from advisor.store.statements import chunks, insert_new
+from advisor.store.statements import insert_new, selected
 from models.evaluation.prediction_checks import CheckedPrediction
 
 observed = sa.Table(
@@ -83,9 +83,6 @@ def throughput_on(
 
 def of_sources(connection: sa.Connection, sources: Iterable[str], *, other_than: str) -> tuple[CheckedPrediction, ...]:
     """What other models predicted for the same measurements, in the order in which it came."""
-    found: list[tuple[int, CheckedPrediction]] = []
-    for some in chunks(sorted(set(sources))):
-        query = sa.select(observed.c.id, *_COLUMNS)
-        query = query.where(observed.c.source.in_(some), observed.c.version != other_than)
-        found += [(number, CheckedPrediction(*row)) for number, *row in connection.execute(query)]
-    return tuple(row for _, row in sorted(found, key=lambda item: item[0]))
+    query = sa.select(observed.c.id, *_COLUMNS).where(observed.c.version != other_than)
+    rows = sorted(selected(connection, query, observed.c.source, sources), key=lambda row: row.id)
+    return tuple(CheckedPrediction(*row[1:]) for row in rows)

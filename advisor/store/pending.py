@@ -12,7 +12,7 @@ from advisor.domain import Instance, IsolationSettings, WorkloadProfile, codec
 from advisor.settings import CLOCK_SKEW
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import chunks, upsert
+from advisor.store.statements import among, chunks, upsert
 
 pending = sa.Table(
     "pending",
@@ -76,9 +76,8 @@ def load_all(
     columns = pending.c.instance, pending.c.host, pending.c.recommendation, pending.c.expires_at
     query = sa.select(*columns).where(_holds(now, reserve)).order_by(pending.c.instance)
     found = {row.instance: former.get(tuple(row)) for row in connection.execute(query)}
-    for some in chunks([name for name, one in found.items() if one is None]):
-        rows = connection.execute(sa.select(pending).where(pending.c.instance.in_(some))).mappings()
-        found.update({row["instance"]: _read(row) for row in rows})
+    new = [name for name, one in found.items() if one is None]
+    found.update({row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)})
     return tuple(one for one in found.values() if one is not None)
 
 
@@ -91,7 +90,3 @@ def answered_since(connection: sa.Connection, since: datetime, reserve: timedelt
 def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:
     """Not expired; what lasts longer than anything held now was held by a clock that was ahead."""
     return sa.and_(pending.c.expires_at > now, pending.c.expires_at <= now + reserve + CLOCK_SKEW)
-
-
-def _read(row: sa.RowMapping) -> Pending:
-    return codec.decode(Pending, row)

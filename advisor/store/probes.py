@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,7 +12,7 @@ from advisor.domain import Page, ProbeReport, codec
 from advisor.store import changes, counters
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import chunks, insert, page, parameters
+from advisor.store.statements import insert, page, parameters, selected
 from profiler.observed import ProbeResult
 
 probes = sa.Table(
@@ -75,8 +76,8 @@ def list_page(
 def of_hosts(connection: sa.Connection, ids: Iterable[str] | None = None) -> tuple[ProbeReport, ...]:
     """Those of these hosts themselves, by host, far end and probe; `ids` None = of all hosts."""
     query = sa.select(probes).where(probes.c.instance == "").order_by(*probes.primary_key)
-    some = [query] if ids is None else [query.where(probes.c.host.in_(part)) for part in chunks(sorted(set(ids)))]
-    return tuple(_read(row) for one in some for row in connection.execute(one).mappings())
+    rows: Iterable[Any] = connection.execute(query) if ids is None else selected(connection, query, probes.c.host, ids)
+    return tuple(_read(row._mapping) for row in rows)
 
 
 def expire(connection: sa.Connection, before: datetime) -> int:

@@ -11,7 +11,7 @@ from advisor.domain import Usage
 from advisor.store import locks
 from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
-from advisor.store.statements import chunks, insert_new, with_pairs
+from advisor.store.statements import chunks, insert_new, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
@@ -66,12 +66,11 @@ def around_instance(connection: sa.Connection, instance_id: str, since_s: float)
     """What a profile is made of, since a time: all means of an instance and of its hosts, and its neighbours' CPU."""
     keys = series_around(connection, instance_id)
     found: dict[int, tuple[list[float], list[float]]] = {}
-    for some in chunks(sorted(keys)):
-        rows = sa.select(samples).where(samples.c.series.in_(some), samples.c.time_s >= since_s)
-        for number, time_s, value in connection.execute(rows):
-            times, values = found.setdefault(number, ([], []))
-            times.append(time_s)
-            values.append(value)
+    query = sa.select(samples).where(samples.c.time_s >= since_s)
+    for number, time_s, value in selected(connection, query, samples.c.series, keys):
+        times, values = found.setdefault(number, ([], []))
+        times.append(time_s)
+        values.append(value)
     return {keys[number]: found[number] for number in sorted(found)}
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from advisor.domain import codec
 from advisor.settings import CLOCK_SKEW
 from advisor.store.schema import ID, UtcTime, metadata
 
@@ -34,22 +35,14 @@ class Session:
 
 def add(connection: sa.Connection, session: Session) -> None:
     """Insert a session; IntegrityError when its digest is taken."""
-    connection.execute(
-        sa.insert(sessions).values(
-            digest=session.digest,
-            actor=session.actor,
-            sealed=session.sealed,
-            began_at=session.began_at,
-            expires_at=session.expires_at,
-        )
-    )
+    connection.execute(sa.insert(sessions).values(**codec.columns(session)))
 
 
 def get(connection: sa.Connection, digest: str, now: datetime) -> Session | None:
     """The session with this digest, unless it has expired, or began in the future by a clock that was ahead."""
     here = (sessions.c.digest == digest, sessions.c.expires_at > now, sessions.c.began_at <= now + CLOCK_SKEW)
     row = connection.execute(sa.select(sessions).where(*here)).one_or_none()
-    return None if row is None else Session(row.digest, row.actor, row.sealed, row.began_at, row.expires_at)
+    return None if row is None else Session(**row._mapping)
 
 
 def end(connection: sa.Connection, digest: str) -> str | None:

@@ -58,14 +58,21 @@ def keep_only(connection: sa.Connection, column: sa.Column[str], kept: Iterable[
 
 def existing(connection: sa.Connection, column: sa.Column[str], values: Iterable[str]) -> set[str]:
     """Those of `values` that stand in `column`."""
-    wanted = sorted(set(values))
-    return {found for some in chunks(wanted) for found in connection.scalars(sa.select(column).where(column.in_(some)))}
+    return {value for (value,) in selected(connection, sa.select(column), column, values)}
 
 
 def among(connection: sa.Connection, column: sa.Column[str], values: Iterable[str]) -> Iterator[sa.RowMapping]:
     """Whole rows of the table whose `column` is one of `values`, in no order."""
+    return (row._mapping for row in selected(connection, sa.select(column.table), column, values))
+
+
+def selected(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+) -> Iterator[Any]:
+    """The rows of `query` whose `column` is one of `values`, which go by CHUNK in their order; each part is ordered as
+    the query says."""
     for some in chunks(sorted(set(values))):
-        yield from connection.execute(sa.select(column.table).where(column.in_(some))).mappings()
+        yield from connection.execute(query.where(column.in_(some)))
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.domain import Token
+from advisor.domain import Token, codec
 from advisor.store.schema import ID, UtcTime, metadata
 
 tokens = sa.Table(
@@ -25,18 +25,7 @@ tokens = sa.Table(
 
 def add(connection: sa.Connection, token: Token, digest: str) -> None:
     """Insert a token; IntegrityError when its id is taken."""
-    connection.execute(
-        sa.insert(tokens).values(
-            id=token.id,
-            name=token.name,
-            scope=token.scope,
-            digest=digest,
-            created_at=token.created_at,
-            expires_at=token.expires_at,
-            revoked_at=token.revoked_at,
-            host=token.host,
-        )
-    )
+    connection.execute(sa.insert(tokens).values(**codec.columns(token), digest=digest))
 
 
 def load_all(connection: sa.Connection) -> tuple[tuple[Token, str], ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from sqlalchemy import Connection
 
@@ -11,6 +11,8 @@ from advisor import deadline
 from advisor.errors import SchemaMismatch
 from advisor.store import migrate
 from advisor.store.engine import Database
+
+Transaction = Callable[[], AbstractContextManager[Connection]]  # opens one, to read or to write
 
 
 class Transactions:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from advisor.inventories.calls import CallError, failed_part
 from advisor.inventories.cloudstack.calls import Api, Row, account
 from advisor.inventories.cloudstack.facts import OWN_LABELS, host_facts, instance_facts
-from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.reading import Part, Reading, taken
 
 GONE = frozenset({"Destroyed", "Expunging", "Expunged", "Error"})
 
@@ -15,10 +15,7 @@ GONE = frozenset({"Destroyed", "Expunging", "Expunged", "Error"})
 class CloudStack:
     """Reads all hosts and virtual machines each time: the API does not tell what has changed."""
 
-    def __init__(
-        self, cloud: str | None = None, *, open_api: Callable[[], Api] | None = None, whole_every: int = 1
-    ) -> None:
-        del whole_every  # every read is whole
+    def __init__(self, cloud: str | None = None, *, open_api: Callable[[], Api] | None = None) -> None:
         self.name = f"cloudstack:{cloud}" if cloud else "cloudstack"
         self._open = open_api or (lambda: Api(account(cloud)))
 
@@ -42,22 +39,24 @@ class CloudStack:
         offerings = {row.get("id"): row for row in listed["offerings"] or ()}
         speeds = {row.get("id"): row.get("cpuspeed") for row in listed["hosts"] or ()}
         rows = {str(row.get("id")): row for name in ("machines", "of projects") for row in listed[name] or ()}
-        there = [row for row in rows.values() if row.get("state") not in GONE]
-        hosts, _ = _told(listed["hosts"] or [], lambda row: host_facts(row, self.name), left_out)
-        instances, unread = _told(
-            there,
-            lambda row: instance_facts(row, self.name, offerings.get(row.get("serviceofferingid"), {}), speeds),
+        machines = {name: row for name, row in rows.items() if row.get("state") not in GONE}
+        by_id = {str(row.get("id")): row for row in listed["hosts"] or ()}
+        hosts = taken(by_id, lambda _, row: host_facts(row, self.name), left_out, _called)
+        instances = taken(
+            machines,
+            lambda _, row: instance_facts(row, self.name, offerings.get(row.get("serviceofferingid"), {}), speeds),
             left_out,
+            _called,
         )
         return Reading(
             source=self.name,
             parts=tuple(parts),
-            hosts=tuple(hosts),
-            instances=tuple(instances),
+            hosts=tuple(hosts.values()),
+            instances=tuple(instances.values()),
             every_host=listed["hosts"] is not None and len(hosts) == len(listed["hosts"]),
             every_instance=listed["machines"] is not None and listed["of projects"] is not None,
             gone=frozenset(name for name, row in rows.items() if row.get("state") in GONE),
-            unclear=unread,
+            unclear=frozenset(machines.keys() - instances.keys()),
             own_labels=OWN_LABELS,
             left_out=tuple(left_out),
         )
@@ -73,15 +72,5 @@ def _rows(api: Api, parts: list[Part], name: str, command: str, item: str, **par
     return rows
 
 
-def _told(rows: list[Row], facts: Callable[[Row], Facts], left_out: list[str]) -> tuple[list[Facts], frozenset[str]]:
-    """Facts of the rows that make sense, and ids of the others, with a sentence for each."""
-    found: list[Facts] = []
-    unread: set[str] = set()
-    for row in rows:
-        try:
-            found.append(facts(row))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            unread.add(str(row.get("id")))
-            what = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-            left_out.append(" ".join(f"{row.get('name') or row.get('id')}: {what}".split())[:300])
-    return found, frozenset(unread)
+def _called(key: str, row: Row) -> object:
+    return row.get("name") or key

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from advisor.errors import InvalidInput
 from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts
 from advisor.inventories.libvirt.virsh import VirshError, ask
-from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.reading import Facts, Part, Reading, taken
 
 Ask = Callable[[str, Sequence[str]], list[str]]
 NAME = "libvirt"
@@ -95,16 +95,14 @@ class Libvirt:
         if len(states) > MOST_DOMAINS:
             raise ValueError(f"it tells of {len(states)} domains, more than {MOST_DOMAINS}")
         answer = _Answer(Part(shown, "read", rows=len(states)), host)
-        for uuid, xml in self._definitions(uri, list(states)).items():
-            try:
-                facts = instance_facts(
-                    uuid, xml, str(host["id"]), host["pcpus"], NAME, runs=states[uuid] != _STOPPED
-                )  # fmt: skip
-            except ValueError as error:
-                answer.unclear.add(uuid)
-                answer.left_out.append(" ".join(f"domain {uuid} on {host['id']}: {error}".split())[:300])
-            else:
-                answer.domains[uuid] = states[uuid], facts
+
+        def facts(uuid: str, xml: str) -> Facts:
+            return instance_facts(uuid, xml, str(host["id"]), host["pcpus"], NAME, runs=states[uuid] != _STOPPED)
+
+        definitions = self._definitions(uri, list(states))
+        found = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")
+        answer.domains = {uuid: (states[uuid], one) for uuid, one in found.items()}
+        answer.unclear = states.keys() - found.keys()
         return answer
 
     def _definitions(self, uri: str, uuids: list[str]) -> Mapping[str, str]:

@@ -19,10 +19,6 @@ OWN_LABELS = frozenset(
 LABEL_LENGTH = 255
 
 
-class NotModelled(ValueError):  # noqa: N818 - reads as what it says at the raise
-    """A hypervisor of a kind that Cotenant says nothing about, such as ironic or VMware."""
-
-
 def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str, str]:
     """The availability zone of each compute host, from the zones themselves or else from aggregates."""
     if zones is not None:
@@ -41,6 +37,18 @@ def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
     return {str(member): str(group["id"]) for group in apart for member in group.get("members") or ()}
 
 
+def not_modelled(row: Row) -> str:
+    """Why nothing is said of a hypervisor, such as one of ironic or VMware; empty where something is."""
+    if _type(row) in KINDS:
+        return ""
+    name = row.get("hypervisor_hostname")
+    return f"hypervisor {name} is of type {row.get('hypervisor_type')}, which Cotenant does not model"
+
+
+def _type(row: Row) -> str:
+    return str(row.get("hypervisor_type")).upper()
+
+
 def host_facts(
     row: Row,
     *,
@@ -49,11 +57,8 @@ def host_facts(
     aggregates: Sequence[Row],
     inventories: Mapping[str, Row] | None,
 ) -> Facts:
-    """A hypervisor as facts of a Host; NotModelled where it is of another kind."""
-    name = str(row["hypervisor_hostname"])
-    kind = KINDS.get(str(row.get("hypervisor_type")).upper())
-    if kind is None:
-        raise NotModelled(f"hypervisor {name} is of type {row.get('hypervisor_type')}, which Cotenant does not model")
+    """A hypervisor of one of `KINDS` as facts of a Host."""
+    name, kind = str(row["hypervisor_hostname"]), KINDS[_type(row)]
     service = row.get("service") or {}
     host = str(service.get("host", name))
     labels = {"source": source, "render": "openstack"}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from advisor.inventories.openstack.facts import (
     OWN_LABELS,
-    NotModelled,
     anti_affinity_of,
     changed_or_gone,
     host_facts,
     instance_facts,
+    not_modelled,
     zones_of,
 )
 from advisor.inventories.openstack.listings import Listings, Row, connect
-from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.reading import Part, Reading, taken
 from profiler.observed import ANTI_AFFINITY_LABEL
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
@@ -65,20 +65,29 @@ class OpenStack:
         groups = listings.server_groups()
         anti_affinity = anti_affinity_of(groups or [])
         servers = listings.servers(None if whole else self._since)
-        left_out: list[str] = []
-        hosts, unread_hosts = _told(
-            hypervisors or [],
-            lambda row: host_facts(
+        reasons = [not_modelled(row) for row in hypervisors or ()]
+        left_out = [reason for reason in reasons if reason]
+        modelled = {
+            str(row.get("hypervisor_hostname") or row.get("id")): row
+            for row, reason in zip(hypervisors or (), reasons, strict=True)
+            if not reason
+        }
+        hosts = taken(
+            modelled,
+            lambda _, row: host_facts(
                 row, source=self.name, zones=zones, aggregates=aggregates, inventories=capacity.get(row["id"])
             ),
             left_out,
+            lambda name, _: name,
         )
         specs = {str(flavor["name"]): flavor.get("extra_specs") or {} for flavor in flavors}
         placed, gone, unclear = changed_or_gone(servers or [])
-        instances, unread = _told(
-            placed,
-            lambda row: instance_facts(row, source=self.name, current_specs=specs, anti_affinity=anti_affinity),
+        servers_there = {str(row["id"]): row for row in placed}
+        instances = taken(
+            servers_there,
+            lambda _, row: instance_facts(row, source=self.name, current_specs=specs, anti_affinity=anti_affinity),
             left_out,
+            lambda name, _: name,
         )
         if servers is not None:
             self._since = begun - OVERLAP
@@ -86,15 +95,15 @@ class OpenStack:
         return Reading(
             source=self.name,
             parts=tuple(listings.parts),
-            hosts=tuple(hosts),
-            instances=tuple(instances),
+            hosts=tuple(hosts.values()),
+            instances=tuple(instances.values()),
             # Where a cell is down or services cannot be listed, hosts that are not told may be there all the same.
             every_host=hypervisors is not None
             and services is not None
-            and not (unread_hosts or any(map(_is_partial, services))),
+            and not (len(hosts) < len(modelled) or any(map(_is_partial, services))),
             every_instance=whole and servers is not None,
             gone=gone,
-            unclear=unclear | unread,
+            unclear=unclear | (servers_there.keys() - instances.keys()),
             own_labels=OWN_LABELS if groups is None else OWN_LABELS | {ANTI_AFFINITY_LABEL},
             left_out=tuple(left_out),
         )
@@ -119,23 +128,3 @@ class OpenStack:
 
 def _is_partial(service: Row) -> bool:
     return service.get("status") == "UNKNOWN"
-
-
-def _told(
-    rows: Sequence[Row], facts: Callable[[Row], Facts], left_out: list[str]
-) -> tuple[list[Facts], frozenset[str]]:
-    """Facts of the rows that make sense, and ids of those that could not be understood, with a sentence for each."""
-    found: list[Facts] = []
-    unread: set[str] = set()
-    for row in rows:
-        try:
-            found.append(facts(row))
-        except NotModelled as error:
-            left_out.append(str(error))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            name = str(row.get("hypervisor_hostname") or row.get("id"))
-            unread.add(name)
-            left_out.append(
-                " ".join(f"{name} is not told as it should be: {type(error).__name__} {error}".split())[:300]
-            )
-    return found, frozenset(unread)

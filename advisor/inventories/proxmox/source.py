@@ -9,10 +9,9 @@ from pathlib import Path
 from advisor.inventories.calls import CallError, failed_part
 from advisor.inventories.proxmox.calls import ProxmoxApi, account
 from advisor.inventories.proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
-from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.reading import Facts, Part, Reading, taken
 
 AT_ONCE = 8  # calls; pveproxy has three workers for each node as it is installed
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 
 class Proxmox:
@@ -70,13 +69,13 @@ class Proxmox:
         online = [name for name, row in named.items() if row.get("status") == "online"]
         told, failed = _asked(api, pool, {name: f"/nodes/{name}/status" for name in online})
         parts.append(_part("nodes", len(told), failed))
-        found = []
-        for name, row in named.items():
-            try:
-                found.append(host_facts(row, told.get(name, {}), self._prefix + name, self.name))
-            except _MALFORMED as error:
-                left_out.append(f"node {name}: {error}"[:300])
-        return found
+        found = taken(
+            named,
+            lambda name, row: host_facts(row, told.get(name, {}), self._prefix + name, self.name),
+            left_out,
+            lambda name, _: f"node {name}",
+        )
+        return list(found.values())
 
     def _guests(
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
@@ -100,15 +99,13 @@ class Proxmox:
         told |= asked
         self._configs = {paths[number]: (marks[number], config) for number, config in told.items()}
         parts.append(_part("guests", len(told), failed))
-        found = []
-        for number, config in told.items():
-            name, host = self._prefix + number, self._prefix + node_name(named[number])
-            try:
-                found.append(instance_facts(named[number], config, name, host, self.name))
-            except _MALFORMED as error:
-                left_out.append(f"guest {number}: {error}"[:300])
-        unclear = {self._prefix + number for number in named} - {str(facts["id"]) for facts in found}
-        return found, frozenset(unclear)
+
+        def facts(number: str, config: Row) -> Facts:
+            row = named[number]
+            return instance_facts(row, config, self._prefix + number, self._prefix + node_name(row), self.name)
+
+        found = taken(told, facts, left_out, lambda number, _: f"guest {number}")
+        return list(found.values()), frozenset(self._prefix + number for number in named.keys() - found.keys())
 
 
 def resources(api: ProxmoxApi) -> list[Row]:

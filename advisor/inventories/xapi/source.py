@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from advisor.inventories.calls import CallError, failed_part, printable
-from advisor.inventories.reading import Facts, Part, Reading
+from advisor.inventories.reading import Facts, Part, Reading, taken
 from advisor.inventories.xapi.calls import Records, XapiSession, account
 from advisor.inventories.xapi.facts import NOWHERE, OWN_LABELS, PRESENT, Record, host_facts, instance_facts, name_of
 
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 # What a read cannot do without, and what only adds to it.
 _NEEDED, _FURTHER = ("host", "host_metrics", "VM"), ("VIF", "PIF", "PIF_metrics")
 
@@ -66,20 +65,18 @@ class Xapi:
     def _hosts(self, found: dict[str, Records], left_out: list[str]) -> tuple[list[Facts], dict[str, str]]:
         """Facts of hosts, and the name of each by reference. An agent goes by the name that the machine has itself."""
         metrics, links = found["host_metrics"], found.get("PIF_metrics", {})
-        hosts, names = [], {}
-        for reference, record in found["host"].items():
+
+        def facts(reference: str, record: Record) -> Facts:
             mine = [
                 links.get(str(pif.get("metrics")), {})
                 for pif in found.get("PIF", {}).values()
                 if pif.get("host") == reference and pif.get("physical") is True
             ]
-            try:
-                name = name_of(record, "hostname", "name_label", "uuid")
-                hosts.append(host_facts(record, metrics.get(str(record.get("metrics"))), mine, name, self.name))
-                names[reference] = name
-            except _MALFORMED as error:
-                left_out.append(f"host {_called(record)}: {error}"[:300])
-        return hosts, names
+            name = name_of(record, "hostname", "name_label", "uuid")
+            return host_facts(record, metrics.get(str(record.get("metrics"))), mine, name, self.name)
+
+        hosts = taken(found["host"], facts, left_out, lambda _, record: f"host {_called(record)}")
+        return list(hosts.values()), {reference: str(host["id"]) for reference, host in hosts.items()}
 
     def _instances(
         self, found: dict[str, Records], hosts: dict[str, str], left_out: list[str]
@@ -95,19 +92,17 @@ class Xapi:
         by_vm: dict[str, list[Record]] = {}
         for interface in found.get("VIF", {}).values():
             by_vm.setdefault(str(interface.get("VM")), []).append(interface)
-        instances, unclear = [], set()
-        for reference, record in present.items():
-            try:
-                host = hosts.get(str(record.get("resident_on", NOWHERE)))
-                if host is None:
-                    raise ValueError("nothing is known of its host; it stays as it is")
-                fields = ("name_label", "uuid") if often[str(record.get("name_label"))] == 1 else ("uuid",)
-                links = by_vm.get(reference, [])
-                instances.append(instance_facts(record, links, name_of(record, *fields), host, self.name))
-            except _MALFORMED as error:
-                unclear.add(str(record.get("uuid")))
-                left_out.append(f"VM {_called(record)}: {error}"[:300])
-        return instances, frozenset(unclear)
+
+        def facts(reference: str, record: Record) -> Facts:
+            host = hosts.get(str(record.get("resident_on", NOWHERE)))
+            if host is None:
+                raise ValueError("nothing is known of its host; it stays as it is")
+            fields = ("name_label", "uuid") if often[str(record.get("name_label"))] == 1 else ("uuid",)
+            return instance_facts(record, by_vm.get(reference, []), name_of(record, *fields), host, self.name)
+
+        instances = taken(present, facts, left_out, lambda _, record: f"VM {_called(record)}")
+        unclear = (present[reference] for reference in present.keys() - instances.keys())
+        return list(instances.values()), frozenset(str(record.get("uuid")) for record in unclear)
 
 
 def _called(record: Record) -> str:
