@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from advisor.domain import Command
 from advisor.errors import InvalidInput
+from advisor.render.names import DISK
 from profiler.observed import DEFAULT_WEIGHT, Host, Instance, IsolationSettings, Pinning, format_cpus
 
 T = TypeVar("T")
@@ -122,6 +123,25 @@ def replaced(
     """The step from one value to the other with its undo; none where they are equal on the tool's own scale."""
     if now != then:
         yield Step(Phase.LOOSEN if loosens else Phase.TIGHTEN, Command(tool, argv(then), argv(now), note))
+
+
+def disk_limited(
+    tool: str,
+    change: SettingsChange,
+    disk: str | None,
+    label: str,
+    argv: Callable[[str, int | None], tuple[str, ...]],
+    note: str = "",
+) -> Iterator[Step]:
+    """The limit in bytes per second, of a `disk` that is named; None = what its `label` should hold is said."""
+    now, then = (bytes_per_second(settings.disk_limit_mb_s) for settings in (change.current, change.wanted))
+    if then is None or now == then:
+        return
+    if disk is None:
+        lacks = f"label {DISK} on instance {change.instance.id}"
+        yield only_said(tool, f"to limit its disk: needs {lacks} ({label})", needs=lacks)
+        return
+    yield from replaced(tool, now, then, lambda limit: argv(disk, limit), loosens=more(now, then), note=note)
 
 
 def more(now: float | None, then: float | None) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
+from advisor.render.change import SettingsChange, Step, replaced
 from models.physics.cap_periods import MIN_QUOTA_US, is_short, period_us
 from profiler.observed import DEFAULT_WEIGHT, Instance
 
@@ -29,6 +32,14 @@ def weight_note(weight: int | None, cgroup: int) -> str:
     if weight is None or cgroup == 1 or weight * DEFAULT_V2_WEIGHT <= V2_WEIGHT_RANGE[1] * DEFAULT_WEIGHT:
         return ""
     return f"cpu.weight ends at {V2_WEIGHT_RANGE[1]}, so weight {weight} counts as {V2_WEIGHT_RANGE[1] * 256 // 100}"
+
+
+def weighted(tool: str, change: SettingsChange, cgroup: int, argv: Callable[[int], tuple[str, ...]]) -> Iterator[Step]:
+    """The weight on the scale of cpu.shares or of cpu.weight, by the version of control groups."""
+    pair = change.weights(shares if cgroup == 1 else v2_weight)
+    if pair:
+        note = weight_note(change.wanted.weight, cgroup)
+        yield from replaced(tool, *pair, argv, loosens=pair[1] > pair[0], note=note)
 
 
 def period_and_quota(cpus: float, instance: Instance) -> tuple[int, int]:

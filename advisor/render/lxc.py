@@ -8,18 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import (
-    Phase,
-    RenderOptions,
-    SettingsChange,
-    Step,
-    bytes_per_second,
-    more,
-    only_said,
-    replaced,
-)
-from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
-from advisor.render.names import DISK, disk_number, group_path, kernel_version
+from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more
+from advisor.render.groups import period_and_quota, quota_note, weighted
+from advisor.render.names import disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
 from profiler.observed import Host, Instance, Pinning
 
@@ -30,9 +21,17 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What control groups can do of a change; see `Phase` for the order."""
     group, cgroup = group_path(change.instance), options.cgroup
     yield from _pin(change, group)
-    yield from _weight(change, group, cgroup)
+    key = "cpu.shares" if cgroup == 1 else "cpu.weight"
+    yield from weighted("cgset", change, cgroup, lambda value: _cgset(group, f"{key}={value}"))
     yield from _cap(change, group, cgroup)
-    yield from _disk(change, group, cgroup)
+    yield from disk_limited(
+        "cgset",
+        change,
+        disk_number(change.instance),
+        "its device number, such as 8:0",
+        lambda disk, limit: _cgset(group, *_throttle(disk, limit, cgroup)),
+        note="control groups limit reading and writing each by itself: together they may reach twice as much",
+    )
 
 
 def _cgset(group: str, *values: str) -> tuple[str, ...]:
@@ -55,19 +54,6 @@ def _pin(change: SettingsChange, group: str) -> Iterator[Step]:
 
 def _cpus(change: SettingsChange, pinning: Pinning | None) -> frozenset[int]:
     return (pinning.union if pinning else frozenset()) or change.every_cpu
-
-
-def _weight(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
-    key, convert = ("cpu.shares", shares) if cgroup == 1 else ("cpu.weight", v2_weight)
-    pair = change.weights(convert)
-    if pair:
-        yield from replaced(
-            "cgset",
-            *pair,
-            lambda value: _cgset(group, f"{key}={value}"),
-            loosens=pair[1] > pair[0],
-            note=weight_note(change.wanted.weight, cgroup),
-        )
 
 
 def _cap(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
@@ -116,25 +102,6 @@ def _bandwidth(
     spare = f"{saved}={then[1] if then else 0}"
     lowered = then is None or (now is not None and then[1] < now[1])
     return (spare, *bandwidth) if lowered else (*bandwidth, spare)
-
-
-def _disk(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
-    now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
-    if then is None or now == then:
-        return
-    disk = disk_number(change.instance)
-    if disk is None:
-        lacks = f"label {DISK} on instance {change.instance.id}"
-        yield only_said("cgset", f"to limit its disk: needs {lacks} (its device number, such as 8:0)", needs=lacks)
-        return
-    yield from replaced(
-        "cgset",
-        now,
-        then,
-        lambda limit: _cgset(group, *_throttle(disk, limit, cgroup)),
-        loosens=more(now, then),
-        note="control groups limit reading and writing each by itself: together they may reach twice as much",
-    )
 
 
 def _throttle(disk: str, limit: int | None, cgroup: int) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from advisor.render.change import (
     RenderOptions,
     SettingsChange,
     Step,
-    bytes_per_second,
+    disk_limited,
     more,
     only_said,
     replaced,
 )
-from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
-from advisor.render.names import DISK, address, disk_target, domain_name, iothreads, mac_address
+from advisor.render.groups import period_and_quota, quota_note, weighted
+from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
 from models.physics.cap_periods import DEFAULT_US
 from profiler.observed import Host, Instance, format_cpus
@@ -32,9 +32,17 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         # `r` is every CPU (virsh(1), vcpupin)
         yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
     yield from _driver_threads(change, name)
-    yield from _weight(change, name, options.cgroup)
+    # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
+    yield from weighted("virsh", change, options.cgroup, lambda value: _schedinfo(name, f"cpu_shares={value}"))
     yield from _cap(change, name)
-    yield from _disk(change, name)
+    tune = ("virsh", "blkdeviotune", "--domain", name, "--device")
+    yield from disk_limited(
+        "virsh",
+        change,
+        disk_target(change.instance),
+        "which one it is, such as vda",
+        lambda disk, limit: (*tune, disk, "--live", "--total-bytes-sec", str(limit or 0)),
+    )
 
 
 def interface(change: SettingsChange) -> Iterator[Step] | None:
@@ -102,19 +110,6 @@ def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
     return ("virsh", "schedinfo", "--domain", name, "--live", *sets)
 
 
-def _weight(change: SettingsChange, name: str, cgroup: int) -> Iterator[Step]:
-    # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
-    pair = change.weights(shares if cgroup == 1 else v2_weight)
-    if pair:
-        yield from replaced(
-            "virsh",
-            *pair,
-            lambda value: _schedinfo(name, f"cpu_shares={value}"),
-            loosens=pair[1] > pair[0],
-            note=weight_note(change.wanted.weight, cgroup),
-        )
-
-
 def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
     vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
     if then is None:
@@ -131,19 +126,6 @@ def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
         loosens=more(now, then),
         note=note,
     )
-
-
-def _disk(change: SettingsChange, name: str) -> Iterator[Step]:
-    now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
-    if then is None or now == then:
-        return
-    disk = disk_target(change.instance)
-    if disk is None:
-        lacks = f"label {DISK} on instance {name}"
-        yield only_said("virsh", f"to limit its disk: needs {lacks} (which one it is, such as vda)", needs=lacks)
-        return
-    tune = ("virsh", "blkdeviotune", "--domain", name, "--device", disk, "--live", "--total-bytes-sec")
-    yield from replaced("virsh", now, then, lambda limit: (*tune, str(limit or 0)), loosens=more(now, then))
 
 
 def migrate(instance: Instance, source: Host, target: Host) -> Command:
