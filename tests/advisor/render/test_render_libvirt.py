@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,65 +18,41 @@ SHOP = Instance("shop-7", vcpus=2, labels={"disk": "vda"})
 EVERYTHING = IsolationSettings(Pinning(((2,), (3,))), 50, 512, NetworkSettings("dedicated", 80), 50)
 
 
+def pins(*cpus: tuple[int, ...]) -> dict[str, Pinning]:
+    return {"pinning": Pinning(cpus)}
+
+
+PIN, TUNE = "vcpupin --vcpu 1 --live --cpulist", "schedinfo --live --set"
+QUOTA, DISK = f"{TUNE} vcpu_period={{}} --set vcpu_quota={{}}", "blkdeviotune --device vda --live --total-bytes-sec"
+
+
 @pytest.mark.parametrize(
     ("cgroup", "now", "then", "argv", "undo"),
     [
-        (
-            2,
-            IsolationSettings(pinning=Pinning(((0,), (3,)))),
-            IsolationSettings(pinning=Pinning(((0,), (1, 2)))),
-            "virsh vcpupin --domain shop-7 --vcpu 1 --live --cpulist 1-2",
-            "virsh vcpupin --domain shop-7 --vcpu 1 --live --cpulist 3",
+        pytest.param(2, pins((0,), (3,)), pins((0,), (1, 2)), f"{PIN} 1-2", f"{PIN} 3", id="another pin"),
+        pytest.param(2, pins((0,), ()), pins((0,), (2,)), f"{PIN} 2", f"{PIN} r", id="a first pin"),
+        pytest.param(
+            2, {}, {"cap_percent": 100}, QUOTA.format(100000, 50000), QUOTA.format(100000, -1),
+            id="a cap of one CPU is half a CPU for each of two vCPUs",
         ),
-        (
-            2,
-            IsolationSettings(pinning=Pinning(((0,), ()))),
-            IsolationSettings(pinning=Pinning(((0,), (2,)))),
-            "virsh vcpupin --domain shop-7 --vcpu 1 --live --cpulist 2",
-            "virsh vcpupin --domain shop-7 --vcpu 1 --live --cpulist r",
+        pytest.param(
+            2, {"cap_percent": 100}, {"cap_percent": 1}, QUOTA.format(200000, 1000), QUOTA.format(100000, 50000),
+            id="a period is longer where its quota would be under 1 ms",
         ),
-        (
-            2,
-            IsolationSettings(),
-            IsolationSettings(cap_percent=100),  # of one CPU, so half a CPU for each of the two vCPUs
-            "virsh schedinfo --domain shop-7 --live --set vcpu_period=100000 --set vcpu_quota=50000",
-            "virsh schedinfo --domain shop-7 --live --set vcpu_period=100000 --set vcpu_quota=-1",
+        pytest.param(2, {}, {"weight": 512}, f"{TUNE} cpu_shares=200", f"{TUNE} cpu_shares=100", id="a weight"),
+        pytest.param(
+            1, {"weight": 64}, {"weight": 512}, f"{TUNE} cpu_shares=2048", f"{TUNE} cpu_shares=256",
+            id="a weight by version 1 of control groups",
         ),
-        (
-            2,
-            IsolationSettings(cap_percent=100),
-            IsolationSettings(cap_percent=1),  # 100 ms x 0.005 is under 1 ms of quota
-            "virsh schedinfo --domain shop-7 --live --set vcpu_period=200000 --set vcpu_quota=1000",
-            "virsh schedinfo --domain shop-7 --live --set vcpu_period=100000 --set vcpu_quota=50000",
-        ),
-        (
-            2,
-            IsolationSettings(),
-            IsolationSettings(weight=512),
-            "virsh schedinfo --domain shop-7 --live --set cpu_shares=200",
-            "virsh schedinfo --domain shop-7 --live --set cpu_shares=100",
-        ),
-        (
-            1,
-            IsolationSettings(weight=64),
-            IsolationSettings(weight=512),
-            "virsh schedinfo --domain shop-7 --live --set cpu_shares=2048",
-            "virsh schedinfo --domain shop-7 --live --set cpu_shares=256",
-        ),
-        (
-            2,
-            IsolationSettings(),
-            IsolationSettings(disk_limit_mb_s=50),
-            "virsh blkdeviotune --domain shop-7 --device vda --live --total-bytes-sec 50000000",
-            "virsh blkdeviotune --domain shop-7 --device vda --live --total-bytes-sec 0",
-        ),
+        pytest.param(2, {}, {"disk_limit_mb_s": 50}, f"{DISK} 50000000", f"{DISK} 0", id="a disk limit"),
     ],
-)
+)  # fmt: skip
 def test_a_difference_becomes_a_virsh_command_with_its_undo(
-    cgroup: int, now: IsolationSettings, then: IsolationSettings, argv: str, undo: str
+    cgroup: int, now: dict[str, Any], then: dict[str, Any], argv: str, undo: str
 ) -> None:
-    (command,) = commands(HOST, SHOP, now, then, cgroup=cgroup)
-    assert (" ".join(command.argv), " ".join(command.undo)) == (argv, undo)
+    (command,) = commands(HOST, SHOP, IsolationSettings(**now), IsolationSettings(**then), cgroup=cgroup)
+    of_domain = [f"virsh {text.replace(' ', ' --domain shop-7 ', 1)}" for text in (argv, undo)]
+    assert [" ".join(command.argv), " ".join(command.undo)] == of_domain
 
 
 def test_pinning_a_guest_sends_its_other_threads_to_the_driver_s_cpus_and_unpinning_frees_them() -> None:
@@ -129,26 +106,24 @@ def test_an_interface_of_its_own_cannot_keep_a_rate_free_and_says_so() -> None:
     assert limited.argv[-1] == "10000,10000,8000"
 
 
-def test_a_weight_beyond_cpu_weight_is_clamped_and_says_so() -> None:
-    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(weight=65_535))
-    assert command.argv[-1] == "cpu_shares=10000"
-    assert "ends at 10000" in command.note
+@pytest.mark.parametrize(
+    ("wanted", "last", "note"),
+    [
+        pytest.param({"weight": 65_535}, "cpu_shares=10000", "ends at 10000", id="a weight beyond cpu.weight"),
+        pytest.param(
+            {"cap_percent": 100}, "vcpu_quota=50000", "one busy vCPU alone gets 50 %", id="a cap on several vCPUs"
+        ),
+        pytest.param({"cap_percent": 0.1}, "vcpu_quota=1000", "0.1% of a CPU", id="a cap below the least quota"),
+    ],
+)
+def test_what_is_lost_of_a_limit_is_said(wanted: dict[str, Any], last: str, note: str) -> None:
+    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(**wanted))
+    assert command.argv[-1] == last
+    assert note in command.note
 
 
 def test_weights_that_round_to_the_same_cpu_weight_render_nothing() -> None:
     assert commands(HOST, SHOP, IsolationSettings(), IsolationSettings(weight=257)) == ()
-
-
-def test_a_cap_on_several_vcpus_says_that_each_gets_its_part() -> None:
-    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(cap_percent=100))
-    assert "one busy vCPU alone gets 50 %" in command.note
-
-
-def test_a_cap_below_the_least_quota_says_what_it_becomes() -> None:
-    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(cap_percent=0.1))
-    assert command.argv[-2:] == ("--set", "vcpu_quota=1000")
-    assert "vcpu_period=1000000" in command.argv
-    assert "0.1% of a CPU" in command.note
 
 
 def test_a_disk_limit_without_the_disk_s_name_is_a_note() -> None:

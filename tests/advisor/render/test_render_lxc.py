@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,53 +23,35 @@ def pins(text: str) -> IsolationSettings:
 @pytest.mark.parametrize(
     ("cgroup", "now", "then", "values", "undo_values"),
     [
-        (2, IsolationSettings(), pins("0:2|1:3"), ["cpuset.cpus=2-3"], ["cpuset.cpus=0-3"]),
-        (1, pins("0:2|1:2"), pins("0:0-1|1:0-1"), ["cpuset.cpus=0-1"], ["cpuset.cpus=2"]),
-        (2, IsolationSettings(), IsolationSettings(cap_percent=50), ["cpu.max=50000 100000"], ["cpu.max=max 100000"]),
+        (2, {}, {"pinning": "0:2|1:3"}, ["cpuset.cpus=2-3"], ["cpuset.cpus=0-3"]),
+        (1, {"pinning": "0:2|1:2"}, {"pinning": "0:0-1|1:0-1"}, ["cpuset.cpus=0-1"], ["cpuset.cpus=2"]),
+        (2, {}, {"cap_percent": 50}, ["cpu.max=50000 100000"], ["cpu.max=max 100000"]),
+        (2, {"cap_percent": 0.5}, {"cap_percent": 250}, ["cpu.max=250000 100000"], ["cpu.max=1000 200000"]),
         (
-            2,
-            IsolationSettings(cap_percent=0.5),
-            IsolationSettings(cap_percent=250),
-            ["cpu.max=250000 100000"],
-            ["cpu.max=1000 200000"],
-        ),
-        (
-            1,
-            IsolationSettings(),
-            IsolationSettings(cap_percent=50),
+            1, {}, {"cap_percent": 50},
             ["cpu.cfs_period_us=100000", "cpu.cfs_quota_us=50000"],
             ["cpu.cfs_quota_us=-1", "cpu.cfs_period_us=100000"],
         ),
-        (2, IsolationSettings(), IsolationSettings(weight=512), ["cpu.weight=200"], ["cpu.weight=100"]),
-        (1, IsolationSettings(), IsolationSettings(weight=1), ["cpu.shares=4"], ["cpu.shares=1024"]),
-        (2, IsolationSettings(), IsolationSettings(weight=1), ["cpu.weight=1"], ["cpu.weight=100"]),
+        (2, {}, {"weight": 512}, ["cpu.weight=200"], ["cpu.weight=100"]),
+        (1, {}, {"weight": 1}, ["cpu.shares=4"], ["cpu.shares=1024"]),
+        (2, {}, {"weight": 1}, ["cpu.weight=1"], ["cpu.weight=100"]),
         (
-            2,
-            IsolationSettings(disk_limit_mb_s=20),
-            IsolationSettings(disk_limit_mb_s=50),
-            ["io.max=8:16 rbps=50000000 wbps=50000000"],
-            ["io.max=8:16 rbps=20000000 wbps=20000000"],
+            2, {"disk_limit_mb_s": 20}, {"disk_limit_mb_s": 50},
+            ["io.max=8:16 rbps=50000000 wbps=50000000"], ["io.max=8:16 rbps=20000000 wbps=20000000"],
         ),
+        (2, {}, {"disk_limit_mb_s": 0.5}, ["io.max=8:16 rbps=500000 wbps=500000"], ["io.max=8:16 rbps=max wbps=max"]),
         (
-            2,
-            IsolationSettings(),
-            IsolationSettings(disk_limit_mb_s=0.5),
-            ["io.max=8:16 rbps=500000 wbps=500000"],
-            ["io.max=8:16 rbps=max wbps=max"],
-        ),
-        (
-            1,
-            IsolationSettings(),
-            IsolationSettings(disk_limit_mb_s=50),
+            1, {}, {"disk_limit_mb_s": 50},
             ["blkio.throttle.read_bps_device=8:16 50000000", "blkio.throttle.write_bps_device=8:16 50000000"],
             ["blkio.throttle.read_bps_device=8:16 0", "blkio.throttle.write_bps_device=8:16 0"],
         ),
     ],
 )  # fmt: skip
 def test_a_difference_becomes_a_cgset_command_with_its_undo(
-    cgroup: int, now: IsolationSettings, then: IsolationSettings, values: list[str], undo_values: list[str]
+    cgroup: int, now: dict[str, Any], then: dict[str, Any], values: list[str], undo_values: list[str]
 ) -> None:
-    (command,) = commands(HOST, WEB, now, then, cgroup=cgroup)
+    before, after = (pins(some["pinning"]) if "pinning" in some else IsolationSettings(**some) for some in (now, then))
+    (command,) = commands(HOST, WEB, before, after, cgroup=cgroup)
     assert command.argv == ("cgset", *(part for value in values for part in ("-r", value)), *END)
     assert command.undo == ("cgset", *(part for value in undo_values for part in ("-r", value)), *END)
 

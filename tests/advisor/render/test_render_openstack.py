@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,45 +23,41 @@ def rendered(
     return [(" ".join(command.argv), " ".join(command.undo)) for command in made]
 
 
+def quota(period: int, quota: int) -> str:
+    return f"set --property quota:cpu_period={period} --property quota:cpu_quota={quota}"
+
+
 @pytest.mark.parametrize(
     ("now", "then", "argv", "undo"),
     [
-        (
-            IsolationSettings(),
-            IsolationSettings(cap_percent=50),  # of one CPU, so a quarter for each of two vCPUs
-            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=25000 shop.large",
-            "flavor unset --property quota:cpu_period --property quota:cpu_quota shop.large",
+        pytest.param(
+            {}, {"cap_percent": 50}, quota(100000, 25000),
+            "unset --property quota:cpu_period --property quota:cpu_quota",
+            id="a cap of half a CPU is a quarter for each of two vCPUs",
         ),
-        (
-            IsolationSettings(cap_percent=50),
-            IsolationSettings(cap_percent=100),
-            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=50000 shop.large",
-            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=25000 shop.large",
+        pytest.param(
+            {"cap_percent": 50}, {"cap_percent": 100}, quota(100000, 50000), quota(100000, 25000), id="another cap"
         ),
-        (
-            IsolationSettings(weight=512),
-            IsolationSettings(weight=128),
-            "flavor set --property quota:cpu_shares=50 shop.large",
-            "flavor set --property quota:cpu_shares=200 shop.large",
+        pytest.param(
+            {"weight": 512}, {"weight": 128},
+            "set --property quota:cpu_shares=50", "set --property quota:cpu_shares=200", id="another weight",
         ),
-        (
-            IsolationSettings(),
-            IsolationSettings(disk_limit_mb_s=50),
-            "flavor set --property quota:disk_total_bytes_sec=50000000 shop.large",
-            "flavor unset --property quota:disk_total_bytes_sec shop.large",
+        pytest.param(
+            {}, {"disk_limit_mb_s": 50}, "set --property quota:disk_total_bytes_sec=50000000",
+            "unset --property quota:disk_total_bytes_sec", id="a disk limit",
         ),
-        (
-            IsolationSettings(),
-            IsolationSettings(pinning=Pinning(((1,), (3,)))),
-            "flavor set --property hw:cpu_policy=dedicated shop.large",
-            "flavor unset --property hw:cpu_policy shop.large",
+        pytest.param(
+            {}, {"pinning": Pinning(((1,), (3,)))}, "set --property hw:cpu_policy=dedicated",
+            "unset --property hw:cpu_policy", id="a CPU for each vCPU",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_difference_becomes_extra_specs_of_the_flavor_with_their_undo(
-    now: IsolationSettings, then: IsolationSettings, argv: str, undo: str
+    now: dict[str, Any], then: dict[str, Any], argv: str, undo: str
 ) -> None:
-    assert rendered(now, then) == [(f"openstack {argv}", f"openstack {undo}")]
+    assert rendered(IsolationSettings(**now), IsolationSettings(**then)) == [
+        (f"openstack flavor {argv} shop.large", f"openstack flavor {undo} shop.large")
+    ]
 
 
 def test_a_dedicated_host_without_smt_and_with_driver_cpus_is_asked_for_again() -> None:
