@@ -264,7 +264,6 @@ class EvaluationOut(AnswerBody):
     limits: dict[str, str] = Field(description="what some models cannot do, as sentences")
     average_rank: dict[str, float] = Field(description="mean rank of each model over the protocols, 1 = best")
     protocols: dict[str, ProtocolOut] = Field(description="what is left out of training: the errors then")
-    curves: dict[str, dict[str, Any]] | None = Field(default=None, description="learning curves; only with --curve")
 
 
 class EvaluationsOut(AnswerBody):

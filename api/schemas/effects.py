@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Band, Effect, Scene, SceneEffects, waiting_told
+from advisor.domain import Effect, Scene, SceneEffects, waiting_told
 from api.schemas.base import AnswerBody, Figure, Schema, Score, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
@@ -23,15 +23,6 @@ class BandOut(AnswerBody):
     expected: Figure = Field(description="the expected ratio")
     lower: Figure = Field(description="lower end of the interval")
     upper: Figure = Field(description="upper end of the interval")
-
-    @classmethod
-    def of(cls, band: Band) -> BandOut:
-        """From the domain."""
-        return cls(expected=_finite(band.expected), lower=_finite(band.lower), upper=_finite(band.upper))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 class CpuOut(AnswerBody):
@@ -60,15 +51,10 @@ class EffectOut(AnswerBody):
     @classmethod
     def of(cls, effect: Effect) -> EffectOut:
         """From the domain."""
-        return cls(
-            instance=effect.instance,
-            before=None if effect.before is None else BandOut.of(effect.before),
-            throughput_ratio=BandOut.of(effect.throughput_ratio),
-            latency_ratio=BandOut.of(waiting_told(effect, effect.latency_ratio)),
-            jitter_ratio=None if effect.jitter_ratio is None else BandOut.of(waiting_told(effect, effect.jitter_ratio)),
-            outside_training=effect.outside_training,
-            cpu=None if effect.cpu is None else CpuOut.like(effect.cpu),
-        )
+        if not effect.overloaded:
+            return cls.like(effect)
+        jitter = effect.jitter_ratio and waiting_told(effect, effect.jitter_ratio)
+        return cls.like(replace(effect, latency_ratio=waiting_told(effect, effect.latency_ratio), jitter_ratio=jitter))
 
 
 class ModelRef(AnswerBody):

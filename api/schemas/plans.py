@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from advisor.domain import (
-    Band,
     Capacity,
-    Command,
     Effect,
     Plan,
     PlanAction,
@@ -20,9 +19,6 @@ from advisor.domain import (
     PlanKind,
     PlanStep,
     PlanSums,
-    RunwayPoint,
-    SpareCapacity,
-    Variant,
 )
 from api.schemas.base import AnswerBody, Figure, Hundredths, Known, Score, Tenths, Time
 from api.schemas.effects import BandOut, EffectOut, ModelRef
@@ -39,11 +35,6 @@ class SecondsOut(AnswerBody):
     expected: Tenths = Field(description="seconds that are expected")
     lower: Tenths = Field(description="seconds that it takes at least")
     upper: Tenths = Field(description="seconds that it takes at most")
-
-    @classmethod
-    def of(cls, band: Band) -> SecondsOut:
-        """From the domain."""
-        return cls(expected=band.expected, lower=band.lower, upper=band.upper)
 
 
 class PlanStepOut(AnswerBody):
@@ -94,11 +85,11 @@ class PlanStepOut(AnswerBody):
         if step.vcpus is not None:
             told["vcpus"] = step.vcpus
         if step.gain is not None:
-            told["gain"] = BandOut.of(step.gain)
+            told["gain"] = BandOut.like(step.gain)
         if step.duration_s is not None:
-            told["duration_s"] = SecondsOut.of(step.duration_s)
+            told["duration_s"] = SecondsOut.like(step.duration_s)
         if step.commands:
-            told["commands"] = [_command(command) for command in step.commands]
+            told["commands"] = [CommandOut.like(command) for command in step.commands]
         return cls(
             instance=step.instance,
             host=step.host,
@@ -130,11 +121,12 @@ class SumsOut(AnswerBody):
         default=None, description="what all hosts cost a month, by their label; absent where one does not say"
     )
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, sums: PlanSums) -> SumsOut:
-        """From the domain."""
-        told = {name: getattr(sums, name) for name in cls.model_fields}
-        return cls(**{name: value for name, value in told.items() if value is not None})
+    def _without_what_no_host_says(cls, sums: object) -> object:
+        if not isinstance(sums, PlanSums):
+            return sums
+        return {name: value for name, value in asdict(sums).items() if value is not None}
 
 
 class SearchOut(AnswerBody):
@@ -156,12 +148,6 @@ class RunwayOut(AnswerBody):
     sums: SumsOut = Field(description="the cloud then")
     fits: bool = Field(description="everybody has a host and keeps its limit")
 
-    @classmethod
-    def of(cls, point: RunwayPoint) -> RunwayOut:
-        """From the domain."""
-        same = {name: getattr(point, name) for name in cls.model_fields if name != "sums"}
-        return cls(**same, sums=SumsOut.of(point.sums))
-
 
 class SpareOut(AnswerBody):
     """How much more fits with a failover reserve."""
@@ -171,11 +157,6 @@ class SpareOut(AnswerBody):
     fit: int | None = Field(description="instances of the mix with which every failure is survived; null = not even 0")
     too_many: int = Field(description="the least number that does not do; what lies between both was not tried")
     in_the_way: str = Field(description="what happens then")
-
-    @classmethod
-    def of(cls, spare: SpareCapacity) -> SpareOut:
-        """From the domain."""
-        return cls(**{name: getattr(spare, name) for name in cls.model_fields})
 
 
 class CapacityOut(AnswerBody):
@@ -205,10 +186,10 @@ class CapacityOut(AnswerBody):
         optional = {"runway", "spare", "earliest_month", "latest_month"}
         same: dict[str, Any] = {name: getattr(found, name) for name in cls.model_fields if name not in optional}
         if found.spare is not None:
-            same["spare"] = SpareOut.of(found.spare)
+            same["spare"] = SpareOut.like(found.spare)
         if found.earliest_month is not None or found.latest_month is not None:
             same |= {"earliest_month": found.earliest_month, "latest_month": found.latest_month}
-        return cls(**same, runway=[RunwayOut.of(point) for point in found.runway])
+        return cls(**same, runway=[RunwayOut.like(point) for point in found.runway])
 
 
 class VariantOut(AnswerBody):
@@ -224,12 +205,6 @@ class VariantOut(AnswerBody):
         default=None, description="days that newcomers run within the months looked ahead; null = not known"
     )
     notes: list[str] = Field(default=[], description="what else to know")
-
-    @classmethod
-    def of(cls, variant: Variant) -> VariantOut:
-        """From the domain."""
-        same = {name: getattr(variant, name) for name in cls.model_fields if name not in {"sums", "notes"}}
-        return cls(**same, sums=SumsOut.of(variant.sums), notes=list(variant.notes))
 
 
 class ClassSizingOut(AnswerBody):
@@ -252,12 +227,6 @@ class AgeOut(AnswerBody):
     generation: int = Field(description="of the inventory now")
     hosts: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
     instances: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
-
-    @classmethod
-    def of(cls, age: PlanAge) -> AgeOut:
-        """From the domain."""
-        hosts, instances = (None if one is None else list(one) for one in (age.hosts, age.instances))
-        return cls(stale=age.stale, generation=age.generation, hosts=hosts, instances=instances)
 
 
 class PlanAnswer(AnswerBody):
@@ -292,13 +261,13 @@ class PlanAnswer(AnswerBody):
         """From the domain; `age` where the plan is beside an inventory."""
         told: dict[str, Any] = {}
         if age is not None:
-            told = {"stale": age.stale, "age": AgeOut.of(age)}
+            told = {"stale": age.stale, "age": AgeOut.like(age)}
         if plan.duration_s is not None:
-            told["duration_s"] = SecondsOut.of(plan.duration_s)
+            told["duration_s"] = SecondsOut.like(plan.duration_s)
         if plan.capacity is not None:
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
-            told["variants"] = [VariantOut.of(variant) for variant in plan.variants]
+            told["variants"] = [VariantOut.like(variant) for variant in plan.variants]
         if plan.sizing:
             told["sizing"] = [ClassSizingOut.like(row) for row in plan.sizing]
         return cls(
@@ -311,8 +280,8 @@ class PlanAnswer(AnswerBody):
             question=PlanBody.of(plan.request),
             notes=list(plan.notes),
             search=None if plan.search is None else SearchOut.like(plan.search),
-            sums_before=None if plan.sums_before is None else SumsOut.of(plan.sums_before),
-            sums_after=None if plan.sums_after is None else SumsOut.of(plan.sums_after),
+            sums_before=None if plan.sums_before is None else SumsOut.like(plan.sums_before),
+            sums_after=None if plan.sums_after is None else SumsOut.like(plan.sums_after),
             steps=[PlanStepOut.of(step) for step in plan.steps],
             undo=[PlanStepOut.of(step) for step in plan.undo],
             before=_by_host(plan.before),
@@ -336,10 +305,6 @@ class PlanItem(AnswerBody):
         """From the domain; `generation` is the inventory's of now."""
         same = {name: getattr(entry, name) for name in cls.model_fields if name != "stale"}
         return cls(**same, stale=None if entry.generation is None else entry.generation != generation)
-
-
-def _command(command: Command) -> CommandOut:
-    return CommandOut(tool=command.tool, argv=list(command.argv), undo=list(command.undo), note=command.note)
 
 
 def _by_host(effects: Mapping[str, tuple[Effect, ...]]) -> dict[str, list[EffectOut]]:
