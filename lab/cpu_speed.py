@@ -13,7 +13,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from types import TracebackType
 from typing import Self
 
 _EVERY_S = 0.25
@@ -39,9 +38,7 @@ class SpeedWatch:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()

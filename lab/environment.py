@@ -12,7 +12,8 @@ from typing import Any
 from lab.journal import Journal
 from lab.qdiscs import compare
 from profiler.observed import format_cpus, parse_cpus
-from profiler.parse import ParseError, parse_stat
+from profiler.parse.proc import parse_stat
+from profiler.parse.text import ParseError
 
 _CPU = Path("/sys/devices/system/cpu")
 MADE = "instances"  # kind of note: how instances were made, beyond what the campaign says

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TextIO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress
@@ -46,9 +45,7 @@ class CampaignProgress:
             self._console.print(f"{self._done} of {self._total} runs are done, {self._left()}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from lab.emulated_xen.dom0_channel import Dom0Channel
 from lab.emulated_xen.machine import FILES, XenMachine
 from lab.errors import RunError
 from lab.guests.channel import AgentChannel
-from lab.guests.domain import connect_from
-from lab.guests.image import TCP_PORT, BootImage
+from lab.guests.domain import connect_agent, connect_from
+from lab.guests.image import BootImage
 from lab.processes import wait_until
 from lab.workloads import Site
 from lab.workloads.nginx import nginx
@@ -66,7 +65,8 @@ class ServingDomain:
 
     def serve(self, scratch: Path) -> None:
         """Wait for its agent, then start what serves; `scratch` gets the server's configuration."""
-        channel = self._wait_up()
+        channel = connect_agent(self.name, self.address, self._machine.network, _UP_S, self._console)
+        self._channel = channel  # open as long as the guest serves
         channel.call("mkdir", "-p", "/www", str(scratch))
         for size_kb in SIZES_KB:
             channel.call("dd", "if=/dev/zero", f"of=/www/{size_kb}k", "bs=1024", f"count={size_kb}")
@@ -95,23 +95,9 @@ class ServingDomain:
             return False
         return True
 
-    def _wait_up(self) -> AgentChannel:
-        end = time.monotonic() + _UP_S
-        while self._channel is None:
-            try:
-                wire = connect_from(self._machine.network, self.address, TCP_PORT, 5.0)
-            except OSError:
-                if time.monotonic() > end:
-                    raise RunError(f"guest {self.name} did not come up: {self._console()}") from None
-                time.sleep(0.3)
-                continue
-            self._channel = AgentChannel(wire, self.name, self._console)
-            self._channel.wait_up(_UP_S)
-        return self._channel
-
     def _console(self) -> str:
-        said = self._machine.dom0.run(["tail", "-n", "15", f"/var/log/xen/console/guest-{self.name}.log"])
-        return " ".join(said.text.split())
+        log = self._machine.dom0.run(["tail", "-n", "15", f"/var/log/xen/console/guest-{self.name}.log"])
+        return " ".join(log.text.split())
 
 
 def put(dom0: Dom0Channel, path: str, content: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -118,11 +119,10 @@ class EmulatedXenRuns:
             if self._shape.pcpu_percent is not None:
                 limit_threads(machine.cpu_threads(), self._shape.pcpu_percent, self._registry)
             self._machine = machine
-            version = machine.dom0.run(["xl", "info"]).text
-            found = dict(line.split(":", 1) for line in version.splitlines() if ":" in line)
+            version = re.search(r"^xen_version *: *(.*?) *$", machine.dom0.run(["xl", "info"]).text, re.MULTILINE)
             self._journal.note(MADE, {
                 "emulated": "yes: Xen and all domains inside QEMU without hardware virtualisation (TCG)",
-                "xen": found.get("xen_version ", found.get("xen_version            ", "")).strip(),
+                "xen": version[1] if version else "",
                 "scheduler": shape.scheduler, "emulated_pcpus": str(shape.pcpus),
                 "pcpu_percent": str(self._shape.pcpu_percent),
             })  # fmt: skip
@@ -211,9 +211,7 @@ class EmulatedXenRuns:
     def _ended(self, client: LabProcess, entry: PlacedMember) -> ClientProgress:
         client.check()
         client.terminate()
-        end = time.monotonic() + _MOST_STOPPED_S
-        while client.returncode is None and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: client.returncode is not None, _MOST_STOPPED_S)
         try:
             found = json.loads(client.output())
         except ValueError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,18 +103,7 @@ class Domain:
 
     def wait_up(self) -> None:
         """Wait for the agent; RunError with the end of the console when it does not come."""
-        deadline = time.monotonic() + BOOT_WITHIN_S
-        while self._channel is None:
-            with contextlib.suppress(OSError):
-                connection = connect_from(self._network, self._address, TCP_PORT)
-                self._channel = AgentChannel(connection, self.name, self.console)
-            if self._channel is None:
-                if time.monotonic() > deadline:
-                    console = self.console()[-400:] or f"nothing in {_CONSOLES}"
-                    raise RunError(f"domain {self.name} did not come up within {BOOT_WITHIN_S:.0f} s: {console}")
-                time.sleep(0.2)
-        if not self._channel.wait_up(BOOT_WITHIN_S):
-            raise RunError(f"the agent of domain {self.name} does not say that it is up: {self.console()[-400:]}")
+        self._channel = connect_agent(self.name, self._address, self._network, BOOT_WITHIN_S, self.console)
 
     def settle(self, site: Site) -> None:
         """Give the domain the folders of its site: a disk with the workload's files, where it has any, and memory."""
@@ -143,6 +132,25 @@ class Domain:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def connect_agent(name: str, address: str, network: str, within_s: float, console: Callable[[], str]) -> AgentChannel:
+    """The agent of a domain that boots, once it is up; RunError with the end of the console when it does not come."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            connection = connect_from(network, address, TCP_PORT, 5.0)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                last = console()[-400:] or f"nothing in {_CONSOLES}"
+                raise RunError(f"domain {name} did not come up within {within_s:.0f} s: {last}") from None
+            time.sleep(0.2)
+    channel = AgentChannel(connection, name, console)
+    if not channel.wait_up(within_s):
+        channel.close()
+        raise RunError(f"the agent of domain {name} does not say that it is up: {console()[-400:]}")
+    return channel
 
 
 def connect_from(namespace: str, address: str, port: int, timeout_s: float = 2.0) -> socket.socket:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from lab.errors import PreparationError, RunError
@@ -44,9 +43,7 @@ class Freezer:
             raise RunError(f"{error.filename} cannot be opened: {error.strerror}") from None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write(sorted(self._frozen), freeze=False)
         self._close()
 

@@ -6,7 +6,6 @@ import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from lab.errors import RunError
@@ -50,9 +49,7 @@ class CounterFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.slots.release()
         self._map.close()
 

@@ -13,8 +13,8 @@ from profiler.backends import Backend, GroupedBackend
 from profiler.backends.stream_child import StreamChild
 from profiler.collectors.run_queue import OTHERS, InstanceWaits, RunQueueWindow
 from profiler.collectors.windows import Key, Statistic
-from profiler.parse import ParseError
 from profiler.parse.run_queue import RunQueueCounts, parse_run_queue
+from profiler.parse.text import ParseError
 
 _PERIOD_S = 1  # of the lines that it prints
 _LOOK_AGAIN_S = 4.5  # at which groups there are

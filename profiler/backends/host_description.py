@@ -11,7 +11,7 @@ from profiler.backends.linux import read_interfaces
 from profiler.backends.source import HostSource
 from profiler.host_kinds import TRAITS, HostKind
 from profiler.observed import DiskKind, parse_cpus
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 from profiler.parse.xl_host import parse_xl_info
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}

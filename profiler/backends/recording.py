@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from profiler.backends.base import Backend, BackendError, Counters
 from profiler.backends.detection import NAMES, find_backend
@@ -20,7 +19,7 @@ class RecordedBackend:
     def __init__(self, path: Path) -> None:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            readings = [_reading(entry) for entry in document["readings"]]
+            readings = [RecordedReading.load(entry) for entry in document["readings"]]
             kind, host = document["backend"], document["host"]
             self._source = RecordedSource(readings)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -50,9 +49,3 @@ class RecordedBackend:
 
     def close(self) -> None:
         self._backend.close()
-
-
-def _reading(entry: dict[str, Any]) -> RecordedReading:
-    time_s, monotonic_s = entry["clock"]
-    clock, values = (float(time_s), float(monotonic_s)), dict(entry.get("values", {}))
-    return RecordedReading(clock, dict(entry["files"]), dict(entry["directories"]), dict(entry["links"]), values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -49,6 +49,13 @@ class RecordedReading:
     directories: dict[str, list[str] | int] = field(default_factory=dict)
     links: dict[str, str | int] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # [value] or the errno
+
+    @classmethod
+    def load(cls, entry: Mapping[str, Any]) -> RecordedReading:
+        """Of what `RecordingSource.save` wrote; KeyError, TypeError or ValueError where it is none."""
+        time_s, monotonic_s = entry["clock"]
+        files, directories, links = (dict(entry[name]) for name in ("files", "directories", "links"))
+        return cls((float(time_s), float(monotonic_s)), files, directories, links, dict(entry.get("values", {})))
 
 
 class RecordingSource:
@@ -100,13 +107,7 @@ class RecordingSource:
 
     def save(self, path: Path, *, backend: str, host: str, note: str) -> None:
         """Write the readings as one JSON file that `RecordedSource` replays."""
-        readings = [
-            {
-                "clock": r.clock, "files": _public(r.files), "directories": r.directories, "links": r.links,
-                "values": r.values,
-            }
-            for r in self.readings
-        ]  # fmt: skip
+        readings = [{**asdict(reading), "files": _public(reading.files)} for reading in self.readings]
         document = {"backend": backend, "host": host, "note": note, "readings": readings}
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.netlink import queues_by_interface
 from profiler.backends.source import HostSource
-from profiler.parse import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_counter
+from profiler.parse.proc import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_counter
 
 _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
 _LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays

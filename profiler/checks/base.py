@@ -11,7 +11,8 @@ from typing import Literal, TypeVar
 
 from profiler.backends.commands import run_tool
 from profiler.backends.source import HostSource
-from profiler.parse import ParseError, parse_counter
+from profiler.parse.proc import parse_counter
+from profiler.parse.text import ParseError
 
 State = Literal["ok", "warning", "unknown"]
 Where = Literal["everywhere", "linux", "dom0"]

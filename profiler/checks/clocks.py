@@ -7,7 +7,7 @@ import os
 import struct
 
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 
 _SOURCES = "/sys/devices/system/clocksource/clocksource0"
 # Read in user space without a system call (vDSO): arch/*/include/asm/vdso/clocksource.h

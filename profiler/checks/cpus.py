@@ -6,7 +6,9 @@ import re
 
 from profiler.checks.base import NOTICEABLE_PERCENT, CheckFinding, CheckRule, HostView, UnseenError
 from profiler.observed import format_cpus
-from profiler.parse import ParseError, parse_cpuset, parse_stat
+from profiler.parse.cgroup import parse_cpuset
+from profiler.parse.proc import parse_stat
+from profiler.parse.text import ParseError
 
 _CPU = "/sys/devices/system/cpu"
 _WORD = re.compile(r"[a-z_]{1,32}\Z")

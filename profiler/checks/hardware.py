@@ -12,7 +12,7 @@ from profiler.backends.perf_events import CYCLES, HARDWARE, INSTRUCTIONS, PerfCo
 from profiler.backends.resctrl import RESCTRL
 from profiler.backends.stalls import DELAYS_OFF, DELAYS_SWITCH
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
-from profiler.parse import parse_blkio_ticks, parse_counter
+from profiler.parse.proc import parse_blkio_ticks, parse_counter
 
 _MONITORED = {"llc_occupancy": "llc_mb", "mbm_total_bytes": "mem_bw_mb_s"}
 _FLAGS = re.compile(r"^flags\s*:.*\b(?:cqm_occup_llc|cqm_mbm_total)\b", re.MULTILINE)

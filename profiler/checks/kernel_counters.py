@@ -11,7 +11,8 @@ from pathlib import Path
 
 from profiler.backends.lxc.control_groups import GroupsMissingError, find_groups, find_mounts
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
-from profiler.parse import parse_pressure, parse_schedstat, parse_service_bytes
+from profiler.parse.cgroup import parse_service_bytes
+from profiler.parse.proc import parse_pressure, parse_schedstat
 
 _MOVERS = ("irqbalance", "numad")
 _IRQ_TIME = re.compile(r"^CONFIG_IRQ_TIME_ACCOUNTING=y$", re.MULTILINE)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from profiler.checks.base import NOTICEABLE_PERCENT, CheckFinding, CheckRule, HostView, UnseenError
-from profiler.parse import ParseError, parse_flat, parse_pressure
+from profiler.parse.cgroup import parse_flat
+from profiler.parse.proc import parse_pressure
+from profiler.parse.text import ParseError
 
 _MM = "/sys/kernel/mm"
 _NODES = "/sys/devices/system/node"

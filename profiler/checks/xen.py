@@ -8,7 +8,7 @@ import shutil
 from profiler.backends.source import HostSource
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.observed import format_cpus
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 from profiler.parse.xl import parse_vcpu_list
 
 _DEBUGFS = "/sys/kernel/debug"

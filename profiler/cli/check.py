@@ -13,7 +13,7 @@ from profiler.backends.detection import find_backend, passed_over
 from profiler.backends.source import LiveSource
 from profiler.checks import Check, check_host, worst_first
 from profiler.checks.xen import traced_already
-from profiler.cli.output import DONE, FAILED, console, print_json
+from profiler.cli.output import DONE, FAILED, console, print_json, print_table
 from profiler.cli.shared_options import add_backend
 from profiler.metric_availability import Availability, availability, unavailable
 
@@ -128,23 +128,12 @@ def _count(instances: Sequence[str]) -> str:
 
 def _draw(report: HostReport, screen: Console) -> None:
     rows = [(check.name, check.state, check.value, check.distorts, check.fix) for check in report.checks]
-    _table(screen, ("check", "state", "found", "distorts", "fix"), rows)
+    print_table(screen, ("check", "state", "found", "distorts", "fix"), rows)
     metrics = [
         (metric.metric, metric.state, metric.driver_state or "-", metric.source, metric.reason or metric.driver_reason)
         for metric in report.metrics
     ]
-    _table(screen, ("metric", "state", "driver domain", "source", "why it is missing"), metrics)
+    print_table(screen, ("metric", "state", "driver domain", "source", "why it is missing"), metrics)
     screen.print(summary(report), soft_wrap=True)
     if report.hypervisor.backend and report.hypervisor.problem:
         screen.print(f"Passed over: {report.hypervisor.problem}", soft_wrap=True)
-
-
-def _table(screen: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    for column in head:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    screen.print(table)

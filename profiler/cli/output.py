@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profiler import rich_console
@@ -44,6 +44,18 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 def print_json(document: Any, indent: int | None = 2) -> None:
     json.dump(document, sys.stdout, indent=indent, allow_nan=False)
     print()
+
+
+def print_table(screen: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Text in columns, of which long ones are folded."""
+    from rich.table import Table
+
+    table = Table()
+    for column in head:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    screen.print(table)
 
 
 def console() -> Console:

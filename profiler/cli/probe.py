@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
+from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json, print_table
 from profiler.cli.shared_options import add_push, an_id, profiler_version
 from profiler.observed import check_id
 from profiler.probes import PROBES
@@ -194,15 +194,9 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"probe": n, "measures": e.summary, "after": e.after, "far_end": e.needs_peer}
                     for n, e in PROBES.items()])  # fmt: skip
-        return DONE
-    from rich.table import Table
-
-    table = Table()
-    for column in ("probe", "measures", "after"):
-        table.add_column(column, overflow="fold")
-    for name, entry in PROBES.items():
-        table.add_row(name, entry.summary, entry.after)
-    console().print(table)
+    else:
+        rows = ((name, entry.summary, entry.after) for name, entry in PROBES.items())
+        print_table(console(), ("probe", "measures", "after"), rows)
     return DONE
 
 

@@ -25,22 +25,28 @@ class ProbeEntry:
 
 
 _EC2NET = "Wang, Ng: The Impact of Virtualization on Network Performance of Amazon EC2 Data Center (2010)"
-_LATENCY = "Barker, Shenoy: Empirical Evaluation of Latency-sensitive Application Performance in the Cloud (2010)"
-_CSTACK = "Vogel et al.: An Intra-Cloud Networking Performance Evaluation on CloudStack Environment (2016)"
+_LATENCY = (
+    "Barker, Shenoy: Empirical Evaluation of Latency-sensitive Application Performance in the Cloud (2010), section 3"
+)
+_CSTACK = "Vogel et al.: An Intra-Cloud Networking Performance Evaluation on CloudStack Environment (2016), section III"
 
-PROBES: Mapping[str, ProbeEntry] = MappingProxyType({
-    "cpu-share": ProbeEntry("share of a CPU that a busy loop gets, and the gaps between", f"{_EC2NET}, section IV"),
-    "cpu-work": ProbeEntry("completion time of fixed floating-point work, and its jitter", f"{_LATENCY}, section 3"),
-    "rtt": ProbeEntry("round-trip times, by ICMP or UDP", f"{_EC2NET}, section V-B", needs_peer=True), "tcp":
-    ProbeEntry("TCP throughput per 256 KB, and quiet spells", f"{_EC2NET}, section V-A", needs_peer=True), "udp":
-    ProbeEntry("paced UDP throughput, quiet spells and bursts after", f"{_EC2NET}, section V-A", needs_peer=True),
-    "loss": ProbeEntry("packet loss by Badabing's estimator", f"{_EC2NET}, section VI", needs_peer=True), "disk":
-    ProbeEntry("small and sustained reads and writes without caches", f"{_LATENCY}, section 3"), "hops":
-    ProbeEntry("round-trip times to the first three hops", f"{_LATENCY}, section 3", needs_peer=True), "transfer":
-    ProbeEntry("time of 32 KB there and back over TCP", f"{_LATENCY}, section 3", needs_peer=True), "messages":
-    ProbeEntry("TCP throughput and latency over message size", f"{_CSTACK}, section III", needs_peer=True), "requests":
-    ProbeEntry("requests and responses per second", f"{_CSTACK}, section III", needs_peer=True),
-})  # fmt: skip
+PROBES: Mapping[str, ProbeEntry] = MappingProxyType(
+    {
+        "cpu-share": ProbeEntry("share of a CPU that a busy loop gets, and the gaps between", f"{_EC2NET}, section IV"),
+        "cpu-work": ProbeEntry("completion time of fixed floating-point work, and its jitter", _LATENCY),
+        "rtt": ProbeEntry("round-trip times, by ICMP or UDP", f"{_EC2NET}, section V-B", needs_peer=True),
+        "tcp": ProbeEntry("TCP throughput per 256 KB, and quiet spells", f"{_EC2NET}, section V-A", needs_peer=True),
+        "udp": ProbeEntry(
+            "paced UDP throughput, quiet spells and bursts after", f"{_EC2NET}, section V-A", needs_peer=True
+        ),
+        "loss": ProbeEntry("packet loss by Badabing's estimator", f"{_EC2NET}, section VI", needs_peer=True),
+        "disk": ProbeEntry("small and sustained reads and writes without caches", _LATENCY),
+        "hops": ProbeEntry("round-trip times to the first three hops", _LATENCY, needs_peer=True),
+        "transfer": ProbeEntry("time of 32 KB there and back over TCP", _LATENCY, needs_peer=True),
+        "messages": ProbeEntry("TCP throughput and latency over message size", _CSTACK, needs_peer=True),
+        "requests": ProbeEntry("requests and responses per second", _CSTACK, needs_peer=True),
+    }
+)
 
 
 def load(name: str) -> Probe:

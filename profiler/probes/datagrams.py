@@ -6,10 +6,10 @@ import contextlib
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 
 _SO_RCVBUFFORCE, _SO_SNDBUFFORCE = 33, 32  # asm-generic/socket.h; root may go beyond net.core.rmem_max with them
 _SO_TIMESTAMPNS = 35
@@ -17,9 +17,7 @@ _SO_RXQ_OVFL = 40
 _UDP_GRO = 104  # linux/udp.h
 _ANCILLARY = 128  # bytes: a timespec, a count and a segment size with their headers take 72
 _TIMESPEC = struct.Struct("@ll")
-_WAIT = struct.pack(
-    "@ll", 0, 20_000
-)  # 20 ms by SO_RCVTIMEO, which costs no poll() per datagram as Python's timeout does
+_WAIT = struct.pack("@ll", 0, 20_000)  # 20 ms by SO_RCVTIMEO; Python's timeout would cost a poll() per datagram
 _QUIET_S = 0.2  # what is still on its way when the sender has ended comes within
 _SPIN_NS = 100_000  # a sleep ends up to this much late
 CREDIT = 0.1  # of a burst's time that a late sender may make good
@@ -87,7 +85,7 @@ class Inbox:
                 seconds, nanoseconds = _TIMESPEC.unpack(data)
                 arrived_ns = seconds * 1_000_000_000 + nanoseconds
             elif kind == _SO_RXQ_OVFL and len(data) == 4:
-                self.dropped = int.from_bytes(data, "little" if _LITTLE else "big")
+                self.dropped = int.from_bytes(data, sys.byteorder)
         if not arrived_ns:
             self.kernel_times = False
         return self.buffer[:length], read_ns, arrived_ns or read_ns
@@ -95,9 +93,6 @@ class Inbox:
     def finished(self, control: socket.socket) -> bool:
         """Whether there is data at `control` (or it was closed), and nothing more came for 0.2 s."""
         return _readable(control, 0) and not _readable(self.end, _QUIET_S)
-
-
-_LITTLE = struct.pack("@H", 1) == b"\x01\x00"
 
 
 def _readable(end: socket.socket, wait_s: float) -> bool:
@@ -139,9 +134,7 @@ class GapWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

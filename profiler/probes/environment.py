@@ -12,7 +12,8 @@ from pathlib import Path
 from profiler.checks.base import NOTICEABLE_PERCENT
 from profiler.checks.clocks import SLOW_SOURCES
 from profiler.observed import format_cpus
-from profiler.parse import ParseError, parse_stat
+from profiler.parse.proc import parse_stat
+from profiler.parse.text import ParseError
 
 _CPU = Path("/sys/devices/system/cpu")
 _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -116,7 +116,7 @@ class Icmp:
                 if flags:
                     answer = self._from_queue(data, control)
                 elif self._raw:
-                    answer = self._from_raw(data, str(sender[0]), kernel_time(control))
+                    answer = parse_raw(data, str(sender[0]), kernel_time(control), self._id, self._version)
                 else:
                     answer = self._from_ping(data, str(sender[0]), kernel_time(control))
                 if answer is not None:
@@ -134,22 +134,16 @@ class Icmp:
         for level, kind, value in control:
             if (level, kind) != (self._version.level, self._version.receive_errors) or len(value) < _EXTENDED.size:
                 continue
-            _, origin, complaint, _, _, _, _ = _EXTENDED.unpack_from(value)
-            name = self._complaint(complaint)
+            _, origin, kind_of_error, _, _, _, _ = _EXTENDED.unpack_from(value)
+            name = _complaint(kind_of_error, self._version)
             if origin not in _FROM_ICMP or name is None or len(data) < _ECHO.size:
                 return None
             sequence = _ECHO.unpack_from(data)[4]
             return IcmpAnswer(sequence, name, _offender(value[_EXTENDED.size :]), kernel_time(control))
         return None
 
-    def _from_raw(self, data: bytes, sender: str, kernel_ns: int | None) -> IcmpAnswer | None:
-        return parse_raw(data, sender, kernel_ns, self._id, self._version)
 
-    def _complaint(self, kind: int) -> Kind | None:
-        return complaint(kind, self._version)
-
-
-def complaint(kind: int, version: _Version = _V4) -> Kind | None:
+def _complaint(kind: int, version: _Version) -> Kind | None:
     """The name of an ICMP error's type; None for others."""
     return {version.exceeded: "exceeded", version.unreachable: "unreachable"}.get(kind)  # type: ignore[return-value]
 
@@ -168,7 +162,7 @@ def parse_raw(
     kind, _, _, number, sequence = _ECHO.unpack_from(data)
     if kind == version.reply and number == identity:
         return IcmpAnswer(sequence, "reply", sender, kernel_ns)
-    name = complaint(kind, version)
+    name = _complaint(kind, version)
     if name is None:
         return None
     repeated = data[_ECHO.size :]

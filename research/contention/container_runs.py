@@ -41,8 +41,8 @@ from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.collectors.samples import collect
 from profiler.observed import Instance
-from profiler.parse import parse_pressure
 from profiler.parse.cgroup import parse_flat
+from profiler.parse.proc import parse_pressure
 from research.contention.container_groups import STATE, HostGroups, MadeContainer
 from research.contention.container_mixes import (
     MEASURED_S,

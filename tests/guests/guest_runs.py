@@ -12,6 +12,7 @@ from lab.campaign.model import Member
 from lab.control_groups import GroupMaker
 from lab.instances import Program, RunningInstance, RunSetup
 from lab.instances.qemu import QemuInstances
+from lab.processes import call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
 from lab.workloads import Workload, WorkloadResult
@@ -50,10 +51,8 @@ def place(
 
 def finish(programs: Sequence[Program]) -> None:
     """Wait for programs to end well."""
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while any(program.returncode is None for program in programs):
-        assert time.monotonic() < deadline, [program.command for program in programs]
-        time.sleep(0.02)
+    ended = wait_until(lambda: all(program.returncode is not None for program in programs), ENDS_WITHIN_S)
+    assert ended, [program.command for program in programs]
     for program in programs:
         program.check()
 
@@ -120,8 +119,6 @@ def allowed(task: Path) -> str:
 def tap_bytes(guests: QemuInstances, position: int) -> int:
     """What the kernel counted on a guest's tap, both ways, by the file of sysfs and not the table of proc."""
     machine = guests.machines[position]
-    from lab.processes import call
-
     folder = f"/sys/class/net/{machine.shape.tap}/statistics"
     namespace = Path(guests.network).name
     printed = call(["ip", "netns", "exec", namespace, "cat", f"{folder}/rx_bytes", f"{folder}/tx_bytes"])

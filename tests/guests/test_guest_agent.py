@@ -51,11 +51,8 @@ def channel() -> Iterator[AgentChannel]:
 
 
 def _end(program: GuestProgram) -> int:
-    deadline = time.monotonic() + 20
-    while (code := program.returncode) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return code
+    assert wait_until(lambda: program.returncode is not None, 20)
+    return int(program.returncode or 0)
 
 
 def test_a_program_gives_its_output_its_complaint_and_its_status(channel: AgentChannel, tmp_path: Path) -> None:
@@ -79,9 +76,7 @@ def test_a_program_that_waits_begins_when_it_is_released(channel: AgentChannel, 
 
 def test_output_of_a_program_that_runs_can_be_read(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["sh", "-c", "echo early; exec sleep 60"], tmp_path)
-    deadline = time.monotonic() + 20
-    while not program.output() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: bool(program.output()), 20)
     assert program.output() == "early\n"
     program.stop()
 
@@ -110,17 +105,12 @@ def test_a_program_is_asked_to_end_once(channel: AgentChannel, tmp_path: Path) -
 def test_who_ignores_politeness_is_killed_with_its_children(channel: AgentChannel, tmp_path: Path) -> None:
     script = f"trap '' TERM; sleep 61.5 & echo $! >{tmp_path}/child; while :; do sleep 0.05; done"
     program = channel.start(["sh", "-c", script], tmp_path)
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert wait_until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text() != "", 20)
     child = Path("/proc", (tmp_path / "child").read_text().strip(), "cmdline")
     assert b"61.5" in child.read_bytes()
     program.stop(patience_s=0.2)
     assert program.returncode == -signal.SIGKILL
-    while child.exists() and child.read_bytes() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not child.exists() or not child.read_bytes()
+    assert wait_until(lambda: not child.exists() or not child.read_bytes(), 20)
     program.stop()  # again: harmless
 
 

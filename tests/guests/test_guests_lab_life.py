@@ -18,7 +18,7 @@ from lab.errors import RunError
 from lab.resource_registry import clean
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
 from tests.guests.guest_runs import Lab, cpu_seconds, place, start, work
-from tests.lab.lab_commands import left_of
+from tests.lab.container_run import left_of
 
 pytestmark = pytest.mark.guests
 
@@ -43,7 +43,7 @@ def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(
     used = cpu_seconds(process)
     time.sleep(1)
     assert cpu_seconds(process) - used < 0.03
-    assert [name for name in left_of(lab.registry.run) if "cpu.1" in name] == []
+    assert [name for name in left_of(lab.registry.run, "cmdline") if "cpu.1" in name] == []
     with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         assert guests.machines[0] is machine
         processes = machine.channel.call("ps", "-e", "-o", "comm=").split()
@@ -140,12 +140,12 @@ def test_a_killed_campaign_leaves_nothing_and_goes_on_where_it_was(tmp_path: Pat
     started.wait()
     finished = sum('"kind"' in line for line in journal.read_text().splitlines())
     (run,) = [path.stem for path in state.glob("*.jsonl")]
-    assert any("guests" in name for name in left_of(run))
+    assert any("guests" in name for name in left_of(run, "cmdline"))
     time.sleep(1)
-    assert not [name for name in left_of(run) if name.startswith("/proc")]  # QEMU died with the lab
+    assert not [name for name in left_of(run, "cmdline") if name.startswith("/proc")]  # QEMU died with the lab
     removed = clean(state)
     assert any(name.startswith("network") for name in removed)
-    assert left_of(run) == []
+    assert left_of(run, "cmdline") == []
     assert list((tmp_path / "out").glob(".cotenant-lab-*")) == []
 
     done = subprocess.run(_lab_run(tmp_path), capture_output=True, text=True, timeout=200, check=False, env=environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import sys
 import tempfile
@@ -66,24 +67,22 @@ def native_programs_alone() -> Iterator[None]:
         yield
 
 
-def left_of(run: str) -> list[str]:
-    """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, processes."""
+def left_of(run: str, *files: str) -> list[str]:
+    """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, `programs_of` it."""
     roots = set(find_mounts(LiveSource()).values())
     found = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
     found += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
     found += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
-    return found + programs_of(run)
+    return found + programs_of(run, *files)
 
 
-def programs_of(run: str) -> list[str]:
-    """Processes in a group of this run."""
+def programs_of(run: str, *files: str) -> list[str]:
+    """Processes in a group of this run, or which name it in these files of theirs (`cmdline`: those not dead yet)."""
     found: list[str] = []
-    for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
-        try:
-            if run in cgroup.read_text():
-                found.append(f"{cgroup.parent}: {(cgroup.parent / 'comm').read_text().strip()}")
-        except OSError:
-            continue
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(run in (process / file).read_text(errors="replace") for file in files or ("cgroup",)):
+                found.append(f"{process}: {(process / 'comm').read_text().strip()}")
     return found
 
 

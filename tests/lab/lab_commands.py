@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from lab.processes import wait_until
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
@@ -38,21 +39,6 @@ def write_campaign(path: Path, **changes: object) -> Path:
     return path
 
 
-def left_of(run: str) -> list[str]:
-    """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, processes."""
-    roots = set(find_mounts(LiveSource()).values())
-    found = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
-    found += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
-    found += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if run in cmdline.read_text(errors="replace"):
-                found.append(str(cmdline))
-        except OSError:
-            continue
-    return found
-
-
 def finished(out: Path) -> list[str]:
     """The journal's lines of finished runs."""
     path = out / "journal.jsonl"
@@ -60,9 +46,7 @@ def finished(out: Path) -> list[str]:
 
 
 def wait_for_runs(out: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(finished(out)) < count and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(finished(out)) >= count, 60)
 
 
 class Started:

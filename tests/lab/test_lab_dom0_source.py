@@ -5,18 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from lab.emulated_xen.dom0_channel import Dom0Answer, Dom0Channel
 from lab.emulated_xen.dom0_source import Dom0Snapshots
-from profiler.backends.source import RecordedReading, RecordedSource
+from profiler.backends.source import RecordedSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import collect
+from tests.profiler.recorded import recorded_readings
 
-RECORDING = Path(__file__).parents[1] / "recordings" / "xen-dom0.json"  # real output of a running Xen 4.17
+RECORDING = "xen-dom0.json"  # real output of a running Xen 4.17
 
 
 class Dom0OfARecording:
@@ -60,8 +60,7 @@ class Dom0OfARecording:
 
 def test_the_xen_backend_counts_by_snapshots_what_it_counts_in_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.emulated_xen.dom0_source._START_S", 0.0)
-    document = json.loads(RECORDING.read_text("utf-8"))
-    readings = [RecordedReading(**{**one, "clock": tuple(one["clock"])}) for one in document["readings"]]
+    readings = recorded_readings(RECORDING)
     plain, there = RecordedSource(readings), RecordedSource(readings)
     dom0 = Dom0OfARecording(there)
     snapshots = Dom0Snapshots(cast("Dom0Channel", dom0))

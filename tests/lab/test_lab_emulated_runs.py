@@ -5,7 +5,6 @@ Servers of this machine are stopped by signals, and Dom0 answers with what a rea
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -25,8 +24,9 @@ from lab.emulated_xen.dom0_channel import Dom0Answer
 from lab.emulated_xen.machine import FILES, XenMachine
 from lab.runner import run_campaign
 from models.data.dataset import load_dataset
-from profiler.backends.source import RecordedReading, RecordedSource
+from profiler.backends.source import RecordedSource
 from tests.lab.test_lab_dom0_source import RECORDING, Dom0OfARecording
+from tests.profiler.recorded import recorded_readings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "campaigns" / "xen.yaml"
 _ROW = "Domain-0                             0     {number}    {cpu}   {state}      21.5  {cpus} / all\n"
@@ -36,11 +36,7 @@ class PretendedDom0(Dom0OfARecording):
     """A Dom0 of four vCPUs whose xl knows what was set, and which stops and lets go on processes as domains."""
 
     def __init__(self, processes: dict[int, int]) -> None:
-        readings = [
-            RecordedReading(**{**one, "clock": tuple(one["clock"])})
-            for one in json.loads(RECORDING.read_text("utf-8"))["readings"]
-        ]
-        super().__init__(RecordedSource(readings))
+        super().__init__(RecordedSource(recorded_readings(RECORDING)))
         self.processes = processes
         self.paused: set[int] = set()
         self.online, self.cpus = 4, "all"

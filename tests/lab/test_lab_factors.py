@@ -19,6 +19,10 @@ from tests.lab.campaign_texts import BASE, Read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
 
+FIELDS = (
+    "groups", "temporal", "guests", "instances", "narrow", "most_rounds", "line_mbit", "seconds", "rounds", "warmup_s",
+    "seed", "link_mbit", "workloads", "pairs", "pinnings",
+)  # fmt: skip
 KEYS = ("members", "combinations", "cross", "pinnings", "size", "of", "count", "load", "network", "every_min", "hours")
 
 
@@ -209,8 +213,8 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(["groups", "temporal", "guests", "instances", "narrow", "most_rounds", "line_mbit"]), anything)
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(FIELDS), anything)
 def test_any_structure_is_taken_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object
 ) -> None:

@@ -13,7 +13,8 @@ import pytest
 from lab.processes import wait_until
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
-from tests.lab.lab_commands import Started, finished, lab, left_of, write_campaign
+from tests.lab.container_run import left_of
+from tests.lab.lab_commands import Started, finished, lab, write_campaign
 
 pytestmark = pytest.mark.lab
 SPINNING: dict[str, Any] = {
@@ -64,5 +65,5 @@ def test_a_lab_that_was_killed_while_somebody_was_frozen_is_cleaned_up(tmp_path:
     again = lab("clean", "--state", state, "--json")
     assert again.returncode == 0, again.stderr
     assert any(started.run in entry for entry in json.loads(again.stdout)["removed"])
-    assert left_of(started.run) == []
+    assert left_of(started.run, "cmdline") == []
     assert [line for line in finished(out) if json.loads(line)["kind"] == "group"] == []

@@ -17,7 +17,8 @@ from lab.processes import wait_until
 from lab.resource_registry import ResourceRegistry, clean
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
-from tests.lab.lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
+from tests.lab.container_run import left_of, programs_of
+from tests.lab.lab_commands import TINY, Started, finished, lab, wait_for_runs, write_campaign
 
 pytestmark = pytest.mark.lab
 STOP_WITHIN_S = 5.0
@@ -74,7 +75,7 @@ def test_stopping_removes_everything_within_seconds_and_says_how_to_go_on(
     assert code == 1
     assert took_s < STOP_WITHIN_S
     assert "go on with: cotenant-lab run" in errors
-    assert left_of(started.run) == []
+    assert left_of(started.run, "cmdline") == []
     assert not list((tmp_path / "data").glob(".cotenant*"))
 
 
@@ -89,13 +90,13 @@ def test_after_kill_9_nothing_runs_on_and_the_next_run_cleans_up_and_resumes(tmp
     started.wait_until_it_works()  # the next run, in the middle of which it is killed
     started.end(signal.SIGKILL)
     # sooner than the second is over that they would work for
-    assert wait_until(lambda: not [entry for entry in left_of(started.run) if "/cmdline" in entry], 0.5)
+    assert wait_until(lambda: programs_of(started.run, "cmdline") == [], 0.5)
     before = finished(out)
     assert before
     again = lab("run", campaign, "--dataset", out, "--state", state)
     assert again.returncode == 0, again.stderr
     assert "left behind" in again.stderr
-    assert left_of(started.run) == []
+    assert left_of(started.run, "cmdline") == []
     lines = finished(out)
     assert lines[: len(before)] == before
     assert len(lines) == 4
@@ -154,7 +155,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
         assert "Traceback" not in errors
         assert (out / "colocations.csv").read_bytes() == tables
         assert (out / "journal.jsonl").read_bytes().startswith(journal)
-        assert left_of(started.run) == []
+        assert left_of(started.run, "cmdline") == []
         filler.unlink()
         again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
         assert again.returncode == 0, again.stderr

@@ -56,8 +56,9 @@ def test_what_may_be_negative_has_its_interval_around_its_median() -> None:
     assert found.lower < found.median < found.upper
 
 
-def test_one_round_has_no_interval() -> None:
-    assert (describe([0.5]).lower, describe([0.5]).upper) == (None, None)
+def test_one_round_has_no_interval_and_no_variation() -> None:
+    found = describe([0.5])
+    assert (found.lower, found.upper, found.cv) == (None, None, None)
     with pytest.raises(ValueError, match="no values"):
         describe([])
 

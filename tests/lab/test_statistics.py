@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.statistics import (
-    describe,
     hierarchical_interval,
     order_interval,
     variation,
@@ -32,16 +31,6 @@ def test_order_intervals_hold_the_median_about_as_often_as_they_say() -> None:
         low, high = order_interval([draw.expovariate(1.0) for _ in range(10)])
         held += low <= 0.6931 <= high
     assert held / 1000 > 0.95
-
-
-def test_one_value_has_no_interval_and_no_variation() -> None:
-    found = describe([3.0])
-    assert (found.lower, found.upper, found.cv) == (None, None, None)
-
-
-def test_no_values_cannot_be_described() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        describe([])
 
 
 def test_variation_is_the_sample_deviation_over_the_mean() -> None:

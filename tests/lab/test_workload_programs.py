@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.processes import wait_until
 from lab.workloads.base import program
 from lab.workloads.open_loop import read_at_rate
 from lab.workloads.programs import open_loop, stream_clients
@@ -354,13 +355,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 def test_programs_side_by_side_die_with_who_started_them(number: signal.Signals) -> None:
     seconds = f"62.{os.getpid()}"
     with subprocess.Popen(program("run_together", 0, "--", "sleep", seconds)) as process:
-        deadline = time.monotonic() + 60
-        while not _alive(seconds) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert _alive(seconds)
+        assert wait_until(lambda: bool(_alive(seconds)), 60)
         process.send_signal(number)
         process.wait(60)
-    deadline = time.monotonic() + 60
-    while _alive(seconds) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert _alive(seconds) == []
+    assert wait_until(lambda: _alive(seconds) == [], 60)

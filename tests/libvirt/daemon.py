@@ -11,7 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.libvirt.image import CACHE, LabError, run
+from lab.errors import LabError
+from lab.processes import call
+from tests.libvirt.image import CACHE
 from tests.libvirt.private import STATE, folder
 
 _READY_S = 20.0
@@ -102,7 +104,7 @@ class Daemon:
     def virsh(self, *arguments: str, text: str = "", timeout_s: float = 30.0) -> str:
         """Run virsh in the namespaces and return what it prints."""
         argv = [*self.inside, "virsh", "--quiet", "--connect", "qemu:///system", *arguments]
-        return run(argv, text=text, timeout_s=timeout_s)
+        return call(argv, text, timeout_s=timeout_s)
 
     def log(self) -> str:
         try:

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from lab.errors import LabError
+from lab.guests.image import BootImage
+from lab.processes import call
 from tests.libvirt.daemon import Daemon
-from tests.libvirt.image import Image, LabError, image, run
+from tests.libvirt.image import image
 
 _SUBNET = "10.78.0"
 _FIRST_ADDRESS = 11
@@ -48,7 +51,7 @@ class Lab:
 
     daemon: Daemon
     accelerator: str
-    image: Image
+    image: BootImage
     guests: list[Guest] = field(default_factory=list)
 
     @property
@@ -86,7 +89,7 @@ class Lab:
         """GET a path of the guest's web server."""
         script = Path(__file__).with_name("ask.py")
         argv = [sys.executable, "-I", "-S", str(script), guest.address, path, f"{timeout_s:g}"]
-        return run([*self.daemon.inside, *argv], timeout_s=timeout_s + 5)
+        return call([*self.daemon.inside, *argv], timeout_s=timeout_s + 5)
 
     @contextlib.contextmanager
     def load(self, guest: Guest, path: str = "1k", connections: int = 4, seconds: float = 60.0) -> Iterator[None]:
@@ -104,14 +107,14 @@ class Lab:
     def throughput(self, guest: Guest, seconds: float, path: str = "1k", connections: int = 4) -> float:
         """Requests per second that the guest serves when asked for `seconds`."""
         argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", f"http://{guest.address}/{path}"]
-        printed = run([*self.daemon.inside, *argv], timeout_s=seconds + 30)
+        printed = call([*self.daemon.inside, *argv], timeout_s=seconds + 30)
         (line,) = [line for line in printed.splitlines() if line.startswith("Requests/sec:")]
         return float(line.split()[1])
 
     def tap_bytes(self, guest: Guest) -> int:
         """What the kernel counted on the guest's tap, both ways: independent of libvirt."""
         folder = f"/sys/class/net/{guest.tap}/statistics"
-        printed = run([*self.daemon.inside, "cat", f"{folder}/rx_bytes", f"{folder}/tx_bytes"])
+        printed = call([*self.daemon.inside, "cat", f"{folder}/rx_bytes", f"{folder}/tx_bytes"])
         return sum(map(int, printed.split()))
 
     def qemu_pid(self, guest: Guest) -> int:
@@ -162,7 +165,7 @@ class Lab:
 """
 
 
-def kvm_works(made: Image) -> bool:
+def kvm_works(made: BootImage) -> bool:
     """Whether the kernel boots under KVM: a /dev/kvm alone proves nothing (nested, partial or broken ones exist)."""
     if not Path("/dev/kvm").exists():
         return False
@@ -177,9 +180,9 @@ def kvm_works(made: Image) -> bool:
     return b"lab guest is up" in done.stdout
 
 
-def _linked(made: Image, directory: Path) -> Image:
+def _linked(made: BootImage, directory: Path) -> BootImage:
     """The same files by names in the lab's folder: names stand in domains, and domains in recordings."""
-    linked = Image(directory / "vmlinuz", directory / "initramfs.cpio")
+    linked = BootImage(directory / "vmlinuz", directory / "initramfs.cpio")
     linked.kernel.symlink_to(made.kernel)
     linked.initramfs.symlink_to(made.initramfs)
     return linked

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import LabError
+from lab.processes import wait_until
 from profiler.backends import BackendError
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
@@ -20,7 +22,6 @@ from profiler.backends.source import LiveSource
 from profiler.collectors import Drop
 from profiler.observed import Instance
 from tests.libvirt.guests import Lab
-from tests.libvirt.image import LabError
 from tests.libvirt.measuring import during, open_backend, over
 
 pytestmark = pytest.mark.libvirt
@@ -188,10 +189,7 @@ def test_nothing_is_left_of_a_lab_however_it_ends(how: signal.Signals) -> None:
     started.send_signal(how)
     started.wait(30)
     started.stdout.close()
-    deadline = time.monotonic() + 20
-    while _left_of(directory) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert _left_of(directory) == []
+    assert wait_until(lambda: _left_of(directory) == [], 20)
 
 
 def test_nobody_reads_everything_that_does_not_need_privileges(lab: Lab) -> None:

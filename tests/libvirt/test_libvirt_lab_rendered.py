@@ -13,9 +13,10 @@ import pytest
 
 from advisor.domain import Command
 from advisor.render import commands, plan
+from lab import processes
+from lab.errors import LabError
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
 from tests.libvirt.guests import Guest, Lab
-from tests.libvirt.image import LabError, run
 from tests.libvirt.measuring import cpu_seconds, vcpu_threads
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(900)]
@@ -29,7 +30,7 @@ HOST = Host(
 
 def call(lab: Lab, *argv: str) -> str:
     """Run a command as an operator on the lab's host would."""
-    return run([*lab.daemon.inside, "env", "LIBVIRT_DEFAULT_URI=qemu:///system", *argv])
+    return processes.call([*lab.daemon.inside, "env", "LIBVIRT_DEFAULT_URI=qemu:///system", *argv])
 
 
 def do(lab: Lab, made: Sequence[Command]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import pytest
@@ -11,12 +10,7 @@ from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.cpu_work import PROBE, calibrate, measure, times, work
-
-
-def options(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    PROBE.add_options(parser)
-    return parser.parse_args(arguments)
+from tests.probes.two_ends import options_of
 
 
 def test_constant_work_has_no_variation_and_no_outliers() -> None:
@@ -51,7 +45,7 @@ def test_the_work_is_done_and_stays_in_the_range_of_ordinary_numbers() -> None:
 
 @pytest.mark.measured
 def test_the_calibrated_work_takes_about_as_much_cpu_as_was_asked_for() -> None:
-    run = PROBE.run(options("--count", "5", "--work-ms", "40"), Progress())
+    run = PROBE.run(options_of("cpu-work", "--count", "5", "--work-ms", "40"), Progress())
     cpu = sorted(float(value or 0) for value in run.series.columns["cpu_ms"])
     assert cpu[0] == pytest.approx(40, rel=0.5)  # clocks of virtual machines change, neighbours share caches
     assert run.values["min"].value >= cpu[0] * 0.99
@@ -66,7 +60,7 @@ def test_more_work_takes_longer_in_proportion() -> None:
 
 
 def test_the_iterations_of_an_earlier_run_are_repeated_exactly() -> None:
-    run = PROBE.run(options("--count", "2", "--iterations", "12_345"), Progress())
+    run = PROBE.run(options_of("cpu-work", "--count", "2", "--iterations", "12_345"), Progress())
     assert run.circumstances["iterations"] == "12345"
 
 
@@ -97,7 +91,7 @@ def test_a_stop_in_the_middle_of_the_work_keeps_what_is_done() -> None:
             if done == 2:
                 self.stop()
 
-    run = PROBE.run(options("--count", "50", "--iterations", "1000"), Twice())
+    run = PROBE.run(options_of("cpu-work", "--count", "50", "--iterations", "1000"), Twice())
     assert run.values["samples"].value == 2
 
 
@@ -105,4 +99,4 @@ def test_a_stop_before_the_first_is_an_error() -> None:
     progress = Progress()
     progress.stopped = True
     with pytest.raises(ProbeError, match="stopped"):
-        PROBE.run(options("--iterations", "1"), progress)
+        PROBE.run(options_of("cpu-work", "--iterations", "1"), progress)

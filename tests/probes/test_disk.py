@@ -18,9 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.processes import wait_until
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.disk import PROBE, TESTS, DiskOperation, Moved, doubts, parse_io, perform, summarise
 from profiler.probes.disk_files import FILE_BYTES, SMALL_BYTES, Files, own_files, remove, remove_stale
+from tests.probes.two_ends import options_of
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe", "disk", "--json"]
@@ -65,9 +67,7 @@ def test_no_text_breaks_the_account(text: str) -> None:
 
 
 def options(folder: Path, *arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    PROBE.add_options(parser)
-    return parser.parse_args(["--dir", str(folder), "--files", "3", "--count", "12", *arguments])
+    return options_of("disk", "--dir", str(folder), "--files", "3", "--count", "12", *arguments)
 
 
 @pytest.fixture
@@ -191,14 +191,9 @@ def started(disk: Path) -> subprocess.Popen[str]:
         [*COMMAND, "--dir", str(disk), "--files", "3", "--count", "1000000"], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while len(list(disk.glob(f"{PREFIX}*/f*"))) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert wait_until(lambda: len(list(disk.glob(f"{PREFIX}*/f*"))) >= 3, 120)
     made = _calls(running.pid)
-    while _calls(running.pid) < made + 100:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert wait_until(lambda: _calls(running.pid) >= made + 100, 120)
     return running
 
 

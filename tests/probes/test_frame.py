@@ -14,14 +14,13 @@ import time
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
-from statistics import quantiles
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.processes import wait_until
 from profiler.cli import main
-from profiler.collectors.windows import percentile
 from profiler.observed import ProbeResult, Quantity, UnlikeError
 from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
@@ -29,7 +28,7 @@ from profiler.probes.base import Progress, RawSeries, Stopped
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
-from tests.probes.two_ends import gone
+from tests.probes.two_ends import children, gone
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]
@@ -220,13 +219,8 @@ def test_a_killed_probe_leaves_no_responder() -> None:
 
 def own_responder(pid: int) -> int:
     """Process of the responder that a probe started, once it has one."""
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if found := children.read_text().split():
-            return int(found[0])
-        time.sleep(0.02)
-    raise AssertionError("it started no responder")
+    assert wait_until(lambda: bool(children(pid)), 60), "it started no responder"
+    return children(pid)[0]
 
 
 def test_raw_series_and_picture_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,14 +296,6 @@ def test_steal_and_a_slow_clock_are_marked() -> None:
     assert found[0].startswith("the hypervisor below took 10.0 % of a CPU")
     assert "hpet" in found[1]
     assert doubts(CounterReading(None, 0.0), CounterReading(ticks, 10.0), {"clock_source": "tsc"}) == ()
-
-
-@given(st.lists(sizes, min_size=2, max_size=200))
-def test_percentiles_are_those_of_the_standard_library(values: list[float]) -> None:
-    ordered = sorted(values)
-    expected = quantiles(ordered, n=20, method="inclusive")[18]
-    assert percentile(ordered, 0.95) == pytest.approx(expected)
-    assert (percentile(ordered, 0), percentile(ordered, 1)) == (ordered[0], ordered[-1])
 
 
 @given(st.lists(sizes, min_size=1, max_size=200))

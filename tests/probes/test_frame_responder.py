@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.processes import wait_until
 from profiler.probes.base import ProbeError
 from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, ControlChannel, FramingError, number, whole
 from profiler.probes.responder import MOST_SESSIONS, Responder
@@ -49,15 +49,6 @@ def control(peer: Peer) -> Iterator[ControlChannel]:
 
 def sessions(pid: int) -> int:
     return len(children(pid))
-
-
-def soon(done: Any) -> bool:
-    deadline = time.monotonic() + 60
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_service_that_does_not_exist_is_refused(responder: tuple[Peer, int]) -> None:
@@ -123,22 +114,22 @@ def test_a_data_connection_without_the_token_is_closed_and_the_session_lives(res
 
 def test_a_client_that_goes_away_takes_its_session_with_it(responder: tuple[Peer, int]) -> None:
     peer, pid = responder
-    assert soon(lambda: sessions(pid) == 0)
+    assert wait_until(lambda: sessions(pid) == 0, 60)
     session = peer.open("echo-udp")
-    assert soon(lambda: sessions(pid) == 1)
+    assert wait_until(lambda: sessions(pid) == 1, 60)
     session.close()
-    assert soon(lambda: sessions(pid) == 0)
+    assert wait_until(lambda: sessions(pid) == 0, 60)
 
 
 def test_too_many_sessions_are_refused_and_room_comes_back(responder: tuple[Peer, int]) -> None:
     peer, pid = responder
-    assert soon(lambda: sessions(pid) == 0)
+    assert wait_until(lambda: sessions(pid) == 0, 60)
     with contextlib.ExitStack() as opened:
         for _ in range(MOST_SESSIONS):
             opened.enter_context(peer.open("echo-udp"))
         with pytest.raises(ProbeError, match=f"{MOST_SESSIONS} sessions run already"):
             peer.open("echo-udp")
-    assert soon(lambda: sessions(pid) == 0)
+    assert wait_until(lambda: sessions(pid) == 0, 60)
     peer.open("echo-udp").close()
 
 
@@ -153,7 +144,7 @@ def test_no_session_lasts_for_ever() -> None:
         peer = Peer("127.0.0.1", int(child.stdout.readline()))
         with peer.open("echo-udp") as session, pytest.raises(ProbeError, match=r"closed|gone"):
             session.ask({"do": "nothing"}, timeout_s=10)
-        assert soon(lambda: sessions(child.pid) == 0)
+        assert wait_until(lambda: sessions(child.pid) == 0, 60)
 
 
 def test_a_port_in_use_is_one_sentence(responder: tuple[Peer, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.hops import PROBE, HopRound, summarise
 from profiler.probes.sessions import Peer
+from tests.probes.two_ends import options_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,10 +61,8 @@ def test_a_first_hop_that_never_answers_is_an_error() -> None:
 def test_a_stop_before_the_first_round_is_called_that() -> None:
     progress = Progress()
     progress.stopped = True
-    parser = argparse.ArgumentParser()
-    PROBE.add_options(parser)
     with pytest.raises(ProbeError, match="stopped"):
-        PROBE.run(parser.parse_args([], argparse.Namespace(peer=Peer("127.0.0.1", 9))), progress)
+        PROBE.run(options_of("hops", peer=Peer("127.0.0.1", 9)), progress)
 
 
 rtts = st.none() | st.floats(0.001, 1e4)

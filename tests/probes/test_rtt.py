@@ -19,6 +19,7 @@ from profiler.probes.echo_series import EchoAnswer, Echoes, EchoProbe, exchange,
 from profiler.probes.icmp import SO_TIMESTAMPNS, checksum, kernel_time, parse_raw
 from profiler.probes.rtt import PROBE, marks, summarise
 from profiler.probes.sessions import Peer, far_end
+from tests.probes.two_ends import options_of
 
 ME = 0x1234
 
@@ -181,9 +182,7 @@ def test_data_with_its_checksum_sums_to_nothing(data: bytes) -> None:
 
 
 def options(peer: Peer, *arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    PROBE.add_options(parser)
-    return parser.parse_args(arguments, argparse.Namespace(peer=peer))
+    return options_of("rtt", *arguments, peer=peer)
 
 
 @pytest.mark.measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import socket
 import threading
 import time
@@ -13,13 +12,12 @@ import pytest
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.sessions import far_end
 from profiler.probes.transfer import PROBE, _connect, there_and_back
+from tests.probes.two_ends import options_of
 
 
 def run(*arguments: str, progress: Progress | None = None) -> dict[str, float]:
-    parser = argparse.ArgumentParser()
-    PROBE.add_options(parser)
     with far_end(None) as peer:
-        found = PROBE.run(parser.parse_args(arguments, argparse.Namespace(peer=peer)), progress or Progress())
+        found = PROBE.run(options_of("transfer", *arguments, peer=peer), progress or Progress())
     assert len(found.series) == found.values["samples"].value
     return {name: quantity.value for name, quantity in found.values.items()}
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.observed import ProbeResult
 from profiler.probes import load
 from profiler.probes.base import ProbeRun, Progress
@@ -43,11 +44,14 @@ needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.W_OK), reason="n
 def run(name: str, *arguments: str, to: tuple[str, int] | None = None, progress: Progress | None = None,
         ) -> tuple[ProbeResult, ProbeRun]:  # fmt: skip
     """Run a probe in this process, as the command line would."""
+    return run_probe(name, options_of(name, *arguments, to=to), progress or Progress())
+
+
+def options_of(name: str, *arguments: str, **more: object) -> argparse.Namespace:
+    """What a probe's command line gives, and what the command adds to it."""
     parser = argparse.ArgumentParser()
     load(name).add_options(parser)
-    options = parser.parse_args(arguments)
-    options.to = to
-    return run_probe(name, options, progress or Progress())
+    return parser.parse_args(arguments, argparse.Namespace(**more))
 
 
 class StopAfter(Progress):
@@ -94,16 +98,14 @@ def children(pid: int) -> list[int]:
 
 def gone(pid: int) -> bool:
     """Whether a process ends within a minute; nobody may be there to bury it."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def ended() -> bool:
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return True
-        if ") Z " in stat:
-            return True
-        time.sleep(0.02)
-    return False
+
+    return wait_until(ended, 60)
 
 
 @contextlib.contextmanager

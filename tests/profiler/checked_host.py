@@ -43,7 +43,7 @@ CPUIDLE = (
 class CheckedHost(FakeHost):
     """A FakeHost that also answers `value`, hides folders, and changes while it is watched.
 
-    `files` holds text or an errno; None as a change takes a file away. `answers` holds what tools say, or an OSError.
+    `files` holds text or an errno; `answers` holds what tools say, or an OSError.
     """
 
     def __init__(self, files: Mapping[str, str], answers: Mapping[str, Any]) -> None:
@@ -54,12 +54,15 @@ class CheckedHost(FakeHost):
         self.hidden: set[str] = set()
         self.wall_step_s = 0.0
 
-    def change(self, files: Mapping[str, str | int | None]) -> None:
-        for path, text in files.items():
-            if text is None:
-                self.files.pop(path, None)
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Files by their path, None = it is taken away, and what tools answer."""
+        for name, content in changes.items():
+            if not name.startswith("/"):
+                self.answers[name] = content
+            elif content is None:
+                self.files.pop(name, None)
             else:
-                self.files[path] = text
+                self.files[name] = content
 
     def names(self, path: str) -> list[str]:
         if path in self.hidden:
@@ -73,7 +76,7 @@ class CheckedHost(FakeHost):
             raise answer
         return answer
 
-    def checks(self, later: Mapping[str, str | int | None] | None = None) -> dict[str, Check]:
+    def checks(self, later: Mapping[str, Any] | None = None) -> dict[str, Check]:
         """Check by name; `later` is what changes while the host is watched, for one second."""
 
         def watch(seconds: float) -> None:

@@ -107,3 +107,14 @@ class FakeHost:
             f"/cg/{path}/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
             f"/cg/{path}/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
         }
+
+
+def host_of_shop(version: int = 1) -> FakeHost:
+    """A host with one container `shop` of one task, 7, in control groups of this version."""
+    host = FakeHost()
+    if version == 1:
+        host.version_1("lxc/shop", [7], 1_000_000)
+    else:
+        host.version_2("lxc/shop", [7], 1_000)
+    host.task(7, 1_000_000, 5, 3)
+    return host

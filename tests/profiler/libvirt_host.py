@@ -102,11 +102,3 @@ class LibvirtHost(FakeHost):
 def open_backend(host: LibvirtHost) -> LibvirtBackend:
     """The backend on a fake host."""
     return LibvirtBackend(host, "h1", LibvirtConnection("fake:///"))
-
-
-def libvirt_backend_for_contract() -> LibvirtBackend:
-    """Two guests that run, with settings of every kind."""
-    host = LibvirtHost()
-    host.guest("shop", 1, net_bytes=8192, disk_bytes=4096)
-    host.guest("web ü", 2, net_bytes=100)
-    return open_backend(host)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from lab.control_groups import GroupMaker
 from lab.processes import LabProcess, call
@@ -28,9 +27,7 @@ class RealContainers:
     def __enter__(self) -> RealContainers:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
         self._registry.close()
 

@@ -6,10 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+from profiler.backends.source import RecordedReading
+
 RECORDINGS = Path(__file__).parents[1] / "recordings"
+
+
+def recorded_readings(name: str) -> list[RecordedReading]:
+    """All that a recording of a real host holds."""
+    document: Any = json.loads((RECORDINGS / name).read_text(encoding="utf-8"))
+    return [RecordedReading.load(entry) for entry in document["readings"]]
 
 
 def recorded_files(reading: int = 0) -> dict[str, str]:
     """Path → text of everything that was read in one recorded reading."""
-    document: Any = json.loads((RECORDINGS / "containers-v1.json").read_text(encoding="utf-8"))
-    return {path: text for path, text in document["readings"][reading]["files"].items() if isinstance(text, str)}
+    files = recorded_readings("containers-v1.json")[reading].files
+    return {path: text for path, text in files.items() if isinstance(text, str)}

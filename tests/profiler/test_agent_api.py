@@ -17,6 +17,7 @@ import uvicorn
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from lab.processes import wait_until
 from profiler.agent.delivery import Delivery
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.log import Log
@@ -155,9 +156,7 @@ def test_a_running_agent_fills_the_database(url: str, database: Path, tmp_path: 
 
     agent = Agent(SteadyBackend(), Pace(0.05, 0.5), deliver, Log(io.StringIO()))
     agent.run()
-    deadline = time.monotonic() + 30
-    while shipping.status()[0].batches + shipping.status()[0].held and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: not shipping.status()[0].batches + shipping.status()[0].held, 30)
     status = shipping.status()[1]
     shipping.close(5)
     assert status.accepted == sum(map(len, stored(database).values())) > 0

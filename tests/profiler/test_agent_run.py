@@ -197,16 +197,6 @@ def test_an_agent_that_was_stopped_for_a_while_goes_on_without_a_wrong_rate(tmp_
     assert summary["readings"] < 40
 
 
-def test_two_agents_on_one_spool_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving() as double:
-        first = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path)
-        assert first.stderr is not None
-        assert "event=start" in first.stderr.readline()  # the spool is its own now; the lock's file was there before
-        assert main(["run", "--no-exporter", "--push", double.url, "--spool", str(tmp_path)]) == 1
-        finish(first)
-    assert "in use by another agent" in capsys.readouterr().err
-
-
 def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
     program = (
         "import json, sys; from profiler.cli import main\n"

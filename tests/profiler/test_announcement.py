@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.agent.announcement import EVERY_S, Announcer, machine_digest
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.log import Log
@@ -168,13 +168,9 @@ def test_news_do_not_wait_for_a_window_to_end(pushing: tuple[Double, Bench, Spoo
         for number in (1, 2):  # what it finds when it starts, and what comes while it waits
             bench.now += EVERY_S
             bench.announcer.look(bench.backend)
-            deadline = time.monotonic() + 60.0
             # It has been sent at a time of the bench's clock, which must not go on before that time is noted.
-            while (len(double.announced), bench.announcer._told_s) != (
-                number,
-                bench.now,
-            ) and time.monotonic() < deadline:
-                time.sleep(0.02)
+            sent = number, bench.now
+            wait_until(lambda sent=sent: (len(double.announced), bench.announcer._told_s) == sent, 60)  # type: ignore[misc]
             assert len(double.announced) == number
     finally:
         pusher.stop(20.0)

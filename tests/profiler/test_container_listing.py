@@ -10,18 +10,10 @@ from profiler.backends import BackendError, LxcBackend
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.lxc.listing import names_in_group
 from profiler.observed import Instance, check_id
-from tests.profiler.fake_host import FakeHost
+from tests.profiler.fake_host import FakeHost, host_of_shop
 
 DOCKER_ID = "ab12" * 16
 UID = "0b7a9f0e-1111-4222-8333-444455556666"
-
-
-def _shop() -> FakeHost:
-    """A host with one container of one task."""
-    host = FakeHost()
-    host.version_1("lxc/shop", [7], 1_000_000)
-    host.task(7, 1_000_000, 5, 3)
-    return host
 
 
 def _names(backend: LxcBackend) -> list[str]:
@@ -90,7 +82,7 @@ def test_any_name_becomes_an_id_and_two_names_stay_two(name: str) -> None:
 
 
 def test_a_new_container_appears_within_five_seconds() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     assert _names(backend) == ["shop"]
     host.version_1("lxc/bank", [8], 5)
@@ -103,7 +95,7 @@ def test_a_new_container_appears_within_five_seconds() -> None:
 
 
 def test_containers_are_not_searched_for_in_every_reading() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     searched: list[str] = []
     names = host.names
@@ -115,7 +107,7 @@ def test_containers_are_not_searched_for_in_every_reading() -> None:
 
 
 def test_a_vanished_container_is_named_once_and_looked_for_no_more() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     backend.read_counters()
     for path in [path for path in host.files if "/lxc/shop" in path]:
@@ -129,7 +121,7 @@ def test_a_vanished_container_is_named_once_and_looked_for_no_more() -> None:
 
 
 def test_a_changed_quota_is_seen_within_fifteen_seconds() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     assert backend.read_counters().instances["shop"].vcpus == 2
     host.files["/cg/cpu/lxc/shop/cpu.cfs_quota_us"] = "50000\n"
@@ -140,7 +132,7 @@ def test_a_changed_quota_is_seen_within_fifteen_seconds() -> None:
 
 
 def test_settings_of_an_instance_that_just_came_are_found_on_the_second_try() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     backend.read_counters()
     host.version_1("lxc/bank", [8], 5)
@@ -150,7 +142,7 @@ def test_settings_of_an_instance_that_just_came_are_found_on_the_second_try() ->
 
 
 def test_control_groups_that_cannot_be_listed_are_an_error_and_not_an_empty_host() -> None:
-    host = _shop()
+    host = host_of_shop()
     host.names = lambda path: (_ for _ in ()).throw(OSError(errno.EACCES, "Permission denied"))  # type: ignore[method-assign]
     with pytest.raises(BackendError, match="cannot be listed"):
         LxcBackend(host, host="h").read_counters()

@@ -12,7 +12,7 @@ from profiler.backends.lxc import control_groups
 from profiler.backends.lxc.control_groups import GroupsV2
 from profiler.collectors import collect
 from tests.profiler.contract import MAKERS
-from tests.profiler.fake_host import FakeHost
+from tests.profiler.fake_host import FakeHost, host_of_shop
 
 DOCKER_ID = "ab12" * 16
 BOTH = pytest.mark.parametrize("version", ["v1", "v2"])
@@ -107,19 +107,8 @@ def test_a_group_that_may_not_be_read_asks_for_root() -> None:
         LxcBackend(host, host="h").read_counters()
 
 
-def _shop(version: int = 1) -> FakeHost:
-    """A host with one container of one task."""
-    host = FakeHost()
-    if version == 1:
-        host.version_1("lxc/shop", [7], 1_000_000)
-    else:
-        host.version_2("lxc/shop", [7], 1_000)
-    host.task(7, 1_000_000, 5, 3)
-    return host
-
-
 def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
     host.files["/proc/7/task/7/schedstat"] = errno.EACCES
@@ -132,14 +121,14 @@ def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
 
 
 def test_a_kernel_that_shows_no_scheduler_counts_gives_no_zero_waiting() -> None:
-    host = _shop()
+    host = host_of_shop()
     host.files["/proc/7/task/7/schedstat"] = errno.ENOENT
     shop = LxcBackend(host, host="h").read_counters().instances["shop"]
     assert "none of its 1 tasks" in shop.absent["tasks"]
 
 
 def test_a_group_that_counts_no_run_time_and_hides_its_tasks_has_no_cpu() -> None:
-    host = _shop()
+    host = host_of_shop()
     host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = errno.EACCES
     host.files["/proc/7/task/7/schedstat"] = errno.EACCES
     backend = LxcBackend(host, host="h")
@@ -151,7 +140,7 @@ def test_a_group_that_counts_no_run_time_and_hides_its_tasks_has_no_cpu() -> Non
 
 
 def test_throttling_that_version_2_does_not_count_is_absent_and_not_zero() -> None:
-    host = _shop(version=2)
+    host = host_of_shop(version=2)
     host.files["/cg/lxc/shop/cpu.stat"] = "usage_usec 5\nsystem_usec 2\n"
     shop = LxcBackend(host, host="h").read_counters().instances["shop"]
     assert "throttled_ns" not in shop.further
@@ -159,7 +148,7 @@ def test_throttling_that_version_2_does_not_count_is_absent_and_not_zero() -> No
 
 
 def test_slow_counters_give_the_rate_over_their_own_time_in_every_reading() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     rates: list[float] = []
     first = backend.read_counters()
@@ -173,7 +162,7 @@ def test_slow_counters_give_the_rate_over_their_own_time_in_every_reading() -> N
 
 
 def test_a_group_made_anew_under_its_name_drops_one_sample_and_goes_on() -> None:
-    host = _shop()
+    host = host_of_shop()
     backend = LxcBackend(host, host="h")
     readings = []
     for usage in (9_000_000_000, 9_000_000_000, 9_000_000_000, 1_000_000, 2_000_000, 2_000_000_000):
@@ -198,7 +187,7 @@ def test_one_garbled_task_makes_all_task_metrics_absent() -> None:
 
 
 def test_block_io_that_is_counted_elsewhere_since_is_absent_for_one_reading() -> None:
-    host = _shop()
+    host = host_of_shop()
     path = "/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"
     counted, host.files[path] = host.files[path], "Total 0\n"
     host.files["/proc/7/task/7/io"] = "read_bytes: 4096\nwrite_bytes: 0\n"
@@ -215,7 +204,7 @@ def test_block_io_that_is_counted_elsewhere_since_is_absent_for_one_reading() ->
 
 
 def test_resident_memory_is_that_of_all_processes() -> None:
-    host = _shop()
+    host = host_of_shop()
     host.files["/cg/cpuacct/lxc/shop/cgroup.procs"] = "7\n9\n8\n"
     host.files["/proc/9/statm"] = "1000 256 100 1 0 50 0\n"  # 8 ended meanwhile
     assert LxcBackend(host, host="h").read_counters().instances["shop"].gauges["rss_mb"] == 2.0

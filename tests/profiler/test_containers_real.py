@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.processes import call
+from lab.processes import call, wait_until
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.netlink import namespace_id, veths_by_namespace
@@ -63,9 +63,7 @@ def backend() -> Iterator[LxcBackend]:
 
 def _settled(pid: int, program: str) -> None:
     """Wait until a process has become its program: it joins group and namespace before."""
-    deadline = time.monotonic() + 60
-    while program not in Path(f"/proc/{pid}/comm").read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: program in Path(f"/proc/{pid}/comm").read_text(), 60)
 
 
 def _values(collected: Collected, instance: str) -> dict[str, float]:
@@ -146,9 +144,7 @@ def test_pages_are_the_bytes_that_were_sent(containers: RealContainers, backend:
     statistics = Path(f"/sys/class/net/{containers.interface('net')}/statistics")
     before = int((statistics / "rx_bytes").read_text())
     first = backend.read_counters()
-    deadline = time.monotonic() + 60
-    while int((statistics / "rx_packets").read_text()) < DATAGRAMS and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: int((statistics / "rx_packets").read_text()) >= DATAGRAMS, 60)
     second = backend.read_counters()
     counted = (first.instances[name].net_bytes, second.instances[name].net_bytes)
     assert None not in counted
@@ -218,10 +214,7 @@ def test_an_ended_container_is_let_go_though_the_backend_stays(containers: RealC
     assert name in backend.read_counters().vanished  # others on this host may end at the same time
     assert name not in backend.read_counters().instances
     assert not [link for link in _open_files() if name in link]
-    deadline = time.monotonic() + 60
-    while host_end.exists() and time.monotonic() < deadline:  # the kernel takes namespaces down by the way
-        time.sleep(0.05)
-    assert not host_end.exists()
+    assert wait_until(lambda: not host_end.exists(), 60)  # the kernel takes namespaces down by the way
 
 
 def _open_files() -> list[str]:

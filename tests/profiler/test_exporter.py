@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lab.processes import wait_until
 from profiler.agent import exporter
 from profiler.agent.exporter import Exporter, ExporterError
 from profiler.agent.exposition import page
@@ -275,7 +276,4 @@ def test_threads_of_clients_end(served: Exporter) -> None:
     before = threading.active_count()
     for _ in range(20):
         get(served)
-    deadline = time.monotonic() + 60
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert threading.active_count() <= before
+    assert wait_until(lambda: threading.active_count() <= before, 60)

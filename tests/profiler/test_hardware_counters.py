@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.agent.hardware import HardwareWatch
 from profiler.agent.log import Log
 from profiler.backends import LxcBackend, ThreadedBackend
@@ -23,9 +24,9 @@ from profiler.backends.perf_events import HARDWARE, SOFTWARE, PerfCounters
 from profiler.backends.resctrl import CacheCounters, ResctrlReader
 from profiler.backends.source import LiveSource
 from profiler.collectors import collect
-from profiler.parse import ParseError
 from profiler.parse.libvirt import parse_hardware
 from profiler.parse.resctrl import parse_monitor
+from profiler.parse.text import ParseError
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.libvirt_host import LibvirtHost, open_backend
 
@@ -202,10 +203,7 @@ def test_events_of_a_control_group_are_those_of_who_is_in_it(busy: int) -> None:
         with closing(PerfCounters(((SOFTWARE, CPU_CLOCK),), group=str(group))) as counters:
             assert counters.read() == (0,)
             (group / "cgroup.procs").write_text(str(busy))
-            deadline = time.monotonic() + 60
-            while counters.read()[0] < 50e6 and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert counters.read()[0] >= 50e6
+            assert wait_until(lambda: counters.read()[0] >= 50e6, 60)
             Path(unified, "cgroup.procs").write_text(str(busy))
     finally:
         group.rmdir()
@@ -227,9 +225,7 @@ def test_a_window_of_the_agent_holds_a_ratio_of_two_events_of_a_container(tmp_pa
 
     with RealContainers(tmp_path) as containers:
         name = containers.add("busy", ["perl", "-e", "1 while 1"])
-        deadline = time.monotonic() + 60
-        while "perl" not in Path(f"/proc/{containers.pids[0]}/comm").read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: "perl" in Path(f"/proc/{containers.pids[0]}/comm").read_text(), 60)
         backend = LxcBackend(host="here")
         watch = HardwareWatch(LiveSource(), Log(io.StringIO()), ((SOFTWARE, CPU_CLOCK), (SOFTWARE, CPU_CLOCK)))
         backend.read_counters()

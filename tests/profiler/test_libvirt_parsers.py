@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.parse import ParseError
 from profiler.parse.libvirt import (
     Bandwidth,
     DomainDescription,
@@ -20,6 +19,7 @@ from profiler.parse.libvirt import (
     parse_vcpu_times,
     scheduler_number,
 )
+from profiler.parse.text import ParseError
 from tests.profiler.libvirt_host import LIMITED, PINNED, domain_xml, stats_of
 from tests.profiler.recorded import RECORDINGS
 

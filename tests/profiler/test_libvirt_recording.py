@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import errno
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +15,7 @@ from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT
-from tests.profiler.recorded import RECORDINGS
+from tests.profiler.recorded import RECORDINGS, recorded_readings
 
 RECORDING = RECORDINGS / "libvirt-tcg.json"
 
@@ -62,15 +59,7 @@ def test_settings_are_those_that_were_made() -> None:
     assert (str(shop.pinning), shop.cap_percent, shop.weight) == ("0:0", None, 256)
 
 
-def _readings() -> list[RecordedReading]:
-    document: Any = json.loads(Path(RECORDING).read_text(encoding="utf-8"))
-    return [
-        RecordedReading(tuple(entry["clock"]), entry["files"], entry["directories"], entry["links"], entry["values"])
-        for entry in document["readings"]
-    ]
-
-
-READINGS = _readings()
+READINGS = recorded_readings(RECORDING.name)
 PLACES = [
     (number, kind, key)
     for number, reading in enumerate(READINGS[:2])

@@ -17,14 +17,16 @@ from lab.processes import wait_until
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
 from profiler.backends.source import LiveSource
-from profiler.parse import parse_schedstat, parse_status, schedstat_counts
 from profiler.parse.proc import (
     _NET_DEV_HEADER,
     net_dev_by_line,
     parse_net_dev,
     parse_pressure,
+    parse_schedstat,
+    parse_status,
     parse_task_io,
     pressure_by_line,
+    schedstat_counts,
     task_io_by_line,
 )
 from profiler.parse.text import count

@@ -296,10 +296,3 @@ def test_a_hypervisor_that_auto_passed_over_is_named(
     monkeypatch.setattr(command, "passed_over", lambda _name: ["libvirt: install python3-libvirt"])
     assert main(["check"]) == 0
     assert "Passed over: libvirt: install python3-libvirt" in capsys.readouterr().out
-
-
-def test_check_of_this_very_host_is_done(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--backend", "lxc", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {check["name"] for check in document["checks"]} >= {"steal", "schedstat", "wall clock"}
-    assert len(document["metrics"]) == 8

@@ -55,8 +55,10 @@ def test_a_recording_keeps_no_mounts_but_control_groups(tmp_path: Path, capsys: 
 
 def test_check_tells_state_distortion_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--json"]) == 0
-    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert {"frequency governor", "SMT", "steal", "NUMA balancing", "schedstat", "pressure (PSI)"} <= set(checks)
+    document = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in document["checks"]}
+    assert {"frequency governor", "SMT", "steal", "NUMA balancing", "schedstat", "wall clock"} <= set(checks)
+    assert len(document["metrics"]) == 8
     assert all(check["distorts"] for check in checks.values() if check["state"] == "warning")
 
 

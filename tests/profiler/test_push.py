@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.processes import wait_until
 from profiler.agent import http_client, push
 from profiler.agent.batch import SampleBatch
 from profiler.agent.delivery import PushToken
@@ -445,15 +446,11 @@ def test_the_thread_sends_what_comes_and_ends_at_once_while_the_server_hangs(ben
     bench.pusher.start()
     bench.put(batch(1))
     bench.pusher.wake()
-    deadline = time.monotonic() + 5
-    while not double.kept and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert double.kept
+    assert wait_until(lambda: bool(double.kept), 5)
     double.decide = lambda _samples: Reply(delay_s=5)
     bench.put(batch(2))
     bench.pusher.wake()
-    while len(double.requests) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(double.requests) >= 2, 5)
     begun = time.monotonic()
     bench.pusher.stop(2)
     assert time.monotonic() - begun < 1

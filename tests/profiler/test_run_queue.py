@@ -23,9 +23,9 @@ from profiler.agent.run_queue import RunQueueWatch
 from profiler.backends import GroupedBackend, LxcBackend
 from profiler.collectors.run_queue import CAP, HOST, OTHERS, UNKNOWN, InstanceWaits, RunQueueWindow, percentiles_of
 from profiler.collectors.windows import Key, MetricWindow, Statistic
-from profiler.parse import ParseError
 from profiler.parse.cgroup import parse_group_of_task
 from profiler.parse.run_queue import bucket_bounds, parse_run_queue
+from profiler.parse.text import ParseError
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.libvirt_host import LibvirtHost, open_backend
 from tests.profiler.steady_backend import SteadyBackend

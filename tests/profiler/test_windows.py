@@ -50,8 +50,10 @@ def test_the_mean_is_weighted_by_time_and_lies_between_the_extremes(pairs: list[
 
 @given(st.lists(values, min_size=2, max_size=300))
 def test_p95_is_that_of_the_standard_library(numbers: list[float]) -> None:
-    expected = statistics.quantiles(numbers, n=20, method="inclusive")[18]
-    assert percentile(sorted(numbers), 0.95) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    ordered = sorted(numbers)
+    expected = statistics.quantiles(ordered, n=20, method="inclusive")[18]
+    assert percentile(ordered, 0.95) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert (percentile(ordered, 0), percentile(ordered, 1)) == (ordered[0], ordered[-1])
 
 
 def test_p95_of_a_single_value_is_that_value() -> None:

@@ -30,7 +30,6 @@ from tests.profiler.xen_host import (
     two_readings,
     values_of,
 )
-from tests.profiler.xen_host import xen_backend_for_contract as contract
 
 WEB = "web_shop-87c9a8b1"
 
@@ -290,14 +289,6 @@ def test_a_recording_replays_to_the_same_counters(tmp_path: Path) -> None:
     again += [replayed.read_counters() for _ in range(3)]
     assert again == live
     replayed.close()
-
-
-def test_the_contracts_backend_reads_two_guests_and_closes_twice() -> None:
-    backend = contract()
-    counters = backend.read_counters()
-    assert set(counters.instances) == {instance.id for instance in backend.list_instances()} == {WEB, "vm2"}
-    backend.close()
-    backend.close()
 
 
 def test_the_trace_lags_behind_the_reading_by_a_constant() -> None:

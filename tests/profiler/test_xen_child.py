@@ -6,25 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.backends import stream_child
 from profiler.backends.stream_child import StreamChild
 from profiler.backends.xen.trace import xentrace_argv
 
 TICKS = ("sh", "-c", "while :; do echo tick; sleep 0.05; done")
-
-
-def _soon(happened: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if happened():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def _gone(pid: int) -> bool:
@@ -55,7 +46,7 @@ def test_readings_drain_one_child_without_waiting() -> None:
         second = child.read()
         assert time.monotonic() - begin < 0.3
         assert second.stream == 1
-        assert _soon(lambda: b"tick" in child.read().data)
+        assert wait_until(lambda: b"tick" in child.read().data, 60)
     finally:
         child.close()
 
@@ -77,8 +68,7 @@ def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
             data.extend(child.read().data)
             return len(data) == 900_000
 
-        _soon(whole)
-        assert len(data) == 900_000
+        assert wait_until(whole, 60)
     finally:
         child.close()
 
@@ -95,7 +85,7 @@ def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
         second = child.read()
         assert (second.stream, second.data) == (1, b"")
         assert "VIRQ" in second.problem
-        assert _soon(lambda: child.read().stream == 2)
+        assert wait_until(lambda: child.read().stream == 2, 60)
     finally:
         child.close()
 
@@ -150,4 +140,4 @@ def test_the_child_of_a_killed_agent_ends_by_itself(tmp_path: Path) -> None:
         assert not _gone(pid)
         agent.send_signal(signal.SIGKILL)
         agent.wait()
-    assert _soon(lambda: _gone(pid))
+    assert wait_until(lambda: _gone(pid), 60)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from profiler.backends.xen.runstates import RunStates
-from profiler.parse import ParseError, parse_net_dev, parse_stat
+from profiler.parse.proc import parse_net_dev, parse_stat
+from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_interrupts, parse_netback_rings, parse_xenstore
 from profiler.parse.xl import parse_vcpu_list, parse_xl_list
 from profiler.parse.xl_host import Share, parse_sched, parse_xl_fields, parse_xl_info

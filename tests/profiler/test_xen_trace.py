@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.backends.xen.runstates import LAG_S, RunStates, VcpuTimes
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 from profiler.parse.xentrace import TraceStream
 from tests.profiler.test_xen_recordings import MHZ, RECORDINGS, TRACES, needs_recordings
 from tests.profiler.xen_host import BLOCK, IDLE, OFF, RUN, WAIT, TraceWriter, change, first_second, lost, record, stamp

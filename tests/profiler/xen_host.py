@@ -220,13 +220,6 @@ def first_second(begin: float) -> bytes:
     return turns.window(1, *records).data
 
 
-def xen_backend_for_contract(trace: Mode = "runstate") -> XenBackend:
-    """A backend on a Dom0 with two guests, for the suite that every backend must pass."""
-    host = two_guests()
-    host.trace = first_second(host.now[1] - 1.0)
-    return XenBackend(host, "h1", trace)
-
-
 def turns(begin: float, seconds: int) -> bytes:
     """Seconds of a stream in which the guests take turns of 0.1 s on pCPU 1; Dom0 runs on pCPU 0."""
     records: list[bytes] = []

@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -41,20 +41,20 @@ def channel(agent: ModuleType) -> Iterator[Dom0Channel]:
         serving = threading.Thread(target=agent.serve, args=(orders, theirs.fileno()))
         serving.start()
         with ours:
-            yield Dom0Channel(ours)
+            made = Dom0Channel(ours)
+            made.wait_ready(10)
+            yield made
         serving.join(10)
         assert not serving.is_alive()
 
 
 def test_a_command_that_aborts_is_run_again(channel: Dom0Channel, tmp_path: Path) -> None:
-    channel.wait_ready(10)
     once = tmp_path / "once"
     done = channel.run(["sh", "-c", f"test -e {once} || {{ touch {once}; kill -ABRT $$; }}; echo done"])
     assert (done.code, done.text) == (0, "done\n")
 
 
 def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Dom0Channel) -> None:
-    channel.wait_ready(10)
     given_bytes = bytes(range(256)) * 5000
     done = channel.run(["sh", "-c", "cat; echo oops >&2; exit 3"], given=given_bytes)
     assert (done.code, done.output, done.errors) == (3, given_bytes, "oops\n")
@@ -81,6 +81,39 @@ def test_a_program_that_is_not_there_is_an_answer(channel: Dom0Channel) -> None:
     done = channel.run(["no-such-program"])
     assert done.code is None
     assert "no-such-program" in done.errors
+
+
+def test_a_snapshot_keeps_what_each_look_gave_and_how_long_the_trace_was(channel: Dom0Channel, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(b"12345")
+    (tmp_path / "file").write_text("said")
+    looks = [("read", str(tmp_path / "file")), ("names", str(tmp_path)), ("read", str(tmp_path / "nothing"))]
+    channel.snapshot(looks, str(tmp_path / "trace"), str(tmp_path / "kept"))
+    kept = json.loads(channel.fetch(str(tmp_path / "kept")))
+    assert (kept["size"], kept["found"]) == (5, [{"found": "said"}, {"found": []}, {"errno": 2}])
+
+
+def test_a_part_that_arrives_garbled_is_asked_for_again(
+    channel: Dom0Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * 200
+    (tmp_path / "file").write_bytes(content)
+    arrived = channel._line
+    wrong: list[Callable[[bytes], bytes]] = [
+        lambda line: line.replace(b'"crc32": ', b'"crc32": 1'), lambda line: line[:-9],
+    ]  # fmt: skip
+    monkeypatch.setattr(channel, "_line", lambda end: wrong.pop()(arrived(end)) if wrong else arrived(end))
+    assert channel.fetch(str(tmp_path / "file")) == content
+    assert channel.fetch(str(tmp_path / "file"), 20000) == content[:20000]
+
+
+def test_a_part_that_never_arrives_whole_is_an_error(
+    channel: Dom0Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    arrived = channel._line
+    monkeypatch.setattr(channel, "_line", lambda end: arrived(end)[:-9])
+    with pytest.raises(Dom0Error, match="arrived garbled 5 times"):
+        channel.fetch(str(tmp_path / "file"))
 
 
 def test_a_machine_that_goes_away_is_an_error() -> None:

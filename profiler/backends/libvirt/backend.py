@@ -24,7 +24,6 @@ from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reaso
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.observed import Instance, IsolationSettings
-from profiler.parse import ParseError
 from profiler.parse.libvirt import (
     ALIVE,
     DomainDescription,
@@ -34,6 +33,7 @@ from profiler.parse.libvirt import (
     parse_stats,
     parse_vcpu_times,
 )
+from profiler.parse.text import ParseError
 
 _LOOK_AGAIN_S = 55.0  # memory and vCPUs of a running guest may be changed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from profiler.backends.libvirt.processes import QemuProcess
 from profiler.backends.linux import read_parsed
 from profiler.backends.source import HostSource
-from profiler.parse import parse_task_io
 from profiler.parse.libvirt import DomainDescription, DomainRecord, DomainStats
+from profiler.parse.proc import parse_task_io
 
 
 class Disks:

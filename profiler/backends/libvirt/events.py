@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from profiler.backends.base import TaskCounters
 from profiler.backends.linux import GONE, reason
 from profiler.backends.source import HostSource
-from profiler.parse import ParseError, parse_counter, parse_status
+from profiler.parse.proc import parse_counter, parse_status
+from profiler.parse.text import ParseError
 
 # Sums over all VMs (kernel: virt/kvm/kvm_main.c, vcpu_stat_get); what a VM counted goes with it.
 KVM_COUNTERS = ("/sys/kernel/debug/kvm/exits", "/sys/kernel/debug/kvm/irq_injections")

@@ -7,8 +7,8 @@ from profiler.backends.linux import attempt
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
-from profiler.parse import parse_stat
 from profiler.parse.libvirt import Bandwidth, DomainDescription, DomainRecord, parse_domain, scheduler_number
+from profiler.parse.proc import parse_stat
 
 _MBIT = 8 / 1000  # of libvirt's kilobytes per second: virNetDevBandwidthSet hands them to tc as kbps, 1000 bytes each
 

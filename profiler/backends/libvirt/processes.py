@@ -11,8 +11,9 @@ from pathlib import Path
 
 from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.source import HostSource
-from profiler.parse import ParseError, parse_counter, parse_statm
 from profiler.parse.libvirt import DomainRecord
+from profiler.parse.proc import parse_counter, parse_statm
+from profiler.parse.text import ParseError
 
 STATE = "/run/libvirt/qemu"  # of libvirtd and of virtqemud alike
 _SEARCH_AGAIN = 30  # readings; a search looks at every process of the host

@@ -7,7 +7,6 @@ from profiler.backends.libvirt.scheduling_groups import find_guest_group
 from profiler.backends.linux import attempt, read_parsed
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
-from profiler.parse import parse_pressure
 from profiler.parse.libvirt import (
     DomainRecord,
     HardwareStats,
@@ -15,6 +14,7 @@ from profiler.parse.libvirt import (
     parse_hardware,
     parse_interfaces,
 )
+from profiler.parse.proc import parse_pressure
 
 
 class GuestStalls:

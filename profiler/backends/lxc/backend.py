@@ -15,7 +15,7 @@ from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import TaskDelays
 from profiler.observed import Instance, IsolationSettings, Pinning
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 
 
 class LxcBackend:

@@ -11,7 +11,8 @@ from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import SlowCounters, TaskDelays, TaskWaits
-from profiler.parse import ParseError, parse_blkio_ticks, parse_statm
+from profiler.parse.proc import parse_blkio_ticks, parse_statm
+from profiler.parse.text import ParseError
 
 _SLOWLY_S = 29.5  # with a reading per second, resident memory is read in every thirtieth
 _LIST_AGAIN = 5  # readings after which the tasks of a group are listed anew though nothing hints at a change …

@@ -11,23 +11,19 @@ from typing import Protocol
 from profiler.backends.linux import attempt, reason
 from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
-from profiler.parse import (
-    ParseError,
-    Pressure,
+from profiler.parse.cgroup import (
     Quota,
     parse_cfs_quota,
-    parse_counter,
     parse_cpu_max,
     parse_cpuset,
     parse_device_limits,
     parse_flat,
     parse_io_max,
     parse_io_stat,
-    parse_mounts,
-    parse_pressure,
     parse_service_bytes,
 )
-from profiler.parse.text import count
+from profiler.parse.proc import Pressure, parse_counter, parse_mounts, parse_pressure
+from profiler.parse.text import ParseError, count
 
 V1_DEFAULT_SHARES = 1024
 V2_DEFAULT_WEIGHT = 100

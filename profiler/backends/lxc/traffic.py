@@ -6,7 +6,7 @@ from profiler.backends.linux import attempt, read_interfaces
 from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import HostQueues, InterfaceStalls
-from profiler.parse import InterfaceBytes
+from profiler.parse.proc import InterfaceBytes
 
 _KEEP_S = 60.0  # how long it is believed whose an interface is, as long as it is there
 _HOSTS_OWN = "it uses the host's own network, where traffic cannot be told apart"

@@ -21,7 +21,7 @@ from profiler.backends.xen.isolation import or_none, read_isolation
 from profiler.backends.xen.stalls import XenGuestStalls, physical_device
 from profiler.backends.xen.trace import SchedulerTrace
 from profiler.observed import Instance, IsolationSettings
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore
 from profiler.parse.xl import ListedDomain, parse_vcpu_list, parse_xl_list
 from profiler.parse.xl_host import parse_xl_info

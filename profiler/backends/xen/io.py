@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from profiler.backends.linux import attempt, read_interfaces
 from profiler.backends.source import HostSource
 from profiler.metrics import PAGE_BYTES
-from profiler.parse import parse_counter
-from profiler.parse.proc import InterfaceBytes
+from profiler.parse.proc import InterfaceBytes, parse_counter
 from profiler.parse.xen_dom0 import device_of, interface_of, parse_interrupts, parse_netback_rings
 
 DEVICES = "/sys/devices"  # backends hang below it without a parent; /sys/bus/xen-backend/devices only links there

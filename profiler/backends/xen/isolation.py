@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from profiler.backends.linux import attempt
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
-from profiler.parse import ParseError
+from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore, vif_rate_mbit
 from profiler.parse.xl import ListedDomain, parse_vcpu_list
 from profiler.parse.xl_host import XlInfo, parse_sched

@@ -8,7 +8,8 @@ from profiler.backends.linux import attempt
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
 from profiler.backends.xen.io import DEVICES, IoCounters
-from profiler.parse import DiskTimes, ParseError, parse_block_stat, parse_counter
+from profiler.parse.proc import DiskTimes, parse_block_stat, parse_counter
+from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_physical_device
 
 _BLOCK = "/sys/dev/block"
