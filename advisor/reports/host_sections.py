@@ -204,7 +204,8 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     rows: list[tuple[Any, ...]] = [
         (
             row.instance, host, left.get(row.instance) if row.comes else None, _happens(row, left),
-            row.before, row.after.throughput_ratio if row.after else None, row.change, row.limit.throughput,
+            row.before, row.after.throughput_ratio if row.after else None,
+            None if row.before is None or row.after is None else row.change, row.limit.throughput,
             *_waiting(row.after),
             row.after.cpu.short if row.after and row.after.cpu else None,
             "yes" if row.after and row.after.outside_training else None,
@@ -212,21 +213,28 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         for host, row in every
     ]  # fmt: skip
     moved = not plan_view.unchanged(plan)
+    least = {row.limit.throughput for _, row in every}
     columns = (
         Column("instance", "Instance", "name"), Column("host", "Host", "name"), Column("source", "From", "name"),
-        Column("happens", ""), Column("before", "T/B before", "band", shown=moved),
+        Column("happens", "", "name"), Column("before", "T/B before", "band", shown=moved),
         Column("after", "T/B after" if moved else "T/B", "band"),
-        Column("change", "Change, points", "points", shown=moved), Column("limit", "Limit", "ratio"),
-        Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times"),
+        Column("change", "Change, points", "points", shown=moved),
+        Column("limit", "Limit", "ratio", shown=len(least) > 1),
+        Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times", shown=False),
         Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
         Column("short", "Short of CPU", "time_share"),
         Column("outside_training", "Outside training", shown=plan.model_origin != PriorPredictor.origin),
     )  # fmt: skip
     empty = sum(1 for host in hosts if not host.rows)
+    limit = (
+        f"A limit is the instance's own, or {percent(plan.request.keep_ratio)} where it has none"
+        if len(least) > 1
+        else f"Everybody's limit is {percent(min(least, default=plan.request.keep_ratio))}"
+    )
     note = (
-        f"A limit is the instance's own, or {percent(plan.request.keep_ratio)} where it has none. Latency and jitter "
-        "are as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part "
-        "of the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
+        f"{limit}; who may fall below it does so at the worse edge of the interval. Latency and jitter are "
+        "as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part of "
+        "the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
     notable = sum(1 for _, row in every if _notable(row))
     nobody = (
@@ -247,5 +255,5 @@ def _notable(row: plan_view.InstanceRow) -> bool:
 
 def _happens(row: plan_view.InstanceRow, left: Mapping[str, str]) -> str:
     what = ("moves" if row.instance in left else "comes") if row.comes else "goes" if row.goes else ""
-    broken = "below its limit" if row.below_limit else "may fall below its limit" if row.may_break else ""
+    broken = "below its limit" if row.below_limit else "may fall below" if row.may_break else ""
     return ", ".join(text for text in (what, broken) if text)

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from advisor.domain import duration_in_words
+from advisor.domain import duration_in_words, time_part
 from api.demonstration import REFRESH_S
 from api.schemas.pages import Problem
 
@@ -30,6 +30,7 @@ _templates = Environment(
 )
 
 _templates.filters["duration"] = duration_in_words
+_templates.filters["time_part"] = time_part
 _templates.filters["shell"] = shlex.join  # for reading and copying; nothing here is ever run
 
 

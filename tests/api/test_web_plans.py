@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from advisor.domain import Inventory, PlanRequest
+from advisor.domain import ClassSizing, Inventory, PlanRequest
 from advisor.service import Advisor
 from tests.api.api_client import Client
 
@@ -85,4 +86,15 @@ def test_a_plan_for_a_cloud_that_is_gone_is_shown_stale_and_can_be_taken_away(cl
     told = json.loads(data.text)
     assert told["id"] == plan.id
     assert {"distribution", "uncertainty"} <= told["report"]["tables"].keys()
-    assert told["report"]["sections"]["model"]["facts"]["Version"] == plan.model_version
+    assert told["report"]["facts"]["Model"].startswith(f"{plan.model_version}:")
+
+
+def test_a_plan_of_sizes_shows_what_they_save_beside_what_they_risk(
+    client: Client, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = advisor.plans.make(PlanRequest("right_size", time_limit_s=2))
+    sized = replace(made, sizing=(ClassSizing("db", 2, 8, 3, 0.012, 0.0004, "db-2", 0.62),))
+    monkeypatch.setattr(advisor.plans, "get", lambda _: sized)
+    page = text(client.page(f"/plans/{made.id}").text)
+    assert "Savings beside risk" in page
+    assert "db 2 8 3 5 62 % &lt; 0.1 % 1.2 % db-2" in page

@@ -140,8 +140,9 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons() -> None:
 def test_every_instance_stands_in_the_table_with_before_and_after() -> None:
     found = page(*plan_by_hand())
     assert "1 host is empty." in found.said()
-    assert found.cells("db-1")[2:7] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25", "80 %"]
-    assert found.cells("shop-7", 1)[1:5] == ["h1", "comes", "–", "90 % 80–100 %"]
+    assert found.cells("db-1")[2:6] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25"]
+    assert found.cells("shop-7", 1)[1:6] == ["h1", "comes", "–", "90 % 80–100 %", "–"]
+    assert "Everybody's limit is 80 %" in found.said()
 
 
 @pytest.mark.parametrize(("upper", "words"), [(10.0, "10.00 ×"), (114.24, "not known")])
