@@ -22,6 +22,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"COTENANT_{name.upper()}", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _trials_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes seconds to load the libraries of a trial; tests/models has the real one."""
+    monkeypatch.setattr("advisor.prediction.active.try_out", lambda path: None)
+
+
 @pytest.fixture
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -74,7 +74,8 @@ def question_of(step: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_conversation(file: Path, tmp_path: Path) -> None:
+def test_conversation(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.prediction.active.try_out", lambda path: None)  # tests/models tries models really
     settings = Settings(
         database=sqlite_with_cloud(tmp_path / "db.sqlite3", HERE.parent / "api" / "cloud.yaml"),
         state_dir=tmp_path,

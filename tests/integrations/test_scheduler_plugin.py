@@ -39,7 +39,7 @@ def cloud(tmp_path: Path) -> Iterator[Service]:
         workloads = (WorkloadProfile("batch", {"cpu": 100.0}), WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0}))
         advisor.inventory.put(Inventory(hosts, (resident,), workloads), mode="replace", generation=None)
         advisor.access.tokens.accept(TOKEN, "kube-scheduler", "write")
-    service = Service(settings.database, tmp_path).start()
+    service = Service(settings.database, tmp_path, forked=True).start()
     yield service
     service.kill()
 

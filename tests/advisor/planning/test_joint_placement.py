@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -86,13 +87,26 @@ def on(answer: JointAnswer) -> list[str | None]:
 def by_brute_force(snapshot: ClusterSnapshot, requests: Sequence[PlacementRequest]) -> tuple[float, ...]:
     """The best of all choices of hosts that can be answered in turn in some order, by rank."""
     objective, found = requests[0].objective, []
+
+    @cache  # many orders begin alike
+    def in_turn(order: tuple[tuple[int, str], ...]) -> tuple[ClusterSnapshot, list[Recommendation]] | None:
+        """The cloud after these were placed on these hosts, and their answers; None where one of them was refused."""
+        if not order:
+            return snapshot, []
+        before = in_turn(order[:-1])
+        if before is None:
+            return None
+        number, name = order[-1]
+        (answer,) = sequential.in_turn(before[0], CONTEXT, [replace(requests[number], hosts=(name,))])
+        if not answer.candidates:
+            return None
+        return sequential.after(before[0], sequential.there(answer)), [*before[1], answer]
+
     for choice in itertools.product([None, *(one.id for one in snapshot.hosts)], repeat=len(requests)):
-        chosen = [(one, name) for one, name in zip(requests, choice, strict=True) if name]
-        for order in itertools.permutations(chosen):
-            answers = sequential.in_turn(snapshot, CONTEXT, [replace(one, hosts=(name,)) for one, name in order])
-            if all(one.candidates for one in answers):
-                found.append(rank(of(snapshot, answers, objective), objective))
-                break
+        chosen = [(number, name) for number, name in enumerate(choice) if name]
+        placed = next(filter(None, map(in_turn, itertools.permutations(chosen))), None)
+        if placed is not None:
+            found.append(rank(figures(*placed, PriorPredictor(), objective), objective))
     return min(found)
 
 
