@@ -3,7 +3,6 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
-UV_VERSION := 0.13.9
 PROMTOOL := var/tools/usr/bin/promtool
 UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
@@ -47,10 +46,13 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock pyproject.toml packaging/client/pyproject.toml packaging/profiler/pyproject.toml
+$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml packaging/client/pyproject.toml packaging/profiler/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
+	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packaging/client -e packaging/profiler -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
@@ -180,7 +182,7 @@ test-wheels: setup  ## the wheels, built, installed in environments of their own
 # that an old one may warn of it: warnings are no failures here.
 test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of models, advisor core and API with them; downloads them
 	rm -rf var/floors && $(PYTHON) -m venv var/floors
-	var/floors/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	var/floors/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	var/floors/bin/uv pip install --quiet --python var/floors/bin/python --resolution lowest-direct \
 	  -e packaging/client -e packaging/profiler -e '.[dev]'
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api

@@ -63,9 +63,9 @@ def share(
     count = len(demand)
 
     def each(value: Any) -> Floats:
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=float), count))
+        return np.broadcast_to(np.asarray(value, dtype=float), count).copy()  # for a view all is compiled once more
 
-    kinds: Ints = np.ascontiguousarray(np.broadcast_to(np.asarray(loop, dtype=np.int64), count))
+    kinds: Ints = np.broadcast_to(np.asarray(loop, dtype=np.int64), count).copy()
     may = np.ones((count, max(math.ceil(cpus), 1)), dtype=bool) if allowed is None else allowed
     out, worst, crowded = [np.zeros(count) for _ in range(5)], np.ones(count), np.zeros(1)
     share_hosts(
