@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,9 @@ def _in_order(schemas: Mapping[str, Any]) -> list[str]:
     return list(found)
 
 
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"].rpartition("/")[2]
-        for one in part.values():
-            yield from _references(one)
-    elif isinstance(part, list):
-        for one in part:
-            yield from _references(one)
+def _references(part: Any) -> list[str]:
+    """The names of schemas that a part of the document refers to."""
+    return re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(part))
 
 
 def _class(name: str, schema: Mapping[str, Any]) -> str:

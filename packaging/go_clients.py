@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,9 @@ def reduced(document: Mapping[str, Any], client: GoClient) -> str:
     return json.dumps({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}, indent=1)
 
 
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"].rpartition("/")[2]
-        for one in part.values():
-            yield from _references(one)
-    elif isinstance(part, list):
-        for one in part:
-            yield from _references(one)
+def _references(part: Any) -> list[str]:
+    """The names of schemas that a part of the document refers to."""
+    return re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(part))
 
 
 def _schema(schema: Mapping[str, Any], names: tuple[str, ...] | None, client: GoClient) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""`python -m docs.site.reference` writes the pages of docs/reference/ that the code makes anew."""
+"""`python -m docs.site.reference` writes the pages of docs/ that the code makes anew."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.site import commands, errors, rest, settings
+from docs.site import commands, errors, inventory, rest, settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -13,6 +13,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings.page,
     "rest.md": rest.page,
     "errors.md": errors.page,
+    "../inventory.md": inventory.page,
 }
 
 

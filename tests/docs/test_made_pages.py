@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.inventories import format_page, static
-from docs.site import reference
+from advisor.inventories import static
+from docs.site import inventory, reference
 from profiler.definitions import page_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,20 +19,15 @@ def test_the_page_of_metrics_is_what_the_code_says() -> None:
     assert written == page_markdown(), "write it anew: python -m profiler.definitions > docs/metrics.md"
 
 
-def test_the_page_of_the_inventory_file_is_what_the_code_says() -> None:
-    written = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
-    assert written == format_page.page(), "write it anew: python -m advisor.inventories.format_page > docs/inventory.md"
-
-
 @pytest.mark.parametrize(("name", "page"), reference.PAGES.items(), ids=reference.PAGES)
-def test_the_page_of_the_reference_is_what_the_code_says(name: str, page: Callable[[], str]) -> None:
+def test_a_page_is_what_the_code_says(name: str, page: Callable[[], str]) -> None:
     written = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert written == page(), "write it anew: python -m docs.site.reference"
 
 
 @pytest.mark.parametrize(
     ("told", "read"),
-    [(format_page.HOST, static.HOST), (format_page.INSTANCE, static.INSTANCE)],
+    [(inventory.HOST, static.HOST), (inventory.INSTANCE, static.INSTANCE)],
     ids=["host", "instance"],
 )
 def test_the_page_of_the_inventory_file_tells_the_fields_that_are_read(
@@ -43,5 +38,5 @@ def test_the_page_of_the_inventory_file_tells_the_fields_that_are_read(
 
 def test_the_example_of_the_inventory_file_is_read(tmp_path: Path) -> None:
     example = tmp_path / "cloud.yaml"
-    example.write_text(format_page.EXAMPLE, encoding="utf-8")
+    example.write_text(inventory.EXAMPLE, encoding="utf-8")
     assert [host.id for host in static.load_inventory(example).hosts] == ["kvm01", "kvm02"]

@@ -1,16 +1,13 @@
-"""The page docs/inventory.md: the inventory file, field by field, from what the reader takes and the domain's defaults.
-
-python -m advisor.inventories.format_page > docs/inventory.md
-"""
+"""The page of the inventory file, field by field, from what the reader takes and the domain's defaults."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from advisor.inventories import static
+from docs.site.tables import made_by, table
 from profiler.demand import Demand
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import (
@@ -193,7 +190,7 @@ def page() -> str:
     """The whole page."""
     parts = [
         "# The inventory file\n",
-        "<!-- Made by `python -m advisor.inventories.format_page`; change that module, not this page. -->\n",
+        made_by("`docs/site/inventory.py`"),
         "An inventory is one YAML or JSON file: which hosts there are, which instances, and what is known of their\n"
         "work. `cotenant where`, `plan` and `probe-plan` read it. `cotenant sync FILE` brings it into the database.\n"
         "Sizes alone are enough to begin. An unknown field, a wrong type and a number outside its limits are refused\n"
@@ -201,30 +198,31 @@ def page() -> str:
         "aliases and tags.\n",
         f"```yaml\n{EXAMPLE}```\n",
         "## The file\n",
-        *_table(TOP, {}, ()),
+        _table(TOP, {}, ()),
         "\n## A host\n",
-        *_table(HOST, _defaults(Host), ("id", *static.NEEDED)),
+        _table(HOST, _defaults(Host), ("id", *static.NEEDED)),
         "\n## An instance\n",
-        *_table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
+        _table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
         "\n## A demand\n",
         "`demand: {cpu: 0.4}` says that it wants 0.4 CPUs in the mean, and `{mean: 0.4, p95: 0.9}` also\n"
         "how much at busy times. `cpu_percent: 40` is the same as `demand: {cpu: 0.4}`. What is left out is taken\n"
         "from public traces of virtual machines, and the demand stays more doubtful than one that was measured.\n",
         "Where the service measures an instance itself ([demand over time](profiler.md#demand-over-time)), a demand\n"
         "from this file still counts for more. Leave it out, and `load` at 1, to let the measured one count.\n",
-        *_table(DEMAND, _defaults(Demand), ("mean",)),
+        _table(DEMAND, _defaults(Demand), ("mean",)),
         "\n## A workload\n",
-        *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
+        _table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
         "\n**Next:** [ask where an instance should go](tour.md#where-should-it-go).",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _table(rows: Mapping[str, Row], defaults: Mapping[str, Any], needed: tuple[str, ...]) -> Iterator[str]:
-    yield "| field | unit or type | default | accepted | is |\n|---|---|---|---|---|"
-    for name, (unit, accepted, meaning) in rows.items():
-        default = "**required**" if name in needed else _shown(defaults.get(name))
-        yield f"| `{name}` | {unit} | {default} | {accepted} | {meaning} |"
+def _table(rows: Mapping[str, Row], defaults: Mapping[str, Any], needed: tuple[str, ...]) -> str:
+    cells = [
+        (f"`{name}`", unit, "**required**" if name in needed else _shown(defaults.get(name)), accepted, meaning)
+        for name, (unit, accepted, meaning) in rows.items()
+    ]
+    return table(("field", "unit or type", "default", "accepted", "is"), cells).strip("\n")
 
 
 def _defaults(kind: type) -> Mapping[str, Any]:
@@ -235,7 +233,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value in (None, "", ()) else f"{value}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
