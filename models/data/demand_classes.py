@@ -68,7 +68,7 @@ class MachineClass:
 DAY_ONE = MachineClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
 
 
-def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Resource = "cpu") -> Demand:
+def from_mean(mean: float, vcpus: int, resource: Resource = "cpu") -> Demand:
     """Widen a mean that somebody gave, in CPUs (or the resource's unit), to a distribution like those of its class.
 
     It is as doubtful as GIVEN_WINDOWS windows of the class would leave it. ValueError when the mean is no demand or
@@ -77,17 +77,17 @@ def from_mean(mean: float, vcpus: int, of: MachineClass = DAY_ONE, resource: Res
     if resource == "cpu" and mean > vcpus:
         raise ValueError(f"demand for cpu: mean {mean:g} is above {vcpus} vCPUs")
     most = float(vcpus) if resource == "cpu" else math.inf
-    unsure = max(doubt(GIVEN_WINDOWS, of.spread * mean, mean, of.lag_one, 0.0, of), LEAST)
-    return _like(Demand(mean, resource, doubt=unsure, origin="given"), of, most)
+    unsure = max(doubt(GIVEN_WINDOWS, DAY_ONE.spread * mean, mean, DAY_ONE.lag_one, 0.0), LEAST)
+    return _like(Demand(mean, resource, doubt=unsure, origin="given"), most)
 
 
 @lru_cache(maxsize=16_384)  # scenes of a plan are built of the same instances again and again
-def completed(given: Demand, vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
+def completed(given: Demand, vcpus: int) -> Demand:
     """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share.
 
     A high quantile tells the spread better than the class does.
     """
-    wide = from_mean(given.mean, vcpus, of, given.resource)
+    wide = from_mean(given.mean, vcpus, given.resource)
     quantiles = (given.p50, given.p95, given.p99)
     keep = any(one is not None for one in quantiles)
     p50, p95, p99 = _grown(given, wide) if keep else (wide.p50, wide.p95, wide.p99)
@@ -112,9 +112,9 @@ def _spread_by_quantile(given: Demand) -> float:
     return 0.0
 
 
-def day_one(vcpus: int, of: MachineClass = DAY_ONE) -> Demand:
+def day_one(vcpus: int) -> Demand:
     """CPU demand of an instance of which only the size is known, on a cloud that has measured nobody yet."""
-    return from_class(vcpus, (), of)
+    return from_class(vcpus, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def with_day_of(seen: Demand, levels: Sequence[LogSums]) -> Demand:
     return replace(seen, hours=tuple(round(scale * one, 9) for one in hours))
 
 
-def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
+def from_class(vcpus: int, levels: Sequence[LogSums]) -> Demand:
     """CPU demand of a newcomer from instances that are alike, by empirical Bayes.
 
     `levels` are from wide to narrow. The logarithm of the mean per vCPU is taken as normal; a level's centre and
@@ -219,18 +219,18 @@ def from_class(vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE
     What the centre itself is unsure of adds to the doubt. Centre and deviation are rounded to STEP, so that one more
     instance seldom changes what is said of all others.
     """
-    centre, deviation = centre_of(levels, of)
+    centre, deviation = centre_of(levels)
     taught = any(level.n for level in levels)
     if taught:
         centre, deviation = rounded(centre, deviation)
-    demand = _from_centre(vcpus, centre, deviation, taught, of)
+    demand = _from_centre(vcpus, centre, deviation, taught)
     hours = day_of(levels)
     return replace(demand, hours=hours) if hours else demand
 
 
-def centre_of(levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> tuple[float, float]:
+def centre_of(levels: Sequence[LogSums]) -> tuple[float, float]:
     """Centre and deviation of the logarithm of what is expected of a newcomer, see `from_class`."""
-    centre, variance, known = math.log(of.mean) - of.log_deviation**2 / 2, of.log_deviation**2, WORTH
+    centre, variance, known = math.log(DAY_ONE.mean) - DAY_ONE.log_deviation**2 / 2, DAY_ONE.log_deviation**2, WORTH
     for level in levels:
         if not level.n:
             continue
@@ -247,18 +247,18 @@ def rounded(centre: float, deviation: float) -> tuple[float, float]:
     return round(centre / STEP) * STEP, max(math.ceil(deviation / STEP), 1) * STEP
 
 
-def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass = DAY_ONE) -> Demand:
+def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums]) -> Demand:
     """CPU demand of which no whole day was measured, drawn towards that of its class, with the day of the class.
 
     Its mean is that of a day in which the class's hours are as they were when it was seen. Both logarithms of the mean
     count by their precision; that of the windows is what the class's spread, their resemblance (see `doubt`) and the
     hours that were not seen leave of it. Its shape is that of the class until it was seen for an hour.
     """
-    centre, deviation = rounded(*centre_of(levels, of))
+    centre, deviation = rounded(*centre_of(levels))
     day = day_of(levels)
     then, unseen = _hours_seen(seen, day, _shape_of(levels)[1])
     mean = min(max(seen.mean / then, LEAST * vcpus), float(vcpus))
-    unsure = doubt(seen.windows, of.spread * mean, mean, of.lag_one, 0.0, of) / mean
+    unsure = doubt(seen.windows, DAY_ONE.spread * mean, mean, DAY_ONE.lag_one, 0.0) / mean
     if seen.windows >= ENOUGH and seen.doubt:  # its own spread is known
         unsure = seen.doubt / max(seen.mean, LEAST * vcpus)
     variance = math.log1p(unsure**2 + unseen)
@@ -267,7 +267,7 @@ def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums], of: MachineClass 
     drawn_mean = min(math.exp(expected), float(vcpus))
     left = drawn_mean * math.sqrt(math.expm1(weight * variance))
     if seen.windows < ENOUGH:
-        return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day), of, float(vcpus))
+        return _like(replace(seen, mean=drawn_mean, doubt=left, hours=seen.hours or day), float(vcpus))
     scale = drawn_mean / max(seen.mean, LEAST * vcpus)
     p50, p95, p99 = (None if one is None else one * scale for one in (seen.p50, seen.p95, seen.p99))
     spread = _within(seen.spread * scale, drawn_mean, float(vcpus))
@@ -291,11 +291,11 @@ def _hours_seen(seen: Demand, day: Sequence[float], own: float) -> tuple[float, 
 
 
 @lru_cache(maxsize=1 << 12)
-def _from_centre(vcpus: int, centre: float, deviation: float, taught: bool, of: MachineClass) -> Demand:
-    return replace(_newcomer(vcpus, centre, deviation, of), origin="class" if taught else "assumed")
+def _from_centre(vcpus: int, centre: float, deviation: float, taught: bool) -> Demand:
+    return replace(_newcomer(vcpus, centre, deviation), origin="class" if taught else "assumed")
 
 
-def doubt(windows: float, spread: float, mean: float, lag: float, days: float, of: MachineClass = DAY_ONE) -> float:
+def doubt(windows: float, spread: float, mean: float, lag: float, days: float) -> float:
     """Standard deviation of what is not known of a mean: windows resemble each other, and other days were not seen.
 
     n windows with a lag-1 correlation r are worth n (1 - r) / (1 + r) independent ones, at least one (Bartlett). The
@@ -303,7 +303,7 @@ def doubt(windows: float, spread: float, mean: float, lag: float, days: float, o
     """
     r = min(max(lag, 0.0), 0.99)
     independent = max(windows * (1 - r) / (1 + r), 1.0)
-    return math.sqrt(spread**2 / independent + (of.days * mean) ** 2 / (1 + days))
+    return math.sqrt(spread**2 / independent + (DAY_ONE.days * mean) ** 2 / (1 + days))
 
 
 def stem_of(instance: Instance) -> str:
@@ -323,7 +323,7 @@ def traits(instance: Instance) -> tuple[Trait, ...]:
     return tuple((name, value) for name, value in found if value)
 
 
-def _newcomer(vcpus: int, centre: float, deviation: float, of: MachineClass) -> Demand:
+def _newcomer(vcpus: int, centre: float, deviation: float) -> Demand:
     """A logarithmic normal of the mean per vCPU, of which what is above a whole vCPU counts as one, as a demand."""
     normal = NormalDist()
     full = normal.cdf(centre / deviation)
@@ -333,21 +333,21 @@ def _newcomer(vcpus: int, centre: float, deviation: float, of: MachineClass) -> 
         for power in (1, 2)
     )
     unsure = math.sqrt(max(second - first**2, 0.0))
-    return _like(Demand(vcpus * first, doubt=vcpus * max(unsure, LEAST)), of, float(vcpus))
+    return _like(Demand(vcpus * first, doubt=vcpus * max(unsure, LEAST)), float(vcpus))
 
 
-def _like(one: Demand, of: MachineClass, most: float) -> Demand:
+def _like(one: Demand, most: float) -> Demand:
     """Its spread, quantiles and resemblance over time as those of the class, none above `most`."""
-    p50, p95, p99 = (min(ratio * one.mean, most) for ratio in (of.p50, of.p95, of.p99))
+    p50, p95, p99 = (min(ratio * one.mean, most) for ratio in (DAY_ONE.p50, DAY_ONE.p95, DAY_ONE.p99))
     return replace(
         one,
-        spread=_within(of.spread * one.mean, one.mean, most),
+        spread=_within(DAY_ONE.spread * one.mean, one.mean, most),
         p50=p50,
         p95=p95,
         p99=p99,
-        window_s=of.window_s,
-        autocorrelation_s=of.window_s / -math.log(of.lag_one),
-        common=of.common,
+        window_s=DAY_ONE.window_s,
+        autocorrelation_s=DAY_ONE.window_s / -math.log(DAY_ONE.lag_one),
+        common=DAY_ONE.common,
     )
 
 

@@ -70,9 +70,9 @@ def holds_windows(path: Path) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def write_windows(path: Path, name: str, windows: Sequence[SharedWindow], *, origin: str = "measured") -> None:
+def write_windows(path: Path, name: str, windows: Sequence[SharedWindow]) -> None:
     """Write a dataset directory whose platforms are the hosts; `path` must be an empty directory."""
-    meta = {"name": name, "origin": origin, "machine": "windows that agents measured on the hosts of this cloud"}
+    meta = {"name": name, "origin": "measured", "machine": "windows that agents measured on the hosts of this cloud"}
     (path / "dataset.yaml").write_text(yaml.safe_dump(meta, sort_keys=False), encoding="utf-8")
     hosts = {one.host.id: one.host for one in sorted(windows, key=lambda one: one.ends_s)}
     _write(path / "platforms.csv", sorted(PLATFORM_COLUMNS), map(_platform, hosts.values()))

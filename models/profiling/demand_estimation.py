@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, MachineClass, doubt
+from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, doubt
 from profiler.demand import Demand, DemandOrigin, Resource
 
 HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
@@ -163,21 +163,17 @@ def wanted_cpus(run: float, wait: float, vcpus: float) -> float:
 def from_trace(
     demands: Sequence[float],
     *,
-    window_s: float = 300.0,
-    begin_s: float = 0.0,
-    resource: Resource = "cpu",
     vcpus: int | None = None,
 ) -> Demand:
-    """Demand from one value per window, the first of which begins at `begin_s`. ValueError when there is none."""
-    windows = (Window(begin_s + (at + 1) * window_s, float(value)) for at, value in enumerate(demands))
-    return estimated(tally(windows, resource=resource, window_s=window_s), vcpus=vcpus, origin="trace")
+    """Demand for CPUs from one value per five minutes, the first from midnight. ValueError when there is none."""
+    windows = (Window((at + 1) * 300.0, float(value)) for at, value in enumerate(demands))
+    return estimated(tally(windows), vcpus=vcpus, origin="trace")
 
 
 def estimated(
     known: Tally,
     *,
     vcpus: int | None = None,
-    of: MachineClass = DAY_ONE,
     origin: DemandOrigin = "measured",
 ) -> Demand:
     """What the tally says, within `vcpus` for CPU.
@@ -189,7 +185,7 @@ def estimated(
         raise ValueError(f"demand for {known.resource}: there are no windows")
     most = float(vcpus) if vcpus is not None and known.resource == "cpu" else math.inf
     mean = min(known.mean, most)  # threads of the emulator may run and wait beside the vCPUs
-    guess = max(of.spread * mean, 1e-3 if known.resource == "cpu" else 0.0)
+    guess = max(DAY_ONE.spread * mean, 1e-3 if known.resource == "cpu" else 0.0)
     variance = (known.squares + PRIOR_WINDOWS * guess**2) / (known.n - 1 + PRIOR_WINDOWS)
     lag = _lag_one(known)
     p50, p95, p99 = (min(known.quantile(share), most) for share in (0.50, 0.95, 0.99))
@@ -207,7 +203,7 @@ def estimated(
         common=_common(known),
         windows=known.n,
         burst_ms=known.burst_ms,
-        doubt=doubt(known.n, math.sqrt(variance), mean, of.lag_one if lag is None else lag, known.days, of),
+        doubt=doubt(known.n, math.sqrt(variance), mean, DAY_ONE.lag_one if lag is None else lag, known.days),
         origin=origin,
     )
 

@@ -1,7 +1,6 @@
 """What the agent costs: 100 instances, a reading per second, beside Debian's node exporter on the same host.
 
     python -m research.benchmarks.agent_cost [--json] [--periods N] [--seconds S] [--instances N]
-    python -m research.benchmarks.agent_cost --replay RECORDING     (simulated: instances of a recording, copied)
 
 Real containers, made for it and removed after it (root). Periods in which both programs are scraped every 15 s and
 periods in which they are scraped every second take turns; the figures are medians of periods, each from the kernel's
@@ -28,7 +27,6 @@ from rich.table import Table
 from lab.errors import LabError
 from research.benchmarks.light_containers import LightContainers
 from research.benchmarks.measuring import circumstances
-from research.benchmarks.simulated_instances import simulate
 from research.benchmarks.watched_processes import Scraper, WatchedProgram, agent, node_exporter
 
 SCRAPES_S = (15.0, 1.0)
@@ -48,14 +46,10 @@ def main() -> None:
         action="store_true",
         help="give every container a disk limit: then kernels count disk bytes by group, as version 2 always does",
     )
-    parser.add_argument("--replay", type=Path, metavar="RECORDING", help="simulate the instances from a recording")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
-        if options.replay:
-            document = {**circumstances(), **simulate(options.replay, options.instances)}
-        else:
-            document = {**circumstances(), **measure(options)}
+        document = {**circumstances(), **measure(options)}
     except (LabError, RuntimeError) as error:
         sys.exit(f"agent_cost: {error}")
     if options.json:
@@ -130,15 +124,12 @@ def _show(document: dict[str, Any]) -> None:
         table.add_column(column, justify="right")
     for row in document["rows"]:
         table.add_row(
-            row["program"], f"{row['scraped_every_s']:g} s" if row["scraped_every_s"] else "",
+            row["program"], f"{row['scraped_every_s']:g} s",
             f"{row['cpu_percent']:.2f}", " ".join(f"{one:.2f}" for one in row["cpu_percent_periods"]),
             f"{row['peak_mb']:.1f}", f"{row['scrape_ms']:.1f}", f"{row['page_kb']:.0f}",
         )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
-    if "periods" not in document:
-        console.print("simulated: an upper bound of the agent's own work, no measurement of an agent")
-        return
     own = document["rows"][0]
     kept = all(own[name] < limit for name, limit in LIMITS.items())
     console.print(

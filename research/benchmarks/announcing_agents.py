@@ -20,10 +20,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from rich.table import Table
 
 from profiler.cli.run import PUSHED_WINDOW_S
 from profiler.metrics import EIGHT
-from research.benchmarks.ingest import cpu_of_process_s
+from research.benchmarks.ingest import cpu_of_process_s, together
 from tests.servers.postgres import Postgres, postgres
 from tests.servers.running import NotInstalled, Running
 from tests.servers.service import Service
@@ -141,7 +142,7 @@ def measure(kind: str, *, agents: int, instances: int, window_s: float, minutes:
         with _asking(service.port, asked):
             before = cpu_of_process_s(pid), _of_postgres_s(server)
             began = time.monotonic()
-            _together([lambda part=part: _speak(part, began, window_s, minutes) for part in parts])  # type: ignore[misc]
+            together([partial(_speak, part, began, window_s, minutes) for part in parts])
             seconds = time.monotonic() - began
             after = cpu_of_process_s(pid), _of_postgres_s(server)
             memory_mb = _resident_mb(pid)
@@ -163,7 +164,7 @@ def _all_at_once(parts: Sequence[Agents]) -> float:
             part.announce(host, began, changed=False)
         part.lags.clear()
 
-    _together([lambda part=part: everybody(part) for part in parts])  # type: ignore[misc]
+    together([partial(everybody, part) for part in parts])
     return time.monotonic() - began
 
 
@@ -207,25 +208,6 @@ def _asking(port: int, asked: list[float]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def _together(works: Sequence[Callable[[], None]]) -> None:
-    """Run them in threads; raises what went wrong in any."""
-    failed: list[BaseException] = []
-
-    def safely(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - told by whoever waits
-            failed.append(error)
-
-    threads = [threading.Thread(target=safely, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
 
 
 def _now() -> str:

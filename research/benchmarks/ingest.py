@@ -17,12 +17,13 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -75,30 +76,27 @@ def drive(send: Send, seconds: float) -> tuple[int, float, list[int]]:
     """Let all senders send; returns how many samples were accepted, in what time, and by tenth of it."""
     began = time.perf_counter()
     taken: list[tuple[float, int]] = []
-    failed: list[BaseException] = []
 
     def work(sender: int) -> None:
         batch = 0
-        try:
-            while time.perf_counter() < began + seconds:
-                count = send(sender, batch)
-                taken.append((time.perf_counter() - began, count))
-                batch += 1
-        except BaseException as error:  # noqa: BLE001 - told by whoever waits
-            failed.append(error)
+        while time.perf_counter() < began + seconds:
+            count = send(sender, batch)
+            taken.append((time.perf_counter() - began, count))
+            batch += 1
 
-    threads = [threading.Thread(target=work, args=(sender,)) for sender in range(SENDERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    together([partial(work, sender) for sender in range(SENDERS)])
     tenths = [0] * 10
     for at, count in taken:
         if at < seconds:
             tenths[int(at / seconds * 10)] += count
     return sum(count for _, count in taken), time.perf_counter() - began, tenths
+
+
+def together(works: Sequence[Callable[[], None]]) -> None:
+    """Run them in a thread each; raises what went wrong in one."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result()
 
 
 def by_the_store(settings: Settings, seconds: float, windows: int) -> tuple[int, float, list[int], float]:

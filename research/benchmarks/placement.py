@@ -227,10 +227,10 @@ def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
     return runs.below(cloud.ratios(world), runs.SLO)
 
 
-def of_evenings(worlds: Sequence[int] = EVENING_WORLDS, sets: Sequence[int] = EVENING_SETS) -> PlacementRow:
+def of_evenings() -> PlacementRow:
     """Time short on simulated evenings; the oracle places greedily by what everybody will ask for."""
     _say("evenings")
-    judged = [draw(world, number) for world in worlds for number in sets]
+    judged = [draw(world, number) for world in EVENING_WORLDS for number in EVENING_SETS]
     tuning = [draw(TUNED_ON + number, 0) for number in range(TUNING)]
 
     def short(choose: evenings.Choose, nights: Sequence[NewcomerWorld]) -> list[float]:

@@ -69,11 +69,11 @@ class Judgement:
             lines.append("| " + " | ".join(cells) + " |")
         return "\n".join(lines)
 
-    def figure(self, what: str, group: str = "all", predictor: str = "prediction") -> Figure:
-        """One figure; KeyError where the table has none of that name."""
+    def figure(self, what: str, group: str = "all") -> Figure:
+        """One figure of what is judged; KeyError where the table has none of that name."""
         for row in self.rows:
             if (row.what, row.group) == (what, group):
-                return row.figures[predictor]
+                return row.figures["prediction"]
         raise KeyError((what, group))
 
 

@@ -109,9 +109,9 @@ def random_host(
     return RandomHost(HostSpec(name, cpus, tuple(specs), round(window_s, 2)), odd)
 
 
-def random_cloud(name: str, seed: int, hosts: int = 8) -> list[RandomHost]:
-    """Hosts of one size with instances of one style, at loads spread over the range."""
-    rng = np.random.default_rng(seed)
+def random_cloud(name: str, seed: int) -> list[RandomHost]:
+    """Eight hosts of one size with instances of one style, at loads spread over the range."""
+    rng, hosts = np.random.default_rng(seed), 8
     cpus, style = int(rng.choice(CPUS)), random_style(rng)
     steps = (np.arange(hosts) + rng.random(hosts)) / hosts
     loads = LOAD[0] + (LOAD[1] - LOAD[0]) * rng.permutation(steps)

@@ -20,8 +20,8 @@ from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
 from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
-from research.benchmarks.shaping import ShapingCase, reach
 from tests.lab.container_run import answered_ms, ask, containers, echo, placed, registered
+from tests.lab.uplink import ShapingCase, reach
 
 GENERATORS = "10.77.0.1"
 HALF = NetworkSettings("dedicated", 0.5)
