@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from advisor.errors import AdvisorError, InvalidInput
+from api.cli.endings import FAILED, WRONG_USAGE
 from api.cli.lazy import LazyGroup, Listed
 from api.messages import own_words
 
 __all__ = ["app", "main"]
 
-FAILED, WRONG_USAGE = 1, 2
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
     Listed(

@@ -27,8 +27,9 @@ from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, ServiceFailed, TokenFile, asked_service
+from api.cli.endings import NO_HOST
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
-from api.cli.output import NO_HOST, print_json, print_table, say
+from api.cli.output import print_json, print_table, say
 
 NEW = "new-instance"  # of which only is said whom it is like
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
@@ -118,7 +119,7 @@ def predict(
         offline.predict(asked, model=model, settings=settings()) if service is None else _predicted_by(service, asked)
     )
     if as_json:
-        from api.schemas.effects import SceneAnswer  # with FastAPI: `where` does without it
+        from api.schemas.effects import SceneAnswer  # schemas take time to load, which `where` does without
 
         print_json(SceneAnswer.of(answer))
         return
@@ -159,9 +160,12 @@ def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple
         return Instance(NEW), None
     if _is_file(instance):
         return _only_one(Path(instance)), None
-    from api.schemas.inventory import InstanceItem  # with FastAPI: a question on files does without it
+    from api.schemas.inventory import InstanceItem  # a question on files does without it
 
-    found = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
+    try:
+        found = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
+    except ValueError as error:
+        raise ServiceFailed(f"{service.url} answers with something that is no instance") from error
     return _unplaced(found), found.host
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from advisor.service import Advisor
+from api.cli.endings import FAILED
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, say
 from api.schemas.alarms import ContradictionOut, DoctorOut
@@ -32,4 +33,4 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
         for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
             say(sentence)
     if found:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)

@@ -9,12 +9,12 @@ import typer
 
 from advisor.errors import InvalidInput
 from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
+from api.cli.endings import FAILED
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
 from api.schemas.commands import HistoryOut
 from profiler.demand import RESOURCES
 
-FAILED = 1
 MOST_TOLD = 10  # names and sentences that are told; --json has all
 
 

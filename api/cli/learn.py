@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +14,7 @@ from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli.cards import print_verdict
+from api.cli.endings import stop_event
 from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, figure, print_json, print_table, progress, say
 from api.schemas.commands import TrainingOut
@@ -86,10 +85,7 @@ def train(
     if pause_s is None:
         once()
         return
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    service.repeat(once, pause_s, stop, "model")
+    service.repeat(once, pause_s, stop_event(), "model")
 
 
 def _look_back(advisor: Advisor, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -19,12 +18,12 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import MoveOutcome, Mover
 from api.cli.ask import names_of
 from api.cli.asking import SERVER, Server, Service, TokenFile
+from api.cli.endings import FAILED, stop_event
 from api.cli.options import AsJson, CloudName, KeepRatio, ObjectiveName
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut
 
-FAILED = 1
 STANDARD = PlanRequest(kind="rebalance")
 REST_S = 3600.0  # for which who could not be moved is left alone
 MOST_TOLD = 10  # instances that stay; --json has all
@@ -83,10 +82,7 @@ def migrate(
         at_once=1, at_once_per_host=1,
     )  # fmt: skip
     asked = Service.of(url, token_file, patience_s=request.time_limit_s)
-    stop = threading.Event()
-    if apply or pause_s is not None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
+    stop = stop_event() if apply or pause_s is not None else threading.Event()
     rounds = _Rounds(asked, mover, request, apply=apply, stop=stop)
     while True:
         went_well = _told(rounds, repeated=pause_s is not None, as_json=as_json)

@@ -17,7 +17,6 @@ from rich.text import Text
 from profiler import rich_console
 
 Advance = Callable[[str, float], None]
-NO_HOST = 3  # the exit code of an answer that names no host
 
 
 def clean(value: object) -> str:

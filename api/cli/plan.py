@@ -14,6 +14,7 @@ from api.cli import plan_words
 from api.cli.answers import sizes_only
 from api.cli.ask import names_of
 from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
+from api.cli.endings import NO_HOST
 from api.cli.options import (
     AsJson,
     GrowthUncertain,
@@ -30,7 +31,7 @@ from api.cli.options import (
     TimeLimit,
     settings,
 )
-from api.cli.output import NO_HOST, print_json, progress, say
+from api.cli.output import print_json, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
 from api.schemas.plans import PlanAnswer, PlanBody
 

@@ -11,6 +11,7 @@ from advisor.domain import ModelCard
 from advisor.errors import NotFound, RefusedByGate
 from advisor.service import Advisor
 from api.cli.cards import print_history, print_model, print_verdict
+from api.cli.endings import FAILED
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.cli.quality import quality
@@ -61,7 +62,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
     else:
         print_verdict(verdict)
     if verdict is not None and not verdict["passed"]:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @models.command("activate")

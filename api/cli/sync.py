@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +13,11 @@ from advisor import offline, service
 from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
+from api.cli.endings import FAILED, stop_event
 from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
 from api.cli.output import print_json, print_table, say, waiting
 from api.schemas.commands import LoadedOut, PartOut, SyncOut
 
-FAILED = 1
 MOST_TOLD = 10  # sentences about what was not taken; --json has all
 
 
@@ -109,11 +108,8 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
 
 def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:
     """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
-    stop = threading.Event()
+    stop = threading.Event() if pause_s is None else stop_event()
     again = timedelta(0) if pause_s is None else max(PATIENCE * timedelta(seconds=pause_s), LEAST_PATIENCE)
-    if pause_s is not None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
     while True:
         with waiting("Reading the cloud"):
             reading = source.read()
@@ -132,9 +128,7 @@ def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *,
 
 def _watch(advisor: Advisor, source: WatchedSource, *, as_json: bool) -> bool:
     """Follow what changes until SIGINT or SIGTERM; whether everything could be read last."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     complete, trouble = True, ""
     for reading in source.watch(stop):
         complete, told = reading.complete, trouble
