@@ -38,7 +38,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled test-ansible terraform-provider
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled types contracts test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -53,7 +53,7 @@ $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml packaging/clie
 	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packaging/client -e packaging/profiler -e .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e packaging/client -e packaging/profiler -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
@@ -62,12 +62,13 @@ $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml packaging/clie
 run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, print the answer to an example question
 	@BIN=$(BIN) bash examples/run.sh
 
-# Nothing here depends on how fast or how quiet the machine is, so that tests share the CPUs. Files go out in their
-# order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
+# Nothing here depends on how fast or how quiet the machine is, so that tests share two CPUs: a third worker computes
+# while others wait. Files go out in their order: with those of many tests first, the slow ones that have few would come
+# last and leave a CPU idle.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
 	@$(MAKE) --no-print-directory --jobs 2 lint compiled
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
 
 test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
 	$(call apt_install,$(CONTAINER_TOOLS) $(RUN_QUEUE_TOOLS))
@@ -137,10 +138,14 @@ test-scenarios: setup lab-tools  ## advice followed on real containers (root, a 
 compiled: setup  # what shares CPUs, for all tests and the services that they start: each would else do it for itself
 	@$(BIN)/python -c 'from models.physics.cpu_contention import compile_all; compile_all()'
 
-lint: setup
+lint: types contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy --num-workers 2
+
+contracts: setup
 	$(BIN)/lint-imports
 
 lab-tools:  ## install what the lab runs; what would start a server of the system's own is only unpacked

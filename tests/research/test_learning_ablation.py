@@ -15,7 +15,10 @@ from models.learning import effects, fitted_target, residual_model
 from models.learning.fitted_target import fit_target
 from models.learning.residual_model import BASE_LEARNERS
 from research.learning_ablation import Ablation, ablations, judge, main
+from tests.models.conftest import few_trees  # noqa: F401 - pytest finds it here
 from tests.models.synthetic import World
+
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")
