@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from advisor.domain.replays import FAIR_SHARES, Replay, Replayed
 from advisor.reports import replay_pictures as pictures
-from advisor.reports.number_format import NBSP, count, percent, share
+from advisor.reports.number_format import NBSP, count, joined, percent, share
 from advisor.reports.parts import Column, Kind, Picture, ReportDocument, Section, Table
 from advisor.reports.shared_sentences import origin
 
@@ -21,13 +21,15 @@ _BEYOND_COMPARE = {"cotenant", "peak oracle"}  # in the headline: itself, and wh
 
 def replay_report(replay: Replay) -> ReportDocument:
     """The report of a replay; the same replay gives the same report."""
+    first, *others = re.split(r"(?<=\.) (?=[A-Z])", replay.conclusion.replace(" %", f"{NBSP}%"))
     return ReportDocument(
         what="replay",
         title=f"Replay of {replay.trace}",
         headline=_headline(replay),
         sentences=[
-            replay.conclusion.replace(" %", f"{NBSP}%"),
+            first,
             "Demand is the trace's, and placements are simulated. An instance-moment is one instance at one moment.",
+            *others,
         ],
         facts={
             "Trace": f"{count(replay.instances, 'instance')} over {count(replay.steps, 'moment')} of "
@@ -78,12 +80,12 @@ def _headline(replay: Replay) -> str:
     fewest = min(others, key=lambda policy: (policy.hosts_mean, policy.violation_share, policy.policy))
     least = min(others, key=lambda policy: (policy.violation_share, policy.hosts_mean, policy.policy))
     theirs = [
-        f"{share(policy.violation_share)} on {policy.hosts_mean:.1f} by {policy.policy}{_turned_away(policy)}"
+        f"{policy.policy}: {share(policy.violation_share)} on {policy.hosts_mean:.1f} hosts{_turned_away(policy)}"
         for policy in ((least,) if least is fewest else (least, fewest))
     ]
     return (
         f"Simulated: {share(ours.violation_share)} of instance-moments below the limit on {ours.hosts_mean:.1f} hosts"
-        f"{_turned_away(ours)}; {', '.join(theirs)}."
+        f"{_turned_away(ours)}; {'; '.join(theirs)}."
     )
 
 
@@ -154,18 +156,24 @@ def _over_time(replay: Replay) -> Section:
         for at, hour in enumerate(hours)
     ]
     (_, _, used), (_, _, below), _ = series
-    drawn = []
-    if hours and used:
-        svg = pictures.panels(hours, used, "hosts in use", replay.trace, step=replay.interval_s / _HOUR_S)
-        drawn.append(Picture("Hosts in use over time", svg, _thinned(hours), broad=True))
-    if hours and any(any(values) for values in below.values()):
-        words = "instances below the limit"
-        svg = pictures.panels(hours, below, words, replay.trace, step=replay.interval_s / _HOUR_S)
-        drawn.append(Picture("Instances below the limit over time", svg, _thinned(hours), broad=True))
+    changing = {policy: values for policy, values in used.items() if len(set(values)) > 1}
+    harmed = {policy: values for policy, values in below.items() if any(values)}
+    drawn = [
+        Picture(
+            f"{words[:1].upper()}{words[1:]} over time",
+            pictures.panels(hours, lines, words, replay.trace, step=replay.interval_s / _HOUR_S),
+            _thinned(hours),
+            broad=True,
+        )
+        for words, lines in (("hosts in use", changing), ("instances below the limit", harmed))
+        if lines
+    ]
     table = Table("over_time", "Every moment in a table", columns, rows, most=MOST_MOMENTS, look="folded")
     note = f"Of the first seed, {replay.seeds[0]}." if replay.seeds else ""
-    if below and len(drawn) == 1:
-        note += " Nobody was below the limit at any moment."
+    if constant := [policy for policy in used if policy not in changing]:
+        note += f" The same number of hosts all the time: {joined(constant)}."
+    if harmless := [policy for policy in below if policy not in harmed]:
+        note += f" Nobody below the limit at any moment: {joined(harmless)}."
     return Section("time", "Over time", note, pictures=drawn, tables=[table])
 
 

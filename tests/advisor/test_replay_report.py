@@ -59,7 +59,7 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
         "Simulated: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
-        "10.0 % on 2.0 by first fit (1 instance refused)."
+        "first fit: 10.0 % on 2.0 hosts (1 instance refused)."
     )
     assert "with fewer hosts not everybody can be taken and kept at the limit" in page
     assert "and placements are simulated" in page
@@ -79,7 +79,7 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
         "Simulated: 100.0 % of instance-moments below the limit on 4.0 hosts; "
-        "100.0 % on 4.0 by nova-like (1 instance refused)."
+        "nova-like: 100.0 % on 4.0 hosts (1 instance refused)."
     )
 
 
@@ -128,6 +128,18 @@ def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tm
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert f"{moments - 100} more rows stand in over_time.csv" in page
     assert "of each stretch of 3 moments the highest" in page
+
+
+def test_policies_whose_panel_would_be_flat_are_named_and_not_drawn() -> None:
+    mine, _, bound = replay().policies
+    page = reports.replay_as_html(
+        replace(replay(), policies=(mine, policy("first fit", (2, 3, 2, 2), (1,) * 4), bound))
+    )
+    assert "The same number of hosts all the time: cotenant and lower bound." in page
+    assert "Nobody below the limit at any moment: cotenant." in page
+    panels = re.findall(r"<svg (?:(?!</svg>).)*a panel per policy.*?</svg>", page, flags=re.DOTALL)
+    assert len(panels) == 2
+    assert all("first fit" in panel and "cotenant" not in panel for panel in panels)
 
 
 @pytest.mark.parametrize("policies", [(), (Replayed("lower bound", (), 0.0),)])
