@@ -1,39 +1,20 @@
-"""Hypothesis strategies for the values that the store keeps; valid ones only."""
+"""Hypothesis strategies for the values that the store keeps; valid ones only, with a value for every field."""
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from advisor.domain import (
-    Band,
-    Candidate,
-    Command,
-    Constraints,
-    Effect,
-    MitigationStep,
-    ModelCard,
-    PlacementRequest,
-    Reason,
-    Recommendation,
-    Rejection,
-    WorkloadProfile,
-)
+from advisor.domain import Band, ModelCard, Recommendation, WorkloadProfile
 from advisor.store.pending import Pending
 from advisor.store.recommendations import RecordedOutcome
-from profiler.demand import ORIGINS, RESOURCES, Demand, Resource
-from profiler.observed import (
-    Colocation,
-    Host,
-    Instance,
-    IsolationSettings,
-    MetricSample,
-    NetworkSettings,
-    Outcome,
-    Pinning,
-)
+from profiler.demand import RESOURCES, Demand, Resource
+from profiler.observed import Colocation, Host, Instance, IsolationSettings, MetricSample, NetworkSettings, Pinning
 
 ids = st.text(st.sampled_from("abcXYZ019._:-"), min_size=1, max_size=12).filter(lambda one: one not in {".", ".."})
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -61,29 +42,54 @@ settings = st.builds(
     network=st.none() | networks,
     disk_limit_mb_s=st.none() | positive,
 )
-hosts = st.builds(
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: texts,
+    float: amounts,
+    int: st.integers(0, 4096),
+    bool: st.booleans(),
+    datetime: times,
+    IsolationSettings: settings,
+    Pinning: pinnings,
+}
+
+
+def every(kind: Any, **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Values of a dataclass: every field by its type, so that none is forgotten, unless it is `given`."""
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{one.name: of(hints[one.name]) for one in fields(kind)} | given)
+
+
+def of(hint: Any) -> st.SearchStrategy[Any]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in BY_TYPE:
+        return BY_TYPE[hint]
+    if origin in (Union, UnionType):
+        (inner,) = (argument for argument in arguments if argument is not NoneType)
+        return st.none() | of(inner)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple:
+        return st.lists(of(arguments[0]), max_size=1).map(tuple)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return st.dictionaries(of(arguments[0]), of(arguments[1]), max_size=1)
+    assert is_dataclass(hint), hint
+    return every(hint)
+
+
+hosts = every(
     Host,
     id=ids,
-    kind=st.sampled_from(["xen", "kvm", "lxc"]),
     pcpus=st.integers(64, 4096),
     memory_mb=positive,
     threads_per_core=st.integers(1, 8),
-    cpu_mhz=st.none() | amounts,
-    l2_mb=st.none() | amounts,
-    l3_mb=st.none() | amounts,
-    nic_mbit=st.none() | amounts,
-    disk_gb=st.none() | amounts,
-    disk_kind=st.sampled_from(["", "hdd", "ssd", "nvme", "network"]),
-    disk_mb_s=st.none() | amounts,
-    mem_bw_mb_s=st.none() | amounts,
     numa=st.lists(cpu_sets, max_size=2).map(tuple),
     driver_cpus=cpu_sets,
-    labels=labels,
-    enabled=st.booleans(),
     cpu_overcommit=positive,
     memory_overcommit=positive,
     driver_overcommit=positive,
+    driver_weight=st.integers(1, 65_535),
     platform=ids | st.just(""),
+    probed=st.just({}),  # which is read from results of probes
 )
 quantiles = st.lists(amounts, min_size=3, max_size=3).map(sorted)
 
@@ -93,166 +99,43 @@ def demands(draw: st.DrawFn) -> dict[Resource, Demand]:
     found: dict[Resource, Demand] = {}
     for resource in draw(st.lists(st.sampled_from(RESOURCES), unique=True)):
         p50, p95, p99 = draw(quantiles)
-        found[resource] = Demand(
-            mean=draw(st.floats(0, 3)),
-            resource=resource,
-            spread=draw(amounts),
-            p50=draw(st.none() | st.just(p50)),
-            p95=p95,
-            p99=p99,
-            hours=draw(st.just(()) | st.just((1.0,) * 24)),
-            common=draw(st.none() | st.floats(0, 1)),
-            windows=draw(amounts),
-            doubt=draw(amounts),
-            burst_ms=draw(st.none() | amounts),
-            origin=draw(st.sampled_from(ORIGINS)),
+        found[resource] = draw(
+            every(
+                Demand,
+                resource=st.just(resource),
+                mean=st.floats(0, 3),
+                p50=st.none() | st.just(p50),
+                p95=st.just(p95),
+                p99=st.just(p99),
+                hours=st.just(()) | st.just((1.0,) * 24),
+                seen_hours=st.just(()) | st.just((2.0,) * 24),
+                common=st.none() | st.floats(0, 1),
+                window_s=positive,
+                autocorrelation_s=st.none() | positive,
+                open_loop=st.none() | st.floats(0, 1),
+            )
         )
     return found
 
 
-instances = st.builds(
+instances = every(
     Instance,
     id=ids,
+    host=st.none(),
     vcpus=st.integers(3, 4096),
-    memory_mb=amounts,
-    disk_gb=amounts,
-    workload=st.none() | texts,
     load=st.floats(0.001, 10),
-    settings=settings,
-    service=st.sampled_from(["latency", "throughput"]),
     min_throughput_ratio=st.none() | st.floats(0.001, 1),
-    labels=labels,
     max_latency_ratio=st.none() | st.floats(1, 1e3),
     max_time_short=st.none() | st.floats(0, 0.99),
-    exclusive=st.booleans(),
     demand=demands(),
 )
-profiles = st.builds(
-    WorkloadProfile,
-    name=texts.filter(bool),
-    metrics=st.dictionaries(ids, amounts, max_size=4),
-    platform=ids | st.just(""),
-    origin=st.sampled_from(["paper", "measured", "simulated", "given", "unknown"]),
-)
-samples = st.builds(
-    MetricSample,
-    host=ids,
-    instance=st.just("i1"),
-    scope=st.sampled_from(["instance", "driver_domain", "host"]),
-    metric=ids,
-    value=amounts,
-    time_s=st.floats(0, 4e9),
-)
-colocations = st.builds(
-    Colocation,
-    run=ids,
-    platform=texts,
-    repeat=texts,
-    outcomes=st.lists(
-        st.builds(
-            Outcome,
-            instance=instances,
-            outcome=ids,
-            solo=st.none() | amounts,
-            colocated=st.none() | amounts,
-            unit=texts,
-        ),
-        min_size=1,
-        max_size=2,
-    ).map(tuple),
-    driver_cpus=cpu_sets,
-)
-bands = st.builds(Band, amounts, amounts, amounts | st.just(float("inf")))
-effects = st.builds(
-    Effect,
-    instance=ids,
-    throughput_ratio=bands,
-    latency_ratio=bands,
-    before=st.none() | bands,
-    outside_training=st.booleans(),
-    jitter_ratio=st.none() | bands,
-)
-rungs = st.builds(
-    MitigationStep,
-    action=st.sampled_from(["weight", "cap", "host"]),
-    text=texts,
-    changes=st.dictionaries(ids, settings, max_size=2),
-    effects=st.lists(effects, max_size=2).map(tuple),
-    satisfies=st.booleans(),
-    driver_cpus=st.none() | cpu_sets,
-)
-reasons = st.builds(
-    Reason,
-    resource=texts,
-    share=amounts,
-    text=texts,
-    neighbour=st.none() | ids,
-    kind=st.sampled_from(["loss", "counterfactual"]),
-    finding=texts,
-    ratio=st.none() | amounts,
-)
-candidates = st.builds(
-    Candidate,
-    rank=st.integers(1, 100),
-    host=ids,
-    score=amounts,
-    combined_score=amounts,
-    pinning=st.none() | pinnings,
-    isolation=settings,
-    newcomer=effects,
-    neighbours=st.lists(effects, max_size=2).map(tuple),
-    tied_with=st.lists(ids, max_size=2).map(tuple),
-    reasons=st.lists(reasons, max_size=2).map(tuple),
-    commands=st.lists(st.builds(Command, texts, st.tuples(texts, texts), st.tuples(texts), texts), max_size=2).map(
-        tuple
-    ),
-    rungs=st.lists(rungs, max_size=2).map(tuple),
-    changes=st.dictionaries(ids, settings, max_size=2),
-)
-requests = st.builds(
-    PlacementRequest,
-    instance=instances,
-    profile=st.none() | profiles,
-    hosts=st.none() | st.lists(ids, max_size=2).map(tuple),
-    constraints=st.builds(
-        Constraints,
-        labels=labels,
-        exclude=st.lists(ids, max_size=2).map(tuple),
-        affinity=st.lists(ids, max_size=2).map(tuple),
-        kind=st.none() | st.just("xen"),
-        allow_stale=st.booleans(),
-    ),
-    objective=st.sampled_from(["worst", "total", "pack"]),
-    limit=st.integers(1, 100),
-    explain=st.booleans(),
-    commands=st.booleans(),
-    dry_run=st.booleans(),
-)
-recommendations = st.builds(
-    Recommendation,
-    id=ids,
-    created_at=times,
-    request=requests,
-    model_version=ids,
-    model_origin=texts,
-    degraded=st.booleans(),
-    snapshot_age_s=amounts,
-    candidates=st.lists(candidates, max_size=2).map(tuple),
-    rejected=st.lists(st.builds(Rejection, ids, ids, texts, st.lists(rungs, max_size=1).map(tuple)), max_size=2).map(
-        tuple
-    ),
-    notes=st.lists(texts, max_size=2).map(tuple),
-)
-outcomes = st.builds(RecordedOutcome, ids, st.dictionaries(ids, amounts, max_size=3), times)
-held = st.builds(
-    Pending,
-    ids,
-    instances,
-    st.none() | profiles,
-    times,
-    st.dictionaries(ids, settings, max_size=2),
-    st.none() | st.lists(st.integers(0, 9), max_size=3).map(tuple),
-)
+profiles = every(WorkloadProfile, name=texts.filter(bool), metrics=st.dictionaries(ids, amounts, max_size=4))
+BY_TYPE |= {Instance: instances, WorkloadProfile: profiles, Band: every(Band, upper=amounts | st.just(float("inf")))}
+samples = every(MetricSample, host=ids, instance=st.just("i1"), metric=ids, time_s=st.floats(0, 4e9))
+colocations = every(Colocation, run=ids, driver_cpus=cpu_sets)
+recommendations = every(Recommendation, id=ids, model_version=ids)
+outcomes = every(RecordedOutcome, host=ids)
+held = every(Pending)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | amounts | texts,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +16,7 @@ from advisor.telemetry import ingest
 from models.profiling.demand_estimation import Tally, Window, as_json, from_json
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, MetricSample
+from tests.advisor.store.at_once import at_once
 
 MEASURED = Demand(1.5, spread=0.2, hours=(1.0,) * 24, windows=20.0, doubt=0.1, origin="measured")
 
@@ -72,11 +72,7 @@ def test_what_many_add_of_one_window_is_all_in_its_total(database: Database) -> 
             with database.write() as connection:
                 demands.add_totals(connection, {("cpu", 600.0): (1.5, 2), ("cpu", 300.0): (1.0, 1)})
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(4, add)
     with database.read() as connection:
         assert demands.totals_at(connection, [300.0, 600.0, 900.0]) == {
             ("cpu", 600.0): (30.0, 40),
@@ -94,11 +90,7 @@ def test_two_that_learn_of_one_instance_wait_for_each_other(database: Database, 
                 row = demands.held(connection, [("a", "cpu")])["a", "cpu"]
                 demands.put(connection, {("a", "cpu"): Learned(row.until_s + 300.0, row.tally)})
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(4, add)
     with database.read() as connection:
         assert demands.until(connection, ["a"]) == {("a", "cpu"): 20 * 300.0}
 

@@ -17,6 +17,7 @@ from advisor.store import idempotency
 from advisor.store.engine import Database
 from advisor.store.idempotency import KeyUse
 from advisor.store.retention import Retention
+from tests.advisor.store.at_once import at_once
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
 
@@ -43,11 +44,7 @@ def test_of_many_who_begin_at_once_one_works_and_the_others_are_told(database: D
         except KeyInUse as error:
             found.append(error)
 
-    threads = [threading.Thread(target=begin) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    at_once(8, begin)
     assert sorted(type(one).__name__ for one in found) == ["KeyInUse"] * 7 + ["KeyUse"]
 
 

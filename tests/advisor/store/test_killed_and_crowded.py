@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import threading
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 
 from advisor.store import counters, hosts, samples
 from advisor.store.engine import Database
+from tests.advisor.store.at_once import at_once
 from tests.servers.forked import Forked
 
 HAMMER = Path(__file__).parent / "hammer.py"
@@ -88,9 +88,5 @@ def test_threads_that_bump_the_generation_at_once_each_get_their_own(database: D
             with database.write() as connection:
                 generations.append(counters.bump(connection, "inventory"))
 
-    threads = [threading.Thread(target=bump) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(8, bump)
     assert sorted(generations) == list(range(1, 201))

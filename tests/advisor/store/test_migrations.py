@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import advisor.store
 from advisor.errors import SchemaMismatch
 from advisor.store import migrate, schema
 from advisor.store.engine import Database
+from tests.advisor.store.at_once import at_once
 
 for module in pkgutil.iter_modules(advisor.store.__path__):  # so that no table is forgotten
     if module.name != "migrations":
@@ -72,20 +73,11 @@ def test_upgrading_twice_changes_nothing(database: Database) -> None:
 
 
 def test_many_upgrades_at_once_make_the_tables_once(empty_url: str) -> None:
-    revisions: list[str] = []
+    def upgrade() -> str:
+        with closing(Database(empty_url)) as database:
+            return migrate.upgrade(database)
 
-    def upgrade() -> None:
-        database = Database(empty_url)
-        revisions.append(migrate.upgrade(database))
-        database.close()
-
-    threads = [threading.Thread(target=upgrade) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(revisions) == 4
-    assert len(set(revisions)) == 1
+    assert len(set(at_once(4, upgrade))) == 1
 
 
 @pytest.mark.parametrize("refused", ["unreleased", "newer", "foreign"])
