@@ -26,7 +26,7 @@ from advisor.domain import (
 from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
-from api.cli.asking import SERVER, Server, Service, ServiceFailed, TokenFile, asked_service
+from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
@@ -162,10 +162,8 @@ def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple
         return _only_one(Path(instance)), None
     from api.schemas.inventory import InstanceItem  # a question on files does without it
 
-    try:
+    with service.read_as("instance"):
         found = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
-    except ValueError as error:
-        raise ServiceFailed(f"{service.url} answers with something that is no instance") from error
     return _unplaced(found), found.host
 
 
@@ -189,11 +187,8 @@ def _answer_of(service: Service, request: PlacementRequest, like: str | None) ->
         "commands": request.commands,
         "dry_run": True,
     }
-    told = service.post("placements", body=body)
-    try:
-        return recommendation_from_json(told, request)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ServiceFailed(f"{service.url} answers with something that is no recommendation") from error
+    with service.read_as("recommendation"):
+        return recommendation_from_json(service.post("placements", body=body), request)
 
 
 def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
@@ -205,11 +200,8 @@ def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
         "instances": [InstanceItem.of(one).model_dump(mode="json", exclude_none=True) for one in scene.instances],
         "workloads": [WorkloadItem.of(one).model_dump(mode="json") for one in scene.workloads],
     }
-    told = service.post("predictions", body=body)
-    try:
-        return scene_effects_from_json(told)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ServiceFailed(f"{service.url} answers with something that is no prediction") from error
+    with service.read_as("prediction"):
+        return scene_effects_from_json(service.post("predictions", body=body))
 
 
 def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:

@@ -87,6 +87,14 @@ class Service:
             return self.client.post("/".join(["", "v1", *steps]), body, repeatable=changes_nothing)
 
     @contextmanager
+    def read_as(self, what: str) -> Iterator[None]:
+        """Read what it answered, in the body of `with`; ServiceFailed where that is no such thing."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceFailed(f"{self.url} answers with something that is no {what}") from error
+
+    @contextmanager
     def _told(self) -> Iterator[None]:
         import cotenant_client as client
 

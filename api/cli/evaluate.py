@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from advisor import offline
-from api.cli.options import AsJson, settings
+from api.cli.options import AsJson, ReportOut, settings
 from api.cli.output import print_json, print_table, progress, say
 
 FIGURES = (
@@ -42,12 +42,7 @@ def evaluate(
         bool,
         typer.Option("--together", help="All datasets as one, such as one for each platform with unseen_platform."),
     ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT", help="Write a report: OUT.html, or a folder with its data, too.", show_default="no report"
-        ),
-    ] = None,
+    report: ReportOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Errors of the model and of every baseline on unseen data."""

@@ -10,7 +10,7 @@ import typer
 from advisor.errors import InvalidInput
 from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
 from api.cli.endings import FAILED
-from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
+from api.cli.options import AsJson, CaFile, CloudName, Database, DryRun, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
 from api.schemas.commands import HistoryOut
 from profiler.demand import RESOURCES
@@ -41,7 +41,7 @@ def history(
     ca_file: CaFile = None,
     fingerprint: Fingerprint = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 24h, 14d, 30d.")] = "14d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    dry_run: DryRun = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

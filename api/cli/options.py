@@ -36,6 +36,7 @@ Fingerprint = Annotated[
         metavar="SHA256", help="With proxmox and xapi: its certificate's fingerprint, in place of a check by CA."
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
 ModelDir = Annotated[
     Path | None,
     typer.Option(
@@ -115,6 +116,7 @@ __all__ = [
     "CaFile",
     "CloudName",
     "Database",
+    "DryRun",
     "Fingerprint",
     "GrowthUncertain",
     "InstanceGrowth",

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
 from api.cli.ask import names_of
-from api.cli.asking import Server, Service, ServiceFailed, TokenFile, asked_service
+from api.cli.asking import Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
 from api.cli.options import (
     AsJson,
@@ -233,23 +233,19 @@ def _given(inventory: Path | None) -> Path:
 
 def cloud_of(service: Service) -> Inventory:
     """Hosts, instances and workloads that a service knows; errors as of `Service.get`, ServiceFailed for nonsense."""
-    try:
+    with service.read_as("inventory"):
         return Inventory(
             hosts=tuple(HostItem.model_validate(one).as_domain() for one in service.all_of("hosts")),
             instances=tuple(InstanceItem.model_validate(one).as_domain() for one in service.all_of("instances")),
             workloads=tuple(WorkloadItem.model_validate(one).as_domain() for one in service.all_of("workloads")),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ServiceFailed(f"{service.url} answers with something that is no inventory") from error
 
 
 def planned_by(service: Service, request: PlanRequest) -> Plan:
     """What a service plans, as if it had been planned here."""
-    told = service.post("plans", body=PlanBody.of(request).model_dump(mode="json"))
-    try:
-        return plan_from_json(told, request)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ServiceFailed(f"{service.url} answers with something that is no plan") from error
+    body = PlanBody.of(request).model_dump(mode="json")
+    with service.read_as("plan"):
+        return plan_from_json(service.post("plans", body=body), request)
 
 
 def by_option(error: InvalidInput) -> InvalidInput:

@@ -14,7 +14,7 @@ from advisor.domain import LEAST_PATIENCE, PATIENCE
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, InventorySource, Reading, SyncDiff, WatchedSource
 from api.cli.endings import FAILED, stop_event
-from api.cli.options import AsJson, CaFile, CloudName, Database, Fingerprint, settings
+from api.cli.options import AsJson, CaFile, CloudName, Database, DryRun, Fingerprint, settings
 from api.cli.output import print_json, print_table, say, waiting
 from api.schemas.commands import LoadedOut, PartOut, SyncOut
 
@@ -43,7 +43,7 @@ def sync(
     ] = None,
     ca_file: CaFile = None,
     fingerprint: Fingerprint = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    dry_run: DryRun = False,
     every: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 30s, until SIGTERM.", show_default="once"),
