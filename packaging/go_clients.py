@@ -1,8 +1,8 @@
-"""Writes the Go clients of the plug-in for kube-scheduler and the provider for Terraform, from the OpenAPI document.
+"""Writes the types of the plug-in for kube-scheduler and the provider for Terraform, from the OpenAPI document.
 
 `python packaging/go_clients.py` writes them anew with oapi-codegen, whose version and hashes `packaging/oapi_codegen`
-holds. The generator gets the one operation that each asks, and of bodies and answers the fields that each uses: a
-client of everything would be ten thousand lines. The head of a file holds the hash of what the generator got, so that
+holds. The generator gets the one operation that each asks, and of bodies and answers the fields that each uses: types
+of everything would be thousands of lines. The head of a file holds the hash of what the generator got, so that
 `make test` sees without Go when a file is old. `--check` generates and compares.
 """
 
@@ -172,7 +172,7 @@ def generated(description: str) -> str:
         given, options, written = (Path(folder) / name for name in ("openapi.json", "options.json", "rest.go"))
         given.write_text(description, encoding="utf-8")
         options.write_text(
-            json.dumps({"package": "rest", "generate": {"models": True, "client": True}, "output": str(written)})
+            json.dumps({"package": "rest", "generate": {"models": True}, "output": str(written)})
         )
         argv = ["go", "tool", "oapi-codegen", "-config", str(options), str(given)]
         subprocess.run(argv, cwd=GENERATOR, env={"GOTOOLCHAIN": "auto", **os.environ}, check=True)

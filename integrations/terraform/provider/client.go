@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ type client struct {
 	url       *url.URL
 	token     string // empty = none, or the file's
 	tokenFile string
-	service   *rest.ClientWithResponses
+	http      *retryablehttp.Client
 }
 
 // newClient checks the address and the token without asking anything. The rules are those of the Python client.
@@ -65,11 +66,7 @@ func newClient(address, tokenFile string) (*client, error) {
 	// A redirect would carry the question, and maybe the token, to somewhere else.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	asking.HTTPClient = &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
-	made := &client{url: parsed, tokenFile: tokenFile}
-	made.service, err = rest.NewClientWithResponses(parsed.String(), rest.WithHTTPClient(retrying{asking}), rest.WithRequestEditorFn(made.sign))
-	if err != nil {
-		return nil, err
-	}
+	made := &client{url: parsed, tokenFile: tokenFile, http: asking}
 	if tokenFile == "" {
 		made.token = os.Getenv("COTENANT_TOKEN")
 	}
@@ -118,48 +115,54 @@ func mayCarryToken(to *url.URL) bool {
 		os.Getenv("COTENANT_TOKEN_OVER_HTTP") == "1"
 }
 
-// retrying asks again where that does no harm, and reads no more of an answer than anybody needs.
-type retrying struct{ client *retryablehttp.Client }
-
-func (r retrying) Do(request *http.Request) (*http.Response, error) {
-	again, err := retryablehttp.FromRequest(request)
-	if err != nil {
-		return nil, err
-	}
-	response, err := r.client.Do(again)
-	if err == nil {
-		response.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(response.Body, mostAnswered), response.Body}
-	}
-	return response, err
-}
-
-func (c *client) sign(_ context.Context, request *http.Request) error {
-	token, err := c.readToken()
-	if err == nil && token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	return err
-}
-
 // place asks where these instances should go, each as if those before it were there. Nothing is held or stored.
 func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.PlacementAnswer, error) {
 	dry := true
 	question.DryRun = &dry
-	response, err := c.service.PlaceBatchWithResponse(ctx, question)
+	status, text, err := c.post(ctx, "/v1/placements:batch", question)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer as a Cotenant service: %w", c.url, err)
 	}
-	switch problem, answered := response.ApplicationproblemJSONDefault, response.JSON200; {
-	case problem != nil && problem.Detail != "":
-		return nil, &refused{*problem}
-	case answered == nil:
-		return nil, fmt.Errorf("%s answers with status %d and no sentence: it may be no Cotenant service", c.url, response.StatusCode())
-	case len(answered.Answers) != len(question.Instances):
-		return nil, fmt.Errorf("%s answers for %d of %d instances", c.url, len(answered.Answers), len(question.Instances))
-	default:
-		return answered.Answers, nil
+	if status != http.StatusOK {
+		var problem rest.Problem
+		if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+			return nil, fmt.Errorf("%s answers with status %d and no sentence: it may be no Cotenant service", c.url, status)
+		}
+		return nil, &refused{problem}
 	}
+	var answered rest.BatchAnswer
+	if err := json.Unmarshal(text, &answered); err != nil {
+		return nil, fmt.Errorf("%s does not answer as a Cotenant service: %w", c.url, err)
+	}
+	if len(answered.Answers) != len(question.Instances) {
+		return nil, fmt.Errorf("%s answers for %d of %d instances", c.url, len(answered.Answers), len(question.Instances))
+	}
+	return answered.Answers, nil
+}
+
+// post gives the status and the body of the answer, which is read up to what anybody needs.
+func (c *client) post(ctx context.Context, path string, question any) (int, []byte, error) {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return 0, nil, err
+	}
+	request, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.url.String()+path, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	token, err := c.readToken()
+	if err != nil {
+		return 0, nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswered))
+	return response.StatusCode, text, err
 }

@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +17,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-
-	"cotenant-scheduler/rest"
 )
 
 const mostAnswered = 16 << 20 // bytes of an answer; 10,000 nodes with a sentence each are about 1.5 MB
@@ -33,7 +33,7 @@ type client struct {
 	timeout   time.Duration
 	rest      time.Duration
 	http      *http.Client
-	service   *rest.ClientWithResponses
+	url       string // of the one question
 
 	lock       sync.Mutex
 	restsUntil time.Time // zero = the last question was answered
@@ -60,29 +60,13 @@ func newClient(args *Args) (*client, error) {
 	}
 	// A redirect would carry the question, and maybe the token, to somewhere else.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	made := &client{
+	return &client{
 		tokenFile: args.TokenFile,
 		timeout:   args.Timeout.Duration,
 		rest:      args.Rest.Duration,
 		http:      &http.Client{Transport: transport, CheckRedirect: stay},
-	}
-	var err error
-	made.service, err = rest.NewClientWithResponses(args.URL, rest.WithHTTPClient(bounded{made.http}), rest.WithRequestEditorFn(made.sign))
-	return made, err
-}
-
-// bounded reads no more of an answer than anybody needs.
-type bounded struct{ client *http.Client }
-
-func (b bounded) Do(request *http.Request) (*http.Response, error) {
-	response, err := b.client.Do(request)
-	if err == nil {
-		response.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(response.Body, mostAnswered), response.Body}
-	}
-	return response, err
+		url:       strings.TrimRight(args.URL, "/") + "/kubernetes/advice",
+	}, nil
 }
 
 func readToken(path string) (string, error) {
@@ -156,7 +140,8 @@ func (c *client) pause() time.Duration {
 }
 
 // sign gives a request its head.
-func (c *client) sign(_ context.Context, request *http.Request) error {
+func (c *client) sign(request *http.Request) error {
+	request.Header.Set("Content-Type", "application/json")
 	// Asked twice is as asked once. So where a replica ends on whose open connection this goes, another is asked at once.
 	request.Header["Idempotency-Key"] = nil // for net/http.Transport; nothing is sent
 	// The service gives up when we do, rather than work on what nobody waits for.
@@ -174,19 +159,35 @@ func (c *client) sign(_ context.Context, request *http.Request) error {
 func (c *client) post(ctx context.Context, asked *question) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	response, err := c.service.AdviceWithResponse(ctx, *asked)
+	body, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
-	switch response.StatusCode() {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err == nil {
+		err = c.sign(request)
+	}
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswered))
+	if err != nil {
+		return nil, err
+	}
+	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return nil, aboutThisPod{fmt.Errorf("status %d: %.300s", response.StatusCode(), response.Body)}
+		return nil, aboutThisPod{fmt.Errorf("status %d: %.300s", response.StatusCode, text)}
 	default:
-		return nil, fmt.Errorf("status %d: %.300s", response.StatusCode(), response.Body)
+		return nil, fmt.Errorf("status %d: %.300s", response.StatusCode, text)
 	}
-	found := (*answer)(response.JSON200)
-	if found == nil || found.Scores == nil {
+	found := &answer{}
+	if err := json.Unmarshal(text, found); err != nil || found.Scores == nil {
 		return nil, errors.New("the answer is not what Cotenant answers: it is no JSON with Scores")
 	}
 	for node, score := range found.Scores { // kube-scheduler fails a pod whose scores are out of range
