@@ -102,17 +102,17 @@ def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try |
     for number in count(1):
         left_s = max(ends - time.monotonic(), 0.001)
         timeout_s = min(patience.timeout_s + call.patience_s, left_s)
-        one = Try(call, content, timeout_s, left_s)
-        error = yield one
+        attempt = Try(call, content, timeout_s, left_s)
+        error = yield attempt
         after_s = 0.0
         if error is None:
-            assert one.response is not None  # noqa: S101 - so says the contract of Try
-            status = one.response.status_code
-            document = _document(bytes(one.body))
+            assert attempt.response is not None  # noqa: S101 - so says the contract of Try
+            status = attempt.response.status_code
+            document = _document(bytes(attempt.body))
             if 200 <= status < 300 and (document is not None or status == 204):
                 return document  # type: ignore[no-any-return]
             error = of_answer(url, status, document)
-            after_s = _seconds(one.response.headers.get("Retry-After", ""))
+            after_s = _seconds(attempt.response.headers.get("Retry-After", ""))
             if isinstance(error, Unavailable):
                 error.retry_after_s = after_s
         # Half of the wait is chance, so that those who were turned away together do not come back together.

@@ -42,17 +42,17 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _in_order(schemas: Mapping[str, Any]) -> list[str]:
     """The wanted schemas and all that they refer to, each after what it refers to."""
-    found: dict[str, None] = {}
+    in_order: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        if name not in found:
+        if name not in in_order:
             for other in _references(schemas[name].get("properties", {})):
                 visit(other)
-            found[name] = None
+            in_order[name] = None
 
     for name in WANTED:
         visit(name)
-    return list(found)
+    return list(in_order)
 
 
 def _references(part: Any) -> list[str]:
@@ -62,12 +62,14 @@ def _references(part: Any) -> list[str]:
 
 def _class(name: str, schema: Mapping[str, Any]) -> str:
     needed = schema.get("required", ())
-    said = textwrap.fill(re.sub(r"\s+", " ", schema.get("description", name)).strip(), 110, subsequent_indent="    ")
+    description = textwrap.fill(
+        re.sub(r"\s+", " ", schema.get("description", name)).strip(), 110, subsequent_indent="    "
+    )
     fields = [
         f"    {field}: {_type(one) if field in needed else f'NotRequired[{_type(one)}]'}\n"
         for field, one in schema["properties"].items()
     ]
-    return f'\n\nclass {name}(TypedDict):\n    """{said}"""\n\n{"".join(fields)}'
+    return f'\n\nclass {name}(TypedDict):\n    """{description}"""\n\n{"".join(fields)}'
 
 
 def _type(schema: Mapping[str, Any]) -> str:

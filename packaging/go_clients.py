@@ -83,7 +83,7 @@ def reduced(document: Mapping[str, Any], client: GoClient) -> str:
     responses = {"200": {"description": "The answer.", "content": {"application/json": {"schema": whole}}}}
     if client.problems:
         responses["default"] = {"description": "A problem.", "content": operation["responses"]["422"]["content"]}
-    kept = {
+    operation_kept = {
         "operationId": operation["operationId"].rpartition(".")[2],
         "summary": operation["summary"],
         "requestBody": operation["requestBody"],
@@ -97,10 +97,10 @@ def reduced(document: Mapping[str, Any], client: GoClient) -> str:
             for other in _references(schemas[name]):
                 visit(other)
 
-    for name in _references(kept):
+    for name in _references(operation_kept):
         visit(name)
     info = {"title": document["info"]["title"], "version": "1"}
-    paths = {client.path: {method: kept}}
+    paths = {client.path: {method: operation_kept}}
     return json.dumps({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}, indent=1)
 
 
@@ -112,24 +112,24 @@ def _references(part: Any) -> list[str]:
 def _schema(schema: Mapping[str, Any], names: tuple[str, ...] | None, client: GoClient) -> dict[str, Any]:
     """An object without what Go does not check. A later version's fields pass: `encoding/json` leaves them out."""
     properties = schema["properties"]
-    found = {name: _field(name, properties[name], client) for name in names or properties}
+    properties_kept = {name: _field(name, properties[name], client) for name in names or properties}
     return {
         "type": "object",
         "description": schema.get("description", ""),
-        "required": [name for name in schema.get("required", ()) if name in found],
-        "properties": found,
+        "required": [name for name in schema.get("required", ()) if name in properties_kept],
+        "properties": properties_kept,
     }
 
 
 def _field(name: str, schema: Mapping[str, Any], client: GoClient) -> dict[str, Any]:
-    made = _plain(schema)
-    collection = made.get("type") in ("array", "object")
-    reference = "$ref" in made or "allOf" in made
+    plain = _plain(schema)
+    collection = plain.get("type") in ("array", "object")
+    reference = "$ref" in plain or "allOf" in plain
     if (collection and name not in client.pointed) or not (client.pointers or collection or reference):
-        made["x-go-type-skip-optional-pointer"] = True
+        plain["x-go-type-skip-optional-pointer"] = True
     if client.tags:
-        made["x-oapi-codegen-extra-tags"] = {"tfsdk": "-" if name in client.untagged else name}
-    return made
+        plain["x-oapi-codegen-extra-tags"] = {"tfsdk": "-" if name in client.untagged else name}
+    return plain
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,12 +169,10 @@ def hash_of(description: str) -> str:
 def generated(description: str) -> str:
     """The file's text; runs the generator by Go."""
     with tempfile.TemporaryDirectory() as folder:
-        given, options, written = (Path(folder) / name for name in ("openapi.json", "options.json", "rest.go"))
-        given.write_text(description, encoding="utf-8")
-        options.write_text(
-            json.dumps({"package": "rest", "generate": {"models": True}, "output": str(written)})
-        )
-        argv = ["go", "tool", "oapi-codegen", "-config", str(options), str(given)]
+        openapi, options, written = (Path(folder) / name for name in ("openapi.json", "options.json", "rest.go"))
+        openapi.write_text(description, encoding="utf-8")
+        options.write_text(json.dumps({"package": "rest", "generate": {"models": True}, "output": str(written)}))
+        argv = ["go", "tool", "oapi-codegen", "-config", str(options), str(openapi)]
         subprocess.run(argv, cwd=GENERATOR, env={"GOTOOLCHAIN": "auto", **os.environ}, check=True)
         text = written.read_text(encoding="utf-8")
     head = f"// Description: sha256 {hash_of(description)}\n// Write it anew: python packaging/go_clients.py\n\n"

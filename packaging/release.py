@@ -24,16 +24,16 @@ class ReleaseError(Exception):
 def agreed_version(root: Path) -> str:
     """The version of all distributions, of the server's requirements of the others, and of the changelog."""
     server = _project(root / "pyproject.toml")
-    found = {
+    versions = {
         "pyproject.toml": server["version"],
         "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
     }
     for name in PARTS:
         path = f"packaging/{name}/pyproject.toml"
-        found[path] = _project(root / path)["version"]
-        found[f"the requirement of cotenant-{name}"] = _required(f"cotenant-{name}", server["dependencies"])
-    if len(set(found.values())) > 1:
-        raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in found.items()))
+        versions[path] = _project(root / path)["version"]
+        versions[f"the requirement of cotenant-{name}"] = _required(f"cotenant-{name}", server["dependencies"])
+    if len(set(versions.values())) > 1:
+        raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in versions.items()))
     return str(server["version"])
 
 

@@ -44,7 +44,7 @@ class FilterInput:
             values.copy() for values in (snapshot.used_vcpus, snapshot.used_memory_mb, snapshot.used_disk_gb)
         )
         driver_asked, exclusive = snapshot.driver_asked, snapshot.exclusive
-        others = snapshot.scenes.present.sum(axis=1).astype(np.float64)
+        other_count = snapshot.scenes.present.sum(axis=1).astype(np.float64)
         own_places = snapshot.where(request.instance.id)
         if own_places:
             driver_asked, exclusive = driver_asked.copy(), exclusive.copy()
@@ -54,10 +54,10 @@ class FilterInput:
             memory_mb[host] = sum(resident.memory_mb for resident in others_here)
             disk_gb[host] = sum(resident.disk_gb for resident in others_here)
             exclusive[host] = any(resident.exclusive for resident in others_here)
-            others[host] = len(others_here)
+            other_count[host] = len(others_here)
             driver_asked[host, slot] = 0.0
         driver_cpus = driver_asked.sum(axis=1)
-        return cls(snapshot, request, fresh_s, vcpus, memory_mb, disk_gb, driver_cpus, others, exclusive)
+        return cls(snapshot, request, fresh_s, vcpus, memory_mb, disk_gb, driver_cpus, other_count, exclusive)
 
     @property
     def instance(self) -> Instance:
@@ -198,15 +198,15 @@ def _pins(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _driver_domain(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    asked, used, room = _driver_asked(inputs), inputs.driver_cpus, inputs.snapshot.room_driver_cpus
+    would_ask, used, room = _driver_asked(inputs), inputs.driver_cpus, inputs.snapshot.room_driver_cpus
 
     def says(host: int) -> str:
         return (
-            f"would ask its driver domain for {asked[host]:.2f} CPUs, {used[host]:.2f} are asked for already where "
+            f"would ask its driver domain for {would_ask[host]:.2f} CPUs, {used[host]:.2f} are asked for already where "
             f"{room[host]:g} may be at overcommit {inputs.snapshot.hosts[host].driver_overcommit:g}"
         )
 
-    return (asked > 0) & (used + asked > with_slack(room)), says
+    return (would_ask > 0) & (used + would_ask > with_slack(room)), says
 
 
 def _driver_asked(inputs: FilterInput) -> Floats:
@@ -215,7 +215,7 @@ def _driver_asked(inputs: FilterInput) -> Floats:
     In a container it is 0: the kernel does that work in the container's time (`models.physics.demands`).
     """
     snapshot, instance = inputs.snapshot, inputs.instance
-    asked = np.zeros(len(snapshot.hosts))
+    cpus_asked = np.zeros(len(snapshot.hosts))
     hosts = np.flatnonzero(holds(snapshot.scenes.kind, "has_driver_domain"))
     table, row, _ = profile_row(snapshot, inputs.request)
     rows = rows_by_host(snapshot, hosts, instance, table, row)
@@ -223,8 +223,8 @@ def _driver_asked(inputs: FilterInput) -> Floats:
         scenes = replace(snapshot.scenes.take(hosts), table=table)
         slot = newcomer_slot(scenes, snapshot, hosts, instance, row)
         alone = replace(scenes, **{name: values[:, None] for name, values in slot.items()})
-        asked[hosts] = demands(alone).driver[:, 0]
-    return asked
+        cpus_asked[hosts] = demands(alone).driver[:, 0]
+    return cpus_asked
 
 
 def _fresh(inputs: FilterInput) -> tuple[Bools, ReasonOf]:

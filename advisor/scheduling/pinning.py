@@ -176,7 +176,7 @@ def _first(count: int | Floats, allowed: Bools, keys: Sequence[Floats | Ints]) -
 
 def _distinct_options(options_in_order: Sequence[PinningOption], places: _PcpuPlaces) -> tuple[PinningOption, ...]:
     """The options that differ from earlier ones somewhere, at most MAX_PER_HOST on a host."""
-    kept: list[PinningOption] = []
+    distinct: list[PinningOption] = []
     marks: list[Hashes] = []
     for option in options_in_order:
         neighbour_hash = _per_core(option.affinity.astype(np.uint64), places.core)
@@ -184,14 +184,14 @@ def _distinct_options(options_in_order: Sequence[PinningOption], places: _PcpuPl
             axis=1, dtype=np.uint64
         )
         usable = option.usable.copy()
-        for other, other_mark in zip(kept, marks, strict=True):
+        for other, other_mark in zip(distinct, marks, strict=True):
             usable &= ~other.usable | (mark != other_mark)
-        choices_before = sum((other.usable.astype(int) for other in kept), np.zeros(len(usable), dtype=int))
+        choices_before = sum((other.usable.astype(int) for other in distinct), np.zeros(len(usable), dtype=int))
         usable &= choices_before < MAX_PER_HOST
         if usable.any() or not option.pins:
-            kept.append(replace(option, usable=usable))
+            distinct.append(replace(option, usable=usable))
             marks.append(mark)
-    return tuple(kept)
+    return tuple(distinct)
 
 
 def _splitmix64(values: Hashes) -> Hashes:

@@ -117,18 +117,18 @@ def score(
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
     throughput = prediction.throughput
-    kept = np.where(present, throughput.expected / before, np.inf)
+    ratio_kept = np.where(present, throughput.expected / before, np.inf)
     half = np.where(present, throughput.expected - throughput.lower, 0.0)  # of T/B
     added = np.maximum(half - half_before, 0.0)
-    worst_at = kept.argmin(axis=1)
-    rows = np.arange(len(kept))
+    worst_at = ratio_kept.argmin(axis=1)
+    rows = np.arange(len(ratio_kept))
     if objective == "total":
         gained = np.where(present, throughput.expected - before, 0.0).sum(axis=1)
         expected = 1.0 + gained
         half_width = np.sqrt((half**2).sum(axis=1))  # errors of different instances are taken as independent
         value = expected - CAUTION * np.sqrt((added**2).sum(axis=1))
     else:
-        expected = kept[rows, worst_at]
+        expected = ratio_kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
         loss = np.where(present, losses(throughput.expected, added, before, more_short), 0.0)
         value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
@@ -172,14 +172,14 @@ def more_short(after: Floats, before: Floats, profiled: Bools) -> Floats:
 
 def broken(expected: Floats, present: Bools, before: Floats, limits: Floats, others: Sequence[Ceiling]) -> Bools:
     """Which limits that held before are violated by expectation, as in `score`; (S, N)."""
-    found = np.zeros(present.shape, dtype=bool)
+    violated = np.zeros(present.shape, dtype=bool)
     if not np.isnan(limits).all():
-        found |= present & (expected < limits - SLACK) & (before >= limits - SLACK)
+        violated |= present & (expected < limits - SLACK) & (before >= limits - SLACK)
     for ceiling in others:
         if not np.isnan(ceiling.highest).all():
             highest = ceiling.highest + SLACK
-            found |= present & (ceiling.after > highest) & (ceiling.before <= highest)
-    return found
+            violated |= present & (ceiling.after > highest) & (ceiling.before <= highest)
+    return violated
 
 
 def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> Ints:

@@ -50,11 +50,11 @@ class ArrivalWatch(BackgroundPass):
         placed = {one.id: one.host or "" for one in view.inventory.instances if one.host}
         with self._read() as connection:
             seats = stays.seats(connection)
-            known = stays.hosts_known(connection)
+            hosts_known = stays.hosts_known(connection)
         came = [name for name, host in placed.items() if seats.get(name) != host]
         if not came and seats.keys() <= placed.keys():
             return
-        begun = self._begun(view, came, known, now)
+        begun = self._begun(view, came, hosts_known, now)
         with self._write() as connection:
             seats = stays.change(connection)
             stays.end(connection, [name for name, host in seats.items() if placed.get(name) != host], now.timestamp())
@@ -62,38 +62,38 @@ class ArrivalWatch(BackgroundPass):
             since_s = now.timestamp() - arrivals.BACK_S
             stays.begin(connection, [one for one in new if not stays.reopen(connection, one, since_s)])
 
-    def _begun(self, view: CloudView, came: Sequence[str], known: Collection[str], now: datetime) -> list[Stay]:
+    def _begun(self, view: CloudView, came: Sequence[str], hosts_known: Collection[str], now: datetime) -> list[Stay]:
         """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
         that it is there."""
         snapshot, now_s = view.snapshot, now.timestamp()
-        there = [snapshot.names.placed[name] for name in came]
-        if not known or len(came) > MOST_AT_ONCE:
-            return [Stay(one.id, stays.BEFORE, one.host or "") for one in there]
+        newcomers = [snapshot.names.placed[name] for name in came]
+        if not hosts_known or len(came) > MOST_AT_ONCE:
+            return [Stay(one.id, stays.BEFORE, one.host or "") for one in newcomers]
         with self._read() as connection:
             heads = stays.asked_about(connection, came, now - timedelta(seconds=arrivals.ASKED_S))
             answers = {name: recommendations.get(connection, head.id) for name, head in heads.items()}
         begun = []
-        for one in there:
-            answer = answers.get(one.id)
-            if answer is None and one.host not in known:
-                begun.append(Stay(one.id, stays.BEFORE, one.host or ""))
+        for newcomer in newcomers:
+            answer = answers.get(newcomer.id)
+            if answer is None and newcomer.host not in hosts_known:
+                begun.append(Stay(newcomer.id, stays.BEFORE, newcomer.host or ""))
                 continue
-            told = arrivals.on_arrival(snapshot, one, answer, self._fresh_s)
+            told = arrivals.on_arrival(snapshot, newcomer, answer, self._fresh_s)
             named = None if answer is None else answer.id
-            begun.append(Stay(one.id, now_s, one.host or "", None, now_s, named, told))
+            begun.append(Stay(newcomer.id, now_s, newcomer.host or "", None, now_s, named, told))
         return begun
 
     def _look(self, view: CloudView, now: datetime, *, pausing: bool) -> int:
         now_s = now.timestamp()
         ends_s = (now_s - window_checks.SETTLED_S) // BUCKET_S * BUCKET_S
         with self._read() as connection:
-            there = stays.hosts_to_look_at(connection, now_s - arrivals.WATCHED_S, ends_s, HOSTS_AT_ONCE)
-        for host in there:
+            host_ids = stays.hosts_to_look_at(connection, now_s - arrivals.WATCHED_S, ends_s, HOSTS_AT_ONCE)
+        for host in host_ids:
             started = time.monotonic()
             self._look_at(view, host, now_s - arrivals.WATCHED_S, ends_s)
             if self._rest(started, pausing=pausing):
                 break
-        return len(there)
+        return len(host_ids)
 
     def _look_at(self, view: CloudView, host: str, since_s: float, ends_s: float) -> None:
         """Let everybody who came to this host fare one window more."""
@@ -105,14 +105,14 @@ class ArrivalWatch(BackgroundPass):
                 scene = window_checks.scene_at(view.snapshot, at)
                 window = window_checks.measured(connection, Watch(host, ends_s, "", {}), scene)
         fared = []
-        for one in due:
-            so_far = Fared.of(one.fared)
-            if window is not None and one.told is not None:
-                so_far.add(one.instance, ToldOnArrival.of(one.told), window)
-            fared.append((one, asdict(so_far)))
+        for stay in due:
+            so_far = Fared.of(stay.fared)
+            if window is not None and stay.told is not None:
+                so_far.add(stay.instance, ToldOnArrival.of(stay.told), window)
+            fared.append((stay, asdict(so_far)))
         with self._write() as connection:
-            for one, now in fared:
-                stays.looked(connection, one, ends_s, now)
+            for stay, now in fared:
+                stays.looked(connection, stay, ends_s, now)
 
     def _pass(self) -> None:
         self.run(pausing=True)

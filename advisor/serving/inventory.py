@@ -203,32 +203,34 @@ class InventoryService:
         """Bring one host and who is on it to what its agent tells; Conflict where two machines go by its name."""
         now = self._clock()
         with self._read() as connection:
-            news, found = announced.compare(announcement, self._around(connection, announcement, now), now)
+            news, told_back = announced.compare(announcement, self._around(connection, announcement, now), now)
             seen_at = hosts.sightings_of(connection, [announcement.host_id]).get(announcement.host_id)
         if news.is_nothing and seen_at is not None and timedelta(0) <= now - seen_at < announcement.again / 10:
-            return found  # nothing is new, not even that it was heard of
+            return told_back  # nothing is new, not even that it was heard of
         if news.is_nothing:  # nobody need wait for the disk, nor for others who change the inventory
             with self._write(synced=False) as connection:
                 sync.note_heard(connection, news, now=now, fresh=self._fresh, again=announcement.again)
-            return found
+            return told_back
         with self._write() as connection:
             counters.hold(connection, "inventory")
-            news, found = announced.compare(announcement, self._around(connection, announcement, now), now)
+            news, told_back = announced.compare(announcement, self._around(connection, announcement, now), now)
             generation = counters.read(connection).inventory
             generation = sync.write(connection, news, generation, now=now, fresh=self._fresh, again=announcement.again)
             if not news.is_nothing:
-                counts = {kind: len(getattr(found, kind)) for kind in ANNOUNCED}
+                counts = {kind: len(getattr(told_back, kind)) for kind in ANNOUNCED}
                 named = [announcement.host_id]
                 self._audit.record(connection, "inventory.announce", named, generation=generation, **counts)
-        return found
+        return told_back
 
     def _around(self, connection: Connection, announcement: Announcement, now: datetime) -> Around:
         """What an announcement may touch: its host and who is there, and everybody it tells of with their hosts."""
         host = hosts.get(connection, announcement.host_id)
-        there = instances.on_hosts(connection, [announcement.host_id])
-        known = {one.id: one for one in there}
-        known |= {one.id: one for one in instances.get_many(connection, announcement.names() - known.keys())}
-        where = {one.host for one in known.values() if one.host} | {announcement.host_id}
+        residents = instances.on_hosts(connection, [announcement.host_id])
+        instances_by_id = {one.id: one for one in residents}
+        instances_by_id |= {
+            one.id: one for one in instances.get_many(connection, announcement.names() - instances_by_id.keys())
+        }
+        where = {one.host for one in instances_by_id.values() if one.host} | {announcement.host_id}
         seen, patience = hosts.sightings_of(connection, where), hosts.patience(connection, where)
         fresh_s = self._fresh.total_seconds()
         silent = {
@@ -236,8 +238,8 @@ class InventoryService:
             for name, seen_at in seen.items()
             if seen_at > now + CLOCK_SKEW or (now - seen_at).total_seconds() > patience.get(name, fresh_s)
         }
-        several = {one.id: one for one in hosts.get_many(connection, where)}
-        return Around(host, known, several, frozenset(silent))
+        hosts_by_id = {one.id: one for one in hosts.get_many(connection, where)}
+        return Around(host, instances_by_id, hosts_by_id, frozenset(silent))
 
     def generation(self) -> int:
         """How often the inventory was written so far."""

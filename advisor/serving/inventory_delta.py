@@ -67,9 +67,9 @@ def _patched(items: tuple[T, ...], name: Callable[[T], Any], news: Mapping[str, 
     if not news:
         return items
     now = list(items)
-    for key, told in news.items():
+    for key, replacement in news.items():
         start = end = bisect_left(now, key, key=name)
         while end < len(now) and name(now[end]) == key:
             end += 1
-        now[start:end] = told
+        now[start:end] = replacement
     return tuple(now)

@@ -108,10 +108,10 @@ class OutcomeService:
         with self._read() as connection:
             came, seats = stays.since(connection, begin.timestamp()), stays.seats(connection)
             asked = stays.asked(connection, begin)
-        found = advice_worth.worth(came, asked, seats, begin, now)
+        report = advice_worth.worth(came, asked, seats, begin, now)
         view, active = self._cache.at(now)
-        placements = with_alternatives(found.placements, view.snapshot, active)
-        return advice_worth.with_placements(found, placements)
+        placements = with_alternatives(report.placements, view.snapshot, active)
+        return advice_worth.with_placements(report, placements)
 
     def _read_both(self, recommendation_id: str) -> tuple[Recommendation, RecordedOutcome | None]:
         with self._read() as connection:

@@ -63,19 +63,22 @@ class Overview:
     def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> Floats:
         """T/B of everybody where they are, for which part of the time each is short of CPU, and for which its host is
         crowded, nan = not known; (H, N, 3), T/B 1 where nobody sits."""
-        known = self._known if predictor.version == self._version else {}
+        rows_by_key = self._known if predictor.version == self._version else {}
         keys = snapshot.fingerprints.tolist()
-        new = {key: at for at, key in enumerate(keys) if key not in known and snapshot.residents[at]}
+        new = {key: at for at, key in enumerate(keys) if key not in rows_by_key and snapshot.residents[at]}
         if new:
             scenes = snapshot.scenes.take(np.array(list(new.values()), dtype=np.int64))
-            said = _now(predictor.predict(scenes, ()))
-            known = {**known, **{key: row.copy() for key, row in zip(new, said, strict=True)}}  # a view keeps them all
-        found = np.tile((1.0, 0.0, 0.0), (*snapshot.scenes.present.shape, 1))
-        for row, key, there in zip(found, keys, snapshot.residents, strict=True):
+            predicted = _now(predictor.predict(scenes, ()))
+            rows_by_key = {
+                **rows_by_key,
+                **{key: row.copy() for key, row in zip(new, predicted, strict=True)},
+            }  # a view keeps them all
+        values = np.tile((1.0, 0.0, 0.0), (*snapshot.scenes.present.shape, 1))
+        for row, key, there in zip(values, keys, snapshot.residents, strict=True):
             if there:
-                row[: len(there)] = known[key][: len(there)]
-        self._known, self._version = {key: known[key] for key in keys if key in known}, predictor.version
-        return found
+                row[: len(there)] = rows_by_key[key][: len(there)]
+        self._known, self._version = {key: rows_by_key[key] for key in keys if key in rows_by_key}, predictor.version
+        return values
 
 
 def _now(prediction: InterferencePrediction) -> Floats:
@@ -94,40 +97,40 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
     if position is None:
         raise NotFound(f"there is no host {host_id}")
     now = next(host for host in cloud.hosts if host.host.id == host_id)
-    scene, there = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
+    scene, residents = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
 
     def ask(answering: ActivePredictor) -> HostDetail:
         predictor = answering.predictor
-        effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in there])}
+        effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in residents])}
         in_order = tuple(effects[resident.instance.id] for resident in now.residents)
         return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), answering.degraded)
 
     return active.ask(chosen, ask)
 
 
-def widened(found: HostDetail, factors: interval_inflation.Factors) -> HostDetail:
+def widened(shown: HostDetail, factors: interval_inflation.Factors) -> HostDetail:
     """The same with intervals as wide as observed outcomes show that they must be."""
-    factor = factors.get(found.now.host.id)
+    factor = factors.get(shown.now.host.id)
     return (
-        found
+        shown
         if factor is None
-        else replace(found, effects=tuple(interval_inflation.effect(effect, factor) for effect in found.effects))
+        else replace(shown, effects=tuple(interval_inflation.effect(effect, factor) for effect in shown.effects))
     )
 
 
 def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> tuple[Slowing, ...]:
     """Who would be how much faster without whom, the largest loss first."""
     pairs = attribute_interference(snapshot, predictor, [host_id], most_residents=None)
-    found = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
-    return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.neighbour)))
+    losses = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
+    return tuple(sorted(losses, key=lambda one: (-one.loss, one.victim, one.neighbour)))
 
 
 def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> list[HostNow]:
-    asked = pressure(snapshot)
+    pressure_by_host = pressure(snapshot)
     pending = coming - snapshot.names.placed.keys()
-    found = []
+    hosts = []
     peaks = (p95(snapshot.demand_sums[:, 0]) / snapshot.scenes.pcpus).tolist()
-    for host, there, row, age_s, patience_s, peak in zip(
+    for host, residents_there, row, age_s, patience_s, peak in zip(
         snapshot.hosts,
         snapshot.residents,
         expected.tolist(),
@@ -138,13 +141,15 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     ):
         residents = [
             ResidentNow(one, kept, one.id in pending, _known(short))
-            for one, (kept, short, _) in zip(there, row, strict=False)
+            for one, (kept, short, _) in zip(residents_there, row, strict=False)
         ]
-        crowded = _known(row[0][2]) if there else 0.0
+        crowded = _known(row[0][2]) if residents_there else 0.0
         residents.sort(key=lambda one: (one.expected, one.instance.id))
         seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
-        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at, crowded, peak, _known(patience_s)))
-    return found
+        hosts.append(
+            HostNow(host, tuple(residents), pressure_by_host[host.id], seen_at, crowded, peak, _known(patience_s))
+        )
+    return hosts
 
 
 def _known(part: float) -> float | None:

@@ -74,17 +74,17 @@ class PlacementService:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
         check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
-            found, _ = self._answer(request, former=True)
+            encoded, _ = self._answer(request, former=True)
             with self._write() as connection:
-                self._keep(connection, found, held=False)
+                self._keep(connection, encoded, held=False)
             self._stored()
-            return found
+            return encoded
         with self._one_at_a_time:  # in this process, so that each answer counts in the former ones
             for attempt in range(1, _ATTEMPTS + 1):
-                found, view = self._answer(request, former=False)
-                if self._hold([found], view, force=attempt == _ATTEMPTS):
+                encoded, view = self._answer(request, former=False)
+                if self._hold([encoded], view, force=attempt == _ATTEMPTS):
                     break
-            return found
+            return encoded
 
     def in_turn(
         self,
@@ -178,11 +178,13 @@ class PlacementService:
         with self._write() as connection:
             counters.bump(connection, "pending")
             pending.purge(connection, now, reserve)
-            known = hosts.staying(connection, [one.host for one in placed if one.host])
-            there = [one for one in placed if one.host in known]
-            pending.hold(connection, [Pending("", one, None, now + reserve) for one in there])
-            if there:
-                self._audit.record(connection, "placement.hold", [one.id for one in there], hosts=len(known))
+            known_hosts = hosts.staying(connection, [one.host for one in placed if one.host])
+            on_known_hosts = [one for one in placed if one.host in known_hosts]
+            pending.hold(connection, [Pending("", one, None, now + reserve) for one in on_known_hosts])
+            if on_known_hosts:
+                self._audit.record(
+                    connection, "placement.hold", [one.id for one in on_known_hosts], hosts=len(known_hosts)
+                )
             return pending.answered_since(connection, now - _ELSEWHERE, reserve)
 
     def release(self, instance_ids: Sequence[str]) -> None:
@@ -216,30 +218,30 @@ class PlacementService:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        found = find(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s))
-        going = [(one.instance, one.target) for one in found if one.target]
+        advised = find(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s))
+        going = [(one.instance, one.target) for one in advised if one.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
-        detail = {"moves": len(going), "stuck": len(found) - len(going), "model": chosen.predictor.version}
+        detail = {"moves": len(going), "stuck": len(advised) - len(going), "model": chosen.predictor.version}
         with self._write() as connection:
             self._audit.record(connection, "moves.answer", list(names), **detail)
-        return found
+        return advised
 
     def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[EncodedRecommendation, CloudView]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
-            held = self._monitor.how_it_held(connection, own, view.inventory.hosts, view.doubted)
-        found = answer(
+            how_it_held = self._monitor.how_it_held(connection, own, view.inventory.hosts, view.doubted)
+        encoded = answer(
             view.snapshot,
             QuestionContext(chosen, now, self._settings.fresh_s),
             request,
             self._cache.answers(view, chosen, now),
-            lambda version: held if version == own else self._how_it_held(version, view),
+            lambda version: how_it_held if version == own else self._how_it_held(version, view),
             alarms=view.alarms,
             former=former,
         )
-        return found, view
+        return encoded, view
 
     def _in_turn(
         self, requests: Sequence[PlacementRequest], without: Collection[str]
@@ -310,8 +312,10 @@ class PlacementService:
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
         until = now + reserve
-        held = {one.head.id: as_pending(one.recommendation, until) for one in answers if self._settings.reserve_s}
-        coming = [one for one in held.values() if one is not None]
+        pending_by_answer = {
+            one.head.id: as_pending(one.recommendation, until) for one in answers if self._settings.reserve_s
+        }
+        coming = [one for one in pending_by_answer.values() if one is not None]
         with self._write() as connection:
             if coming:
                 if force:
@@ -319,28 +323,30 @@ class PlacementService:
                 elif not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
                 pending.purge(connection, now, reserve)
-                known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
-                pending.hold(connection, [one for one in coming if one.host in known])
+                known_hosts = hosts.staying(
+                    connection, [one.host for one in coming]
+                )  # some may be gone since the snapshot
+                pending.hold(connection, [one for one in coming if one.host in known_hosts])
             for each in answers:
-                self._keep(connection, each, held=held.get(each.head.id) is not None)
+                self._keep(connection, each, held=pending_by_answer.get(each.head.id) is not None)
             for look in looks:
                 self._note(connection, look)
         self._stored()
         return True
 
     def _keep(self, connection: Connection, recommendation: EncodedRecommendation, *, held: bool) -> None:
-        told = recommendation.head
-        recommendations.add(connection, told, recommendation.kept)
-        first = told.candidates[0].host if told.candidates else None
-        about = [told.id, told.request.instance.id, *filter(None, [first])]
-        detail = {"host": first, "dry_run": told.request.dry_run, "held": held, "model": told.model_version}
+        head = recommendation.head
+        recommendations.add(connection, head, recommendation.kept)
+        first = head.candidates[0].host if head.candidates else None
+        about = [head.id, head.request.instance.id, *filter(None, [first])]
+        detail = {"host": first, "dry_run": head.request.dry_run, "held": held, "model": head.model_version}
         self._audit.record(connection, "placement.answer", about, **detail)
 
-    def _note(self, connection: Connection, told: Recommendation, best: str | None = None) -> None:
+    def _note(self, connection: Connection, recommendation: Recommendation, best: str | None = None) -> None:
         """The entry of an answer that is not stored; `best` is its host where it tells of none."""
-        first = told.candidates[0].host if told.candidates else best
-        about = [told.request.instance.id, *filter(None, [first])]
-        detail = {"host": first, "rejected": len(told.rejected), "model": told.model_version}
+        first = recommendation.candidates[0].host if recommendation.candidates else best
+        about = [recommendation.request.instance.id, *filter(None, [first])]
+        detail = {"host": first, "rejected": len(recommendation.rejected), "model": recommendation.model_version}
         self._audit.record(connection, "placement.look", about, **detail)
 
 

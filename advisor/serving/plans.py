@@ -63,7 +63,7 @@ class PlanService:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        found = planner.plan(
+        plan = planner.plan(
             view.snapshot,
             chosen,
             request,
@@ -74,21 +74,21 @@ class PlanService:
             measured=lambda instances: self._measured(instances, now),
             progress=progress,
         )
-        found = self._widened(found, view)
+        plan = self._widened(plan, view)
         with self._write() as connection:
-            plans.add(connection, found)
+            plans.add(connection, plan)
             detail = {"kind": request.kind, "instances": len(request.instances)}
-            self._audit.record(connection, "plan.answer", [found.id], **detail)
+            self._audit.record(connection, "plan.answer", [plan.id], **detail)
         self._stored()
-        return found
+        return plan
 
     def get(self, plan_id: str) -> Plan:
         """A stored plan; NotFound when there is none such."""
         with self._read() as connection:
-            found = plans.get(connection, plan_id)
-        if found is None:
+            plan = plans.get(connection, plan_id)
+        if plan is None:
             raise NotFound(f"there is no plan {plan_id}")
-        return found
+        return plan
 
     def page(self, *, kind: PlanKind | None = None, cursor: str | None = None, limit: int = 100) -> Page[PlanEntry]:
         """The stored plans, newest first; those of one kind."""
@@ -143,25 +143,25 @@ class PlanService:
     def _card(self, plan: Plan) -> ModelCard | None:
         return next((card for card in self._registry.listing() if card.version == plan.model_version), None)
 
-    def _widened(self, found: Plan, view: CloudView) -> Plan:
+    def _widened(self, plan: Plan, view: CloudView) -> Plan:
         """With intervals as wide as each model's must be: an imagined cloud may be told by another one."""
-        imagined = found.request.what_if.model if found.request.what_if else None
+        imagined = plan.request.what_if.model if plan.request.what_if else None
         hosts, doubted = view.inventory.hosts, view.doubted
         with self._read() as connection:
             wide = interval_inflation.plan(
-                found, self._monitor.how_it_held(connection, found.model_version, hosts, doubted)
+                plan, self._monitor.how_it_held(connection, plan.model_version, hosts, doubted)
             )
             if imagined is None:
                 return wide
-            then = interval_inflation.plan(found, self._monitor.how_it_held(connection, imagined, hosts, doubted))
+            then = interval_inflation.plan(plan, self._monitor.how_it_held(connection, imagined, hosts, doubted))
         return replace(wide, steps=then.steps, after=then.after)
 
     def _model(self, version: str) -> ActivePredictor:
         if version == models.PRIOR:
             return ActivePredictor(PriorPredictor())
         with self._read() as connection:
-            known = models.get(connection, version)
-        if known is None:
+            registered = models.get(connection, version)
+        if registered is None:
             raise NotFound(f"there is no model {version}")
         return ActivePredictor(active.load(self._settings.model_dir / version))
 

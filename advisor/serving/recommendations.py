@@ -158,22 +158,24 @@ def answer(
     """
     active, now = context.active, context.now
     request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without
-    asked, known = without_name(request, snapshot), held(active.predictor.version)
-    wider = sorted(item for item in known.factors.items() if item[1] > 1)
-    question = codec.text((asked, wider, hash(frozenset(known.factors)), sorted(known.doubted), known.levels))
-    found = answers.find(question)
-    if found is not None:
-        return found.to(request, now, snapshot.taken_at, "hit")
+    nameless, how_it_held = without_name(request, snapshot), held(active.predictor.version)
+    wider = sorted(item for item in how_it_held.factors.items() if item[1] > 1)
+    question = codec.text(
+        (nameless, wider, hash(frozenset(how_it_held.factors)), sorted(how_it_held.doubted), how_it_held.levels)
+    )
+    encoded = answers.find(question)
+    if encoded is not None:
+        return encoded.to(request, now, snapshot.taken_at, "hit")
     with answers.deciding() as alone:
         before = None if alone or not former else answers.former(question, now)
         if before is not None:
             return before[0].to(request, now, before[1].taken_at, "former")
-        decided = decision.recommend(snapshot, context, asked)
+        decided = decision.recommend(snapshot, context, nameless)
         if decided.model_version != active.predictor.version:
-            known = held(decided.model_version)
-        found = EncodedRecommendation.of(
-            contradictions.told_with(interval_inflation.recommendation(decided, known), alarms)
+            how_it_held = held(decided.model_version)
+        encoded = EncodedRecommendation.of(
+            contradictions.told_with(interval_inflation.recommendation(decided, how_it_held), alarms)
         )
         if decided.degraded == active.degraded:
-            answers.keep(question, found)
-    return found.to(request, now, snapshot.taken_at, "miss")
+            answers.keep(question, encoded)
+    return encoded.to(request, now, snapshot.taken_at, "miss")

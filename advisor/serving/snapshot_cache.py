@@ -136,18 +136,18 @@ class SnapshotCache:
     def answers(self, view: CloudView, chosen: ActivePredictor, now: datetime) -> RecommendationCache:
         """What was answered by this predictor in this view, which holds `now`, and in those before it."""
         with self._building_answers:
-            held = self._answers
-            if held is not None and held[0] is view and held[1] is chosen:
-                moment = held[2].moment
+            remembered = self._answers
+            if remembered is not None and remembered[0] is view and remembered[1] is chosen:
+                moment = remembered[2].moment
                 moment.seen = max(moment.seen, now)
-                return held[2]
-            if view is not self._view or held is None or held[1] is not chosen:
-                found = RecommendationCache.on(view.snapshot)
+                return remembered[2]
+            if view is not self._view or remembered is None or remembered[1] is not chosen:
+                answers_here = RecommendationCache.on(view.snapshot)
             else:
-                found = held[2].after(view.snapshot)
+                answers_here = remembered[2].after(view.snapshot)
             if view is self._view:  # whoever is late does not push out what the others use
-                self._answers = view, chosen, found
-            return found
+                self._answers = view, chosen, answers_here
+            return answers_here
 
     def remembered(self) -> tuple[int, int]:
         """Predictions that were found and missed among those remembered, since the predictor was chosen."""
@@ -172,23 +172,23 @@ class SnapshotCache:
         return view, chosen
 
     def _take(self, counts: Counts, former: CloudView | None, moved: _Moved, now: datetime) -> CloudView:
-        told, inventory = moved.told, moved.inventory
+        news, inventory = moved.told, moved.inventory
         held = _possible(moved.held, inventory)
-        known = _with_profiles(inventory.workloads, held)
+        workloads_expected = _with_profiles(inventory.workloads, held)
         measured = {name: cpus for one in moved.doubts.values() for name, cpus in one["counts"].items()}
         advised = _as_advised(inventory, held, measured)
         coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
-        expected = replace(advised.applied(inventory), workloads=known)
-        if former is None or told is None:
+        expected = replace(advised.applied(inventory), workloads=workloads_expected)
+        if former is None or news is None:
             snapshot = ClusterSnapshot.build(
                 expected, seen=moved.seen or {}, pending=coming, taken_at=now, patience=moved.patience
             )
         else:
             were = _as_advised(former.inventory, former.pending, former.measured)
             snapshot = former.snapshot.changed(
-                hosts={**told.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
-                instances={**told.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
-                workloads=known,
+                hosts={**news.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
+                instances={**news.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
+                workloads=workloads_expected,
                 seen=moved.seen or {},
                 pending=coming,
                 taken_at=now,
@@ -232,27 +232,27 @@ def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping
     Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
     that who stands in `measured` wants what was measured of it.
     """
-    found = _Advised({}, {})
+    advised = _Advised({}, {})
     if measured:
         doubted = (one for one in inventory.instances if one.id in measured and one.host)
-        found.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in doubted})
+        advised.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in doubted})
     if not any(one.changes or one.driver_cpus is not None for one in held):
-        return found
+        return advised
     by_host = {host.id: host for host in inventory.hosts}
-    placed = {instance.id: instance for instance in inventory.instances if instance.host}
-    there = {**{one.placed.id: one.placed for one in held}, **placed, **found.instances}
-    for one in sorted(held, key=attrgetter("expires_at", "recommendation")):
-        if one.placed.id in placed:  # it does not count any more
+    placed_by_id = {instance.id: instance for instance in inventory.instances if instance.host}
+    instances_by_id = {**{one.placed.id: one.placed for one in held}, **placed_by_id, **advised.instances}
+    for pending_answer in sorted(held, key=attrgetter("expires_at", "recommendation")):
+        if pending_answer.placed.id in placed_by_id:  # it does not count any more
             continue
-        host = by_host[one.host]
-        if one.driver_cpus is not None and max(one.driver_cpus, default=0) < host.pcpus:
-            found.hosts[host.id] = replace(host, driver_cpus=one.driver_cpus)
-        for name, settings in one.changes.items():
-            if name in there and there[name].host == host.id:
-                changed = replace(there[name], settings=settings)
+        host = by_host[pending_answer.host]
+        if pending_answer.driver_cpus is not None and max(pending_answer.driver_cpus, default=0) < host.pcpus:
+            advised.hosts[host.id] = replace(host, driver_cpus=pending_answer.driver_cpus)
+        for name, settings in pending_answer.changes.items():
+            if name in instances_by_id and instances_by_id[name].host == host.id:
+                changed = replace(instances_by_id[name], settings=settings)
                 if misfit(host, [changed]) is None:
-                    found.instances[name] = changed
-    return found
+                    advised.instances[name] = changed
+    return advised
 
 
 def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
@@ -270,20 +270,20 @@ def _read_moved(
     connection: Connection, view: CloudView | None, counts: Counts, now: datetime, reserve: timedelta
 ) -> _Moved:
     held = pending.load_all(connection, now, reserve, view.pending if view else ())
-    told = None
+    news = None
     if view is not None:
         same = counts.inventory == view.counts.inventory
-        told = News() if same else inventory_delta.read(connection, view.counts.inventory)
-        if told is not None and counts.demand != view.counts.demand:
-            told = told.with_instances(instances.measured_since(connection, view.counts.demand))
-    if view is None or told is None:
+        news = News() if same else inventory_delta.read(connection, view.counts.inventory)
+        if news is not None and counts.demand != view.counts.demand:
+            news = news.with_instances(instances.measured_since(connection, view.counts.demand))
+    if view is None or news is None:
         seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
         return _Moved(_load_inventory(connection), None, held, seen, patience)
-    looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
+    looks = bool(news.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
     if not looks:
-        return _Moved(told.applied(view.inventory), told, held, None)
+        return _Moved(news.applied(view.inventory), news, held, None)
     seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-    return _Moved(told.applied(view.inventory), told, held, seen, patience)
+    return _Moved(news.applied(view.inventory), news, held, seen, patience)
 
 
 def _load_inventory(connection: Connection) -> Inventory:

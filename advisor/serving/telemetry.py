@@ -128,22 +128,24 @@ class TelemetryService:
         """
         since_s = profiles.parse_since(since)
         if source == "proxmox":
-            found = self._own_history(options or SourceOptions(), since_s, progress)
+            history = self._own_history(options or SourceOptions(), since_s, progress)
         else:
-            there, now = self._instances(), self._clock()
-            chosen, store = self._watched(source, options or SourceOptions(), there)
-            found = monitoring_history.read(store, chosen, there, since_s=since_s, now=now, progress=progress)
+            instances_here, now = self._instances(), self._clock()
+            chosen, store = self._watched(source, options or SourceOptions(), instances_here)
+            history = monitoring_history.read(
+                store, chosen, instances_here, since_s=since_s, now=now, progress=progress
+            )
         if dry_run:
             with self._read() as connection:
-                return found, tuple(sorted(demands.news_of_history(connection, found.demands)))
+                return history, tuple(sorted(demands.news_of_history(connection, history.demands)))
         with self._write() as connection:
             counters.hold(connection, "inventory")
-            news = demands.news_of_history(connection, found.demands)
+            news = demands.news_of_history(connection, history.demands)
             if news:
                 demands.tell(connection, news)
-            counts = {"instances": len(found.demands), "changed": len(news), "unknown": len(found.unknown)}
+            counts = {"instances": len(history.demands), "changed": len(news), "unknown": len(history.unknown)}
             self._audit.record(connection, "history.take", source=Path(source).stem, **counts)
-        return found, tuple(sorted(news))
+        return history, tuple(sorted(news))
 
     def _own_history(
         self, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]
@@ -159,10 +161,10 @@ class TelemetryService:
             raise InvalidInput(str(error), field="source") from error
         except CallError as error:
             raise SeriesUnavailable(str(error)) from error
-        there = {one.id: one for one in self._instances() if one.id in listed}
-        unknown = sorted(listed.keys() - there.keys())
-        told = system.histories({name: listed[name] for name in there}, since_s, self._clock().timestamp())
-        return guest_history.demands_of(told, there, unknown=unknown, progress=progress)
+        instances_by_id = {one.id: one for one in self._instances() if one.id in listed}
+        unknown = sorted(listed.keys() - instances_by_id.keys())
+        told = system.histories({name: listed[name] for name in instances_by_id}, since_s, self._clock().timestamp())
+        return guest_history.demands_of(told, instances_by_id, unknown=unknown, progress=progress)
 
     def _watched(
         self, source: str, options: SourceOptions, there: Sequence[Instance]
@@ -224,13 +226,13 @@ class TelemetryService:
                 raise NotFound(f"there is no host {host_id}")
             if self._settings.prometheus_url is not None:
                 return SlowingHere(host_id, now.timestamp(), now.timestamp(), 0, (), (), elsewhere=True)
-            there = instances.on_hosts(connection, [host_id])
-            key = (host_id, since, now.timestamp() // BUCKET_S, tuple(one.id for one in there))
-            found = self._slowing.find(key)
-            if found is None:
-                found = antagonists.of_host(connection, host_id, there, since=since, now=now)
-                self._slowing.keep(key, found)
-        return found
+            residents = instances.on_hosts(connection, [host_id])
+            key = (host_id, since, now.timestamp() // BUCKET_S, tuple(one.id for one in residents))
+            slowing = self._slowing.find(key)
+            if slowing is None:
+                slowing = antagonists.of_host(connection, host_id, residents, since=since, now=now)
+                self._slowing.keep(key, slowing)
+        return slowing
 
     def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
         """What an instance obtained in the last `since` (such as 90m, 24h, 7d): CPU time, and its stalls.

@@ -79,27 +79,27 @@ class WindowChecks(BackgroundPass):
         at = view.snapshot.index(watch.host)
         scene = None if at is None else _scene(view, at)
         window: MeasuredWindow | None = None
-        found: tuple[WindowRows, ...] = ()
-        kept: SharedWindow | None = None
+        rows: tuple[WindowRows, ...] = ()
+        shared: SharedWindow | None = None
         if scene is not None and window_checks.fingerprint(scene) == watch.scene:
             with self._read() as connection:
                 window = window_checks.measured(connection, watch, scene)
             if window is None and now.timestamp() < watch.ends_s + window_checks.GIVEN_UP_S:
                 return False
             if window is not None:
-                kept = window_checks.shared_window(watch, scene, window)
-                found = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
+                shared = window_checks.shared_window(watch, scene, window)
+                rows = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
         update = AlarmUpdate(None)
         with self._write() as connection:
             if not held.take(connection, watch):
                 return False
-            self._monitor.keep_windows(connection, found)
-            if found and kept is not None:
-                windows.keep(connection, kept)
-            if scene is not None and window is not None and found:
-                update = self._look_for_contradiction(connection, watch, view, scene, window, found, judges)
+            self._monitor.keep_windows(connection, rows)
+            if rows and shared is not None:
+                windows.keep(connection, shared)
+            if scene is not None and window is not None and rows:
+                update = self._look_for_contradiction(connection, watch, view, scene, window, rows, judges)
         self._tell_others(update)
-        return bool(found)
+        return bool(rows)
 
     def _look_for_contradiction(
         self,
@@ -108,7 +108,7 @@ class WindowChecks(BackgroundPass):
         view: CloudView,
         scene: Scene,
         window: MeasuredWindow,
-        found: Sequence[WindowRows],
+        rows: Sequence[WindowRows],
         judges: Sequence[OutcomeScorer],
     ) -> AlarmUpdate:
         """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
@@ -117,7 +117,7 @@ class WindowChecks(BackgroundPass):
             alarms.get(connection, watch.host),
             scene,
             window,
-            found,
+            rows,
             watch.told,
             contradictions.Correction(judge, view.snapshot.workloads),
             partial(antagonists.waited_more, connection, watch.host),
@@ -146,12 +146,12 @@ class WindowChecks(BackgroundPass):
         self._tell_others(AlarmUpdate(None, differs=bool(ended)))
 
     def _log(
-        self, connection: Connection, operation: Literal["alarm.raise", "alarm.end"], told: Sequence[Contradiction]
+        self, connection: Connection, operation: Literal["alarm.raise", "alarm.end"], changed: Sequence[Contradiction]
     ) -> None:
         with acting("service", ""):
-            for one in told:
-                about = [one.instance, one.host, *([one.antagonist] if one.antagonist else [])]
-                detail = {"since": one.since.isoformat(), "raised": one.raised.isoformat(), "why": one.text}
+            for alarm in changed:
+                about = [alarm.instance, alarm.host, *([alarm.antagonist] if alarm.antagonist else [])]
+                detail = {"since": alarm.since.isoformat(), "raised": alarm.raised.isoformat(), "why": alarm.text}
                 self._audit.record(connection, operation, about, **detail)
 
     def _tell_others(self, update: AlarmUpdate) -> None:
@@ -170,16 +170,16 @@ class WindowChecks(BackgroundPass):
             hosts = [view.snapshot.hosts[at] for at in chosen]
             version = next((one.predictor.version for one in judges if one.role == "active"), "")
             factors = self._monitor.seen_factors(connection, version, hosts)
-        told = []
+        watches = []
         for at, host in zip(chosen, hosts, strict=True):
             started = time.monotonic()
             scene = _scene(view, at)
-            told.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
+            watches.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
             if self._rest(started, pausing=pausing):
                 return
-        if told and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before
+        if watches and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before
             with self._write() as connection:
-                held.watch(connection, told)
+                held.watch(connection, watches)
 
     def _pass(self) -> None:
         self.run(pausing=True)

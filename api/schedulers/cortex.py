@@ -19,15 +19,15 @@ def external(body: ExternalBody, cloud: CloudDep, inventory: InventoryDep, place
     Hosts that nothing is known about come after those that are known, in the order they came. Left out are hosts that
     cannot take the server or would break a limit. Unless it is `read_only`, the best one counts as taken for a while.
     """
-    known = {host.id for host in cloud.inventory().hosts}
+    known_hosts = {host.id for host in cloud.inventory().hosts}
     by_name: dict[str, str] = {}  # our name of a host -> Nova's
     unknown: list[str] = []
-    for one in body.hosts:
-        name = next((name for name in (one.hypervisor_hostname, one.host) if name in known), None)
+    for asked_host in body.hosts:
+        name = next((name for name in (asked_host.hypervisor_hostname, asked_host.host) if name in known_hosts), None)
         if name is None:
-            unknown.append(one.host)
+            unknown.append(asked_host.host)
         else:
-            by_name[name] = one.host
+            by_name[name] = asked_host.host
     if not by_name:
         return ExternalAnswer(hosts=list(dict.fromkeys(unknown)))
     instance = _instance(body, inventory)

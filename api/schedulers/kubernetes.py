@@ -202,10 +202,10 @@ def _instance(pod: Json, inventory: InventoryService) -> Instance | None:
         raise InvalidInput("; ".join(said.wrong)[:500], field=said.wrong[0].partition(" ")[0])
     metadata = pod.get("metadata") or {}
     uid = metadata.get("uid") or f"{metadata.get('namespace')}.{metadata.get('name')}"
-    known = opinion.known(inventory, said.name or pods.guest(pod) or uid)
-    if known.host is not None and pods.is_migration_target(pod):
-        known = replace(known, id=uid, host=None)
-    return opinion.changed(known, {**_fields(pod, known), **said.fields})
+    instance = opinion.known(inventory, said.name or pods.guest(pod) or uid)
+    if instance.host is not None and pods.is_migration_target(pod):
+        instance = replace(instance, id=uid, host=None)
+    return opinion.changed(instance, {**_fields(pod, instance), **said.fields})
 
 
 @as_input

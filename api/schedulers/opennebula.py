@@ -31,21 +31,23 @@ def place(
     check_batch(body.vms, settings, "VMS")
     numbers = _numbers(cloud.inventory())
     names = {number: name for name, number in numbers.items()}
-    asked: dict[int, PlacementRequest] = {}
+    questions: dict[int, PlacementRequest] = {}
     wrong: dict[int, str] = {}
     for vm in body.vms:
         hosts = [names[number] for number in vm.host_ids if number in names]
         if hosts:
             try:
-                asked[vm.id] = opinion.question(_instance(vm, inventory), hosts)
+                questions[vm.id] = opinion.question(_instance(vm, inventory), hosts)
             except InvalidInput as error:
                 wrong[vm.id] = error.message
-    answers = dict(zip(asked, placements.in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
+    answers = (
+        dict(zip(questions, placements.in_turn(tuple(questions.values()), hold=True), strict=True)) if questions else {}
+    )
     first = {vm: answer.candidates[0].host for vm, answer in answers.items() if answer.candidates}
-    told = {vm.id: VmPlacement(id=vm.id) for vm in body.vms}
-    told |= {vm: VmPlacement(id=vm, error=why) for vm, why in wrong.items()}
-    told |= {vm: VmPlacement(id=vm, host_id=numbers[host]) for vm, host in first.items()}
-    return PlaceAnswer(vms=list(told.values()))
+    placement_of = {vm.id: VmPlacement(id=vm.id) for vm in body.vms}
+    placement_of |= {vm: VmPlacement(id=vm, error=why) for vm, why in wrong.items()}
+    placement_of |= {vm: VmPlacement(id=vm, host_id=numbers[host]) for vm, host in first.items()}
+    return PlaceAnswer(vms=list(placement_of.values()))
 
 
 def optimize(body: OptimizeBody, cloud: CloudDep, placements: PlacementDep, settings: SettingsDep) -> PlaceAnswer:
@@ -82,16 +84,16 @@ def _numbers(inventory: Inventory) -> dict[str, int]:
 
 
 def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
-    told: Mapping[str, str] = {name: str(value) for name, value in vm.attributes.items()}
+    attributes: Mapping[str, str] = {name: str(value) for name, value in vm.attributes.items()}
     cpus = vm.capacity.cpu
-    if "VCPU" in told:
+    if "VCPU" in attributes:
         try:
-            cpus = whole(told["VCPU"])
+            cpus = whole(attributes["VCPU"])
         except ValueError as error:
-            raise InvalidInput(f"VCPU {told['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
+            raise InvalidInput(f"VCPU {attributes['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
     return opinion.described(
         opinion.known(inventory, _name(vm)),
-        told,
+        attributes,
         lambda field: PREFIX + field.upper(),
         vcpus=min(max(1, math.ceil(cpus)), MAX_CPUS) if cpus else None,
         memory_mb=vm.capacity.memory / 1024 if vm.capacity.memory else None,

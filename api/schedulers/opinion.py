@@ -74,8 +74,8 @@ def ask(
     without: Collection[str] = (),
 ) -> HostScores:
     """What is thought of these hosts; only the audit log keeps it (`holds_next`, `without`: see PlacementService)."""
-    asked = question(instance, hosts, most)
-    return HostScores.of(placements.scores(asked, hold=False, holds_next=holds_next, without=without), hosts)
+    asked_question = question(instance, hosts, most)
+    return HostScores.of(placements.scores(asked_question, hold=False, holds_next=holds_next, without=without), hosts)
 
 
 def ask_and_hold(
@@ -123,17 +123,17 @@ def described(
     `min_throughput_ratio`, `max_latency_ratio` and `max_time_short` as text; `sizes` are `vcpus`, `memory_mb` and
     `disk_gb`, None = not said. InvalidInput names the key that is wrong.
     """
-    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    fields: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     for name, read in SAID.items():
         key = spelt(name)
         if key not in told:
             continue
         try:
-            given[name] = read(told[key])
-            replace(instance, **{name: given[name]})  # the type's own rule, so that the sentence names this key
+            fields[name] = read(told[key])
+            replace(instance, **{name: fields[name]})  # the type's own rule, so that the sentence names this key
         except ValueError as error:
             raise InvalidInput(f"{key} {told[key][:60]!r}: {error}", field=key) from error
-    return changed(instance, given)
+    return changed(instance, fields)
 
 
 @as_input

@@ -64,17 +64,17 @@ def settings(environment: Mapping[str, str] = os.environ) -> BridgeSettings:
     file = configparser.ConfigParser(interpolation=None)
     try:
         file.read_string(Path(path).read_text(encoding="utf-8"), path)
-        given = file["cotenant"]
-        token_file = given.get("token_file")
+        section = file["cotenant"]
+        token_file = section.get("token_file")
         token = _read_secret(token_file) if token_file else ""
-        if not given["url"].startswith(("https://", "http://")):
+        if not section["url"].startswith(("https://", "http://")):
             raise BridgeError(f"{path}: the url is neither https:// nor http://")
         return BridgeSettings(
-            url=given["url"].rstrip("/"),
+            url=section["url"].rstrip("/"),
             token=token,
-            timeout_s=given.getfloat("timeout_s", 5.0),
-            placer=given.get("placer", f"{remotes}/scheduler/rank/place"),
-            most_moves=given.getint("most_moves", 10),
+            timeout_s=section.getfloat("timeout_s", 5.0),
+            placer=section.get("placer", f"{remotes}/scheduler/rank/place"),
+            most_moves=section.getint("most_moves", 10),
         )
     except (OSError, ValueError, KeyError, configparser.Error) as error:
         raise BridgeError(f"{path} is not readable settings: {type(error).__name__} {error}") from error
@@ -121,15 +121,15 @@ def write_document(root: ElementTree.Element) -> str:
 def virtual_machines(root: ElementTree.Element) -> list[Vm]:
     """Those that requirements name, with what Cotenant is told of each; one that makes no sense is left out."""
     pool = {one.findtext("ID"): one for one in root.iterfind("VM_POOL/VM")}
-    found = []
+    machines = []
     for wanted in root.iterfind("REQUIREMENTS/VM"):
         vm = pool.get(wanted.findtext("ID"))
         try:
             if vm is not None:
-                found.append(_vm(vm, tuple(int(one.text or "") for one in wanted.iterfind("HOSTS/ID"))))
+                machines.append(_vm(vm, tuple(int(one.text or "") for one in wanted.iterfind("HOSTS/ID"))))
         except ValueError as error:
             log("WARN", f"{wanted.findtext('ID')} is not described as it should be: {error}")
-    return found
+    return machines
 
 
 def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
@@ -140,7 +140,7 @@ def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
         None if last is None or not last.findtext(name) else int(last.findtext(name) or "") for name in ("HID", "DS_ID")
     )
     is_running = vm.findtext("STATE") == ACTIVE and vm.findtext("LCM_STATE") == RUNNING
-    told = {one.tag: one.text or "" for one in vm.iterfind("USER_TEMPLATE/*") if one.tag.startswith(SAID)}
+    attributes = {one.tag: one.text or "" for one in vm.iterfind("USER_TEMPLATE/*") if one.tag.startswith(SAID)}
     vcpus = vm.findtext("TEMPLATE/VCPU")
     body: dict[str, Any] = {
         "ID": number,
@@ -150,7 +150,7 @@ def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
             "CPU": float(vm.findtext("TEMPLATE/CPU") or 0),
             "MEMORY": float(vm.findtext("TEMPLATE/MEMORY") or 0) * 1024,
         },
-        "VM_ATTRIBUTES": {**told, **({"VCPU": vcpus} if vcpus else {})},
+        "VM_ATTRIBUTES": {**attributes, **({"VCPU": vcpus} if vcpus else {})},
     }
     if host is not None and is_running:
         body["HOST_ID"] = host
@@ -169,16 +169,16 @@ def advice(known: BridgeSettings, path: str, body: Mapping[str, Any]) -> dict[in
         if len(raw) > MOST_BYTES:
             raise BridgeError(f"Cotenant's answer is larger than {MOST_BYTES} bytes")
         rows = json.loads(raw)["VMS"]
-        told = {row["ID"]: row["HOST_ID"] for row in rows if row.get("HOST_ID") is not None}
+        host_by_vm = {row["ID"]: row["HOST_ID"] for row in rows if row.get("HOST_ID") is not None}
         for row in rows:
             if row.get("ERROR") is not None:
                 log("WARN", f"{row['ID']} is left to the own placer: {row['ERROR']}")
     except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BridgeError(f"Cotenant gave no answer: {type(error).__name__} {error}") from error
-    whole = all(type(number) is int for pair in told.items() for number in pair)
+    whole = all(type(number) is int for pair in host_by_vm.items() for number in pair)
     if not whole:
         raise BridgeError("Cotenant's answer holds something else than numbers")
-    return told
+    return host_by_vm
 
 
 def _fetched(request: urllib.request.Request, timeout_s: float) -> bytes:
@@ -195,10 +195,10 @@ def _detail(error: urllib.error.HTTPError) -> str:
     """The sentence of a problem document (RFC 9457) behind a colon; empty for any other body."""
     try:
         with error:
-            said = json.loads(error.read(MOST_BYTES)).get("detail")
+            detail = json.loads(error.read(MOST_BYTES)).get("detail")
     except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
         return ""
-    return f": {said}" if isinstance(said, str) else ""
+    return f": {detail}" if isinstance(detail, str) else ""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""The types of the Go clients are made from what the service says now; what Go's generator adds, `make` targets check."""
+"""The types of the Go clients are made from what the service says now; what Go adds, `make` targets check."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
 
     What makes no sense is left out: a wrong property must not keep a server from being placed.
     """
-    found = {
+    fields = {
         "workload": _text(specs, "cotenant:workload"),
         "service": _choice(specs, "cotenant:service"),
         "load": _number(specs, "cotenant:load", 0.0, 10.0),
@@ -30,17 +30,17 @@ def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
         "exclusive": {"true": True, "false": None}.get(str(specs.get("cotenant:exclusive", "")).lower()),
         "isolation": _isolation(specs, vcpus),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _isolation(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any] | None:
-    found = {
+    settings = {
         "cap_percent": _cap(specs, vcpus),
         "weight": _weight(specs),
         "network": _network(specs),
         "disk_limit_mb_s": _disk(specs),
     }
-    return {name: value for name, value in found.items() if value is not None} or None
+    return {name: value for name, value in settings.items() if value is not None} or None
 
 
 def _cap(specs: Mapping[str, Any], vcpus: int) -> float | None:

@@ -28,12 +28,12 @@ class Answer:
         """From the JSON of `POST /v1/placements`; ValueError when it is anything else."""
         scores: dict[str, float] = {}
         refused: dict[str, str] = {}
-        for one in _listed(document, "rejected", "host", "code"):
-            if not isinstance(one["host"], str) or not isinstance(one["code"], str):
+        for row in _listed(document, "rejected", "host", "code"):
+            if not isinstance(row["host"], str) or not isinstance(row["code"], str):
                 raise ValueError("a rejection of the answer has no host or no code")  # noqa: TRY004 - it is data
-            refused[one["host"]] = one["code"]
-        for one in _listed(document, "candidates", "host", "score"):
-            scores[one["host"]] = _score(one)
+            refused[row["host"]] = row["code"]
+        for row in _listed(document, "candidates", "host", "score"):
+            scores[row["host"]] = _score(row)
         return cls(scores, refused)
 
     @property
@@ -79,9 +79,9 @@ def _score(candidate: Mapping[str, Any]) -> float:
 
 
 def _listed(document: Any, name: str, *fields: str) -> list[Mapping[str, Any]]:
-    found = document.get(name) if isinstance(document, dict) else None
-    if not isinstance(found, list):
+    items = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(items, list):
         raise ValueError(f"the answer has no list {name}")  # noqa: TRY004 - it is data
-    if not all(isinstance(one, dict) and all(field in one for field in fields) for one in found):
+    if not all(isinstance(one, dict) and all(field in one for field in fields) for one in items):
         raise ValueError(f"the answer's {name} do not say {' and '.join(fields)}")
-    return found
+    return items

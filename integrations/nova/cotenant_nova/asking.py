@@ -36,21 +36,21 @@ class Service:
         In a thread of its own, because a socket's time-out holds for each of many steps, and for looking up a name not
         at all. The thread ends by those time-outs soon after it was given up.
         """
-        found: list[Any] = []
-        thread = threading.Thread(target=self._ask_into, args=(found, body), name="cotenant", daemon=True)
+        outcome: list[Any] = []
+        thread = threading.Thread(target=self._ask_into, args=(outcome, body), name="cotenant", daemon=True)
         thread.start()
         thread.join(self.timeout_s)
-        if not found:
+        if not outcome:
             raise NoAnswer(f"no answer within {self.timeout_s:g} s")
-        if isinstance(found[0], BaseException):
-            raise NoAnswer(str(found[0]) or type(found[0]).__name__) from found[0]
-        return found[0]
+        if isinstance(outcome[0], BaseException):
+            raise NoAnswer(str(outcome[0]) or type(outcome[0]).__name__) from outcome[0]
+        return outcome[0]
 
-    def _ask_into(self, found: list[Any], body: Mapping[str, Any]) -> None:
+    def _ask_into(self, outcome: list[Any], body: Mapping[str, Any]) -> None:
         try:
-            found.append(self._post("/v1/placements", body))
+            outcome.append(self._post("/v1/placements", body))
         except Exception as error:  # noqa: BLE001 - it is told in the thread that waits
-            found.append(error)
+            outcome.append(error)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         connection, base = self._connect()
@@ -71,13 +71,15 @@ class Service:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NoAnswer("[cotenant] url is not http://HOST:PORT or https://HOST:PORT")
-        made: http.client.HTTPConnection
+        connection: http.client.HTTPConnection
         if parts.scheme == "https":
             trusted = ssl.create_default_context(cafile=self.ca_file)
-            made = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=self.timeout_s, context=trusted)
+            connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self.timeout_s, context=trusted
+            )
         else:
-            made = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_s)
-        return made, parts.path.rstrip("/")
+            connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_s)
+        return connection, parts.path.rstrip("/")
 
     def _authorization(self) -> dict[str, str]:
         """Read each time, so that a new token counts at once."""

@@ -48,12 +48,12 @@ def _asked(spec: Any, hosts: Sequence[str]) -> Answer | None:
     begin = time.monotonic()
     try:
         body = question(spec, hosts, settings.CONF[settings.GROUP].objective)
-        found = Answer.of(settings.service().ask(body))
+        answer = Answer.of(settings.service().ask(body))
     except (NoAnswer, ValueError) as error:
         LOG.warning("%s: placed without Cotenant after %.1f ms: %s", spec.instance_uuid, _ms(begin), error)
         return None
-    LOG.info("%s: asked about %d hosts, %.1f ms, %s first", spec.instance_uuid, len(hosts), _ms(begin), found.first)
-    return found
+    LOG.info("%s: asked about %d hosts, %.1f ms, %s first", spec.instance_uuid, len(hosts), _ms(begin), answer.first)
+    return answer
 
 
 def _ms(begin: float) -> float:

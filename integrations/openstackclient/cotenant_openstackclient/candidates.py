@@ -46,20 +46,20 @@ class ListCandidate(command.Lister):
 
     def _instance(self, parsed_args: argparse.Namespace) -> NewInstance:
         """As the flavor or the options say."""
-        told: dict[str, Any] = {"id": "openstackclient"}
+        instance: dict[str, Any] = {"id": "openstackclient"}
         if parsed_args.flavor:
             flavor = self.app.client_manager.compute.find_flavor(
                 parsed_args.flavor, ignore_missing=False, get_extra_specs=True
             )
-            told |= {"vcpus": flavor.vcpus, "memory_mb": float(flavor.ram)}
-            told |= {name: flavor.extra_specs[spec] for spec, name in SPECS.items() if spec in flavor.extra_specs}
+            instance |= {"vcpus": flavor.vcpus, "memory_mb": float(flavor.ram)}
+            instance |= {name: flavor.extra_specs[spec] for spec, name in SPECS.items() if spec in flavor.extra_specs}
         elif not parsed_args.vcpus or not parsed_args.ram:
             raise exceptions.CommandError("name a --flavor, or --vcpus and --ram")
         else:
-            told |= {"vcpus": parsed_args.vcpus, "memory_mb": parsed_args.ram}
+            instance |= {"vcpus": parsed_args.vcpus, "memory_mb": parsed_args.ram}
         if parsed_args.workload:
-            told["workload"] = parsed_args.workload
-        return told  # type: ignore[return-value]
+            instance["workload"] = parsed_args.workload
+        return instance  # type: ignore[return-value]
 
 
 def _row(one: Any) -> tuple[Any, ...]:

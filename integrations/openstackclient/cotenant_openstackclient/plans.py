@@ -107,7 +107,7 @@ def _about_a_plan(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _shown(plan: PlanAnswer) -> Shown:
-    found: dict[str, Any] = {
+    rows: dict[str, Any] = {
         "id": plan["id"],
         "created_at": plan["created_at"],
         "kind": plan["kind"],
@@ -118,7 +118,7 @@ def _shown(plan: PlanAnswer) -> Shown:
     for when in ("before", "after"):
         sums = plan["sums_before"] if when == "before" else plan["sums_after"]
         if sums:
-            found |= {f"{name}_{when}": sums[name] for name in ("hosts_used", "below", "worst", "mean")}
-    found["ended"] = plan["search"]["ended"] if plan["search"] else ""
-    found["notes"] = "\n".join(plan["notes"])
-    return tuple(found), tuple(found.values())
+            rows |= {f"{name}_{when}": sums[name] for name in ("hosts_used", "below", "worst", "mean")}
+    rows["ended"] = plan["search"]["ended"] if plan["search"] else ""
+    rows["notes"] = "\n".join(plan["notes"])
+    return tuple(rows), tuple(rows.values())
