@@ -78,6 +78,9 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     monkeypatch.setattr(cache, "MOST_PARTS", 60)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
+    for rounding in (figures.significant, figures.score_figure):
+        for number in range(rounding.cache_info().maxsize or 0):
+            rounding(number / 7)
     inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))
     advisor.inventory.put(inventory, mode="replace", generation=None)
 
