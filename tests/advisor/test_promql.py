@@ -395,17 +395,17 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, url: str, secret:
     assert "pass@" not in str(told.value)
 
 
-def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [(0o644, r"others may read it \(mode 644\); chmod 640 it"), (None, "secret cannot be read: No such file")],
+    ids=["others may read it", "it is not there"],
+)
+def test_a_secret_file_that_cannot_be_used_is_named(tmp_path: Path, mode: int | None, words: str) -> None:
     file = tmp_path / "secret"
-    file.write_text("Bearer very-secret\n")
-    file.chmod(0o644)
+    if mode is not None:
+        file.write_text("Bearer very-secret\n")
+        file.chmod(mode)
     chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=file)
-    with pytest.raises(InvalidInput, match=r"others may read it \(mode 644\); chmod 640 it") as told:
+    with pytest.raises(InvalidInput, match=words) as told:
         promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
     assert "very-secret" not in str(told.value)
-
-
-def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=tmp_path / "none")
-    with pytest.raises(InvalidInput, match="none cannot be read: No such file"):
-        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))

@@ -8,7 +8,7 @@ import hmac
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,8 @@ class Account:
     """Where the API is, and who asks. The secret never leaves: only what it signed does."""
 
     endpoint: str
-    key: str
-    secret: str
-
-    def __repr__(self) -> str:
-        return f"Account({self.endpoint!r})"
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
 
 
 def account(cloud: str | None, environment: Mapping[str, str] = os.environ, ini: Path = INI) -> Account:

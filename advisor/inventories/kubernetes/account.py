@@ -8,7 +8,7 @@ import binascii
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,10 @@ class ClusterAccount:
     `ca` None = the authorities of the system."""
 
     server: str
-    token: str = ""
+    token: str = field(default="", repr=False)
     token_file: Path | None = None
     certificate: tuple[Path, Path] | None = None
     ca: Path | None = None
-
-    def __repr__(self) -> str:
-        return f"ClusterAccount({self.server!r})"
 
     def bearer(self) -> str:
         """The token now, empty = none. ValueError where its file cannot be read."""

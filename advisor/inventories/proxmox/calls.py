@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,9 @@ class ProxmoxAccount:
     """Where the API is, who asks (USER@REALM!NAME=SECRET), and by what its certificate is known."""
 
     endpoint: str
-    token: str
+    token: str = field(repr=False)
     ca_file: Path | None = None
     fingerprint: str | None = None
-
-    def __repr__(self) -> str:
-        return f"ProxmoxAccount({self.endpoint!r})"
 
 
 def account(

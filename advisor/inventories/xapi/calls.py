@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import xmlrpc.client as rpc
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from xml.parsers.expat import ExpatError
@@ -32,12 +32,9 @@ class XapiAccount:
 
     url: str
     user: str
-    password: str
+    password: str = field(repr=False)
     ca_file: Path | None = None
     fingerprint: str | None = None
-
-    def __repr__(self) -> str:
-        return f"XapiAccount({self.url!r}, {self.user!r})"
 
 
 def account(

@@ -187,17 +187,8 @@ def _environment(**more: str) -> dict[str, str]:
     return {f"PROXMOX_VE_{name}": value for name, value in told.items()}
 
 
-def test_the_account_is_read_from_the_environment_or_a_private_file(tmp_path: Path) -> None:
+def test_the_account_is_read_from_the_environment() -> None:
     assert account(None, environment=_environment()) == ProxmoxAccount("https://pve1:8006", TOKEN)
-    ini = tmp_path / "proxmox.ini"
-    ini.write_text(f"[west]\nendpoint = https://west:8006\napi_token = {TOKEN}\n", encoding="utf-8")
-    ini.chmod(0o600)
-    found = account("west", ini=ini)
-    assert found == ProxmoxAccount("https://west:8006", TOKEN)
-    assert TOKEN not in repr(found)
-    ini.chmod(0o644)
-    with pytest.raises(ValueError, match="others may read it"):
-        account("west", ini=ini)
 
 
 @pytest.mark.parametrize(

@@ -162,18 +162,6 @@ def test_an_account_that_cannot_be_used_is_one_sentence(given: dict[str, str], w
         account(None, environment={f"XENSERVER_{name.upper()}": value for name, value in given.items()})
 
 
-def test_an_account_comes_from_a_file_that_only_its_owner_reads_and_is_never_shown(tmp_path: Path) -> None:
-    ini = tmp_path / "pools.ini"
-    ini.write_text("[west]\nhost = xen1\nuser = u\npassword = secret word\n", encoding="utf-8")
-    ini.chmod(0o600)
-    found = account("west", ini=ini)
-    assert (found.url, found.password) == ("https://xen1", "secret word")
-    assert "secret" not in repr(found)
-    ini.chmod(0o644)
-    with pytest.raises(ValueError, match=r"pools\.ini"):
-        account("west", ini=ini)
-
-
 def test_sync_reads_a_pool(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with serving(pool) as url:
