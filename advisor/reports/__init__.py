@@ -109,13 +109,13 @@ def replay_as_html(replay: Replay) -> str:
     return page(replay_report(replay), beside=False)
 
 
-def write_worth_report(found: AdviceWorth, path: Path) -> None:
+def write_worth_report(worth: AdviceWorth, path: Path) -> None:
     """Write what the advice was worth atomically: a page where `path` ends in .html, else a folder with its data.
 
     An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
     `path` cannot be written.
     """
-    files.write(worth_report(found), path)
+    files.write(worth_report(worth), path)
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
+from advisor.domain import Band, Effect, Instance, Inventory, Plan, PlanStep
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import SLACK
 from models.data.scene import ProfileTable
@@ -114,24 +114,32 @@ def limits(inventory: Inventory, plan: Plan) -> Callable[[str], InstanceLimit]:
 
     A further copy of a mix (`advisor.planning.size_capacity`) has the limit of the instance that it copies.
     """
-    known = {one.id: one for one in (*plan.request.instances, *inventory.instances)}
+    known = {instance.id: instance for instance in (*plan.request.instances, *inventory.instances)}
     sized = {step.instance: step.settings for step in plan.steps if step.settings is not None}
-    hosts = {one.id: one for one in inventory.hosts}
-    at = {one.instance: hosts.get(host) for there in (plan.before, plan.after) for host, all_of in there.items()
-          for one in all_of}  # fmt: skip
+    hosts = {host.id: host for host in inventory.hosts}
+    host_of = {
+        effect.instance: hosts.get(name)
+        for effects in (plan.before, plan.after)
+        for name, there in effects.items()
+        for effect in there
+    }
     table = ProfileTable.build(inventory.workloads)
-    named = [(name, host, known.get(name) or known.get(name.rpartition(".more-")[0])) for name, host in at.items()]
-    pairs = [
-        (name, host, replace(one, settings=sized.get(name, one.settings)))
-        for name, host, one in named
-        if host is not None and one is not None
+
+    def copied_from(name: str) -> Instance | None:
+        return known.get(name) or known.get(name.rpartition(".more-")[0])
+
+    placed = [
+        (name, host, replace(instance, settings=sized.get(name, instance.settings)))
+        for name, host in host_of.items()
+        if host is not None and (instance := copied_from(name)) is not None
     ]
-    lowest = required_ratios_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
-    least = {name: limit for (name, _, _), limit in zip(pairs, lowest, strict=True)}
+    pairs = [(host, instance) for _, host, instance in placed]
+    lowest = required_ratios_of(pairs, table, plan.request.keep_ratio).tolist()
+    least = {name: limit for (name, _, _), limit in zip(placed, lowest, strict=True)}
 
     def of(name: str) -> InstanceLimit:
-        one = known.get(name) or known.get(name.rpartition(".more-")[0])
-        latest, longest = (one.max_latency_ratio, one.max_time_short) if one else (None, None)
+        instance = copied_from(name)
+        latest, longest = (instance.max_latency_ratio, instance.max_time_short) if instance else (None, None)
         return InstanceLimit(
             least.get(name, plan.request.keep_ratio),
             math.inf if latest is None else latest,

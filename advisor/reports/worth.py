@@ -14,30 +14,30 @@ from profiler.pictures import SOFT, diagonal, label, new_figure
 _SIDE = 3.4  # inches
 
 
-def worth_report(found: AdviceWorth) -> ReportDocument:
+def worth_report(worth: AdviceWorth) -> ReportDocument:
     """The report; the same findings give the same report."""
     return ReportDocument(
         what="worth",
         title="What the advice was worth",
-        headline=found.sentences[0],
-        sentences=found.sentences[1:],
+        headline=worth.sentences[0],
+        sentences=worth.sentences[1:],
         facts={
-            "Instances that came": f"from {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC",
+            "Instances that came": f"from {worth.since:%Y-%m-%d %H:%M} to {worth.until:%Y-%m-%d %H:%M} UTC",
             "Share": "run / (run + wait): what one got of the CPU time that it wanted, in windows of five minutes of "
             "its first week there. What its own cap took is no part of it.",
             "Alternatives": "predicted now by the model that answers, with the demand that is known by now and with "
             "who is there now. Whether there is room is not asked.",
         },
-        sections=[_told(found), _beside(found), _placements(found), _alternatives(found)],
-        made_at=found.until,
+        sections=[_told(worth), _beside(worth), _placements(worth), _alternatives(worth)],
+        made_at=worth.until,
     )
 
 
-def _told(found: AdviceWorth) -> Section:
+def _told(worth: AdviceWorth) -> Section:
     points = [
-        (one.band.expected, one.newcomer.observed)
-        for one in found.placements
-        if one.band is not None and one.newcomer is not None
+        (placement.band.expected, placement.newcomer.observed)
+        for placement in worth.placements
+        if placement.band is not None and placement.newcomer is not None
     ]
     drawn = []
     if points:
@@ -45,10 +45,10 @@ def _told(found: AdviceWorth) -> Section:
         drawn = [
             Picture(caption, told_and_observed(points), "on the line both are the same; every figure stands in a table")
         ]
-    return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(found)])
+    return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(worth)])
 
 
-def _sums(found: AdviceWorth) -> Table:
+def _sums(worth: AdviceWorth) -> Table:
     columns = (
         Column("who", "Who", "name"), Column("windows", "Windows", "count"),
         Column("told", "predicted", "ratio", "Share"),
@@ -57,17 +57,18 @@ def _sums(found: AdviceWorth) -> Table:
         Column("contended_told", "predicted", "ratio", "Contended"),
         Column("contended_observed", "measured", "ratio", "Contended"),
     )  # fmt: skip
-    rows = [(who, *_figures(one)) for who, one in found.told.items()]
+    rows = [(who, *_figures(sums)) for who, sums in worth.told.items()]
     return Table("told", "Placements that followed the advice", columns, rows)
 
 
-def _figures(one: ToldAndObserved) -> tuple[float | None, ...]:
+def _figures(sums: ToldAndObserved) -> tuple[float | None, ...]:
     return (
-        one.windows, one.told, one.observed, one.inside, one.contended, one.contended_told, one.contended_observed,
+        sums.windows, sums.told, sums.observed, sums.inside, sums.contended, sums.contended_told,
+        sums.contended_observed,
     )  # fmt: skip
 
 
-def _beside(found: AdviceWorth) -> Section:
+def _beside(worth: AdviceWorth) -> Section:
     columns = (
         Column("who", "Who", "name"), Column("followed", "followed", "ratio", "Share of those who"),
         Column("not_followed", "did not", "ratio", "Share of those who"),
@@ -77,17 +78,17 @@ def _beside(found: AdviceWorth) -> Section:
     )  # fmt: skip
     rows = [
         (
-            one.who, one.followed, one.not_followed,
-            None if one.lower is None or one.upper is None else (one.difference, (one.lower, one.upper)),
-            one.group, one.matched, one.others, one.hosts,
+            group.who, group.followed, group.not_followed,
+            None if group.lower is None or group.upper is None else (group.difference, (group.lower, group.upper)),
+            group.group, group.matched, group.others, group.hosts,
         )
-        for one in found.beside
+        for group in worth.beside
     ]  # fmt: skip
     note = "No difference is told where fewer than 20 on each side, on 8 hosts, from 5 days are compared."
     return Section("beside", "Beside others like them", note, tables=[Table("beside", "Matched groups", columns, rows)])
 
 
-def _placements(found: AdviceWorth) -> Section:
+def _placements(worth: AdviceWorth) -> Section:
     columns = (
         Column("asked", "Asked (UTC)", "when"), Column("instance", "Instance", "name"), Column("host", "Went to"),
         Column("advised", "Advised"), Column("heeded", "What became of it"), Column("band", "Predicted", "band"),
@@ -98,20 +99,22 @@ def _placements(found: AdviceWorth) -> Section:
     return Section(
         "placements",
         "Every placement",
-        tables=[Table("placements", "The newest", columns, [_row(one) for one in found.placements])],
+        tables=[Table("placements", "The newest", columns, [_row(placement) for placement in worth.placements])],
     )
 
 
-def _row(one: PlacementWorth) -> tuple[object, ...]:
-    mine, theirs = one.newcomer, one.residents
-    band = None if one.band is None else Band(one.band.expected, one.band.lower, one.band.upper)
+def _row(placement: PlacementWorth) -> tuple[object, ...]:
+    mine, theirs = placement.newcomer, placement.residents
+    told = placement.band
+    band = None if told is None else Band(told.expected, told.lower, told.upper)
     return (
-        one.asked_at, one.instance, one.host, one.advised, one.heeded, band, mine and mine.observed,
+        placement.asked_at, placement.instance, placement.host, placement.advised, placement.heeded, band,
+        mine and mine.observed,
         mine.windows if mine else 0, theirs and theirs.told, theirs and theirs.observed,
     )  # fmt: skip
 
 
-def _alternatives(found: AdviceWorth) -> Section:
+def _alternatives(worth: AdviceWorth) -> Section:
     columns = (
         Column("instance", "Instance", "name"), Column("host", "Host"), Column("why", "Why this one"),
         Column("share", "Its share", "ratio"), Column("others", "it there", "ratio", "Others, with"),
@@ -119,9 +122,9 @@ def _alternatives(found: AdviceWorth) -> Section:
     )  # fmt: skip
     why = {"here": "it is here", "answer": "in the answer", "most_free": "most was free"}
     rows = [
-        (one.instance, two.host, why[two.why], two.share, two.others, two.others_here)
-        for one in found.placements
-        for two in one.alternatives
+        (placement.instance, other.host, why[other.why], other.share, other.others, other.others_here)
+        for placement in worth.placements
+        for other in placement.alternatives
     ]
     note = "Predicted now. Others are all on this host and on the one where the instance is."
     return Section(

@@ -78,7 +78,7 @@ def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> Non
     assert [row["instance"] for row in data["tables"]["instances"] if row["happens"]] == ["plain", "prompt"]
     assert "Predicted below their limit: plain and prompt." in " ".join(data["sentences"])
     page = (path / "index.html").read_text(encoding="utf-8")
-    assert "A limit is the instance's own, or 80\u00a0% where it has none." in page.replace("&#39;", "'")
+    assert "A limit is the instance's own, or 80\u00a0% where it has none;" in page.replace("&#39;", "'")
     assert not re.search(r"<dd>\s*</dd>", page)  # no term without its words
 
 
