@@ -39,9 +39,9 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(PruneOut.model_validate(removed))
     else:
-        gone = f"{removed['rollups']} roll-ups expired, {removed['series']} series ended"
+        expired = f"{removed['rollups']} roll-ups expired, {removed['series']} series ended"
         answers = f"{removed['recommendations']} recommendations and {removed['plans']} plans expired"
-        say(f"Rolled up {removed['samples']} samples; {gone}; {answers}.")
+        say(f"Rolled up {removed['samples']} samples; {expired}; {answers}.")
 
 
 @db.command("backup")
@@ -57,11 +57,11 @@ def backup(
 
     Model artifacts lie in the state folder: copy that too.
     """
-    made = service.backup_database(settings(database=database), file, samples=not no_samples)
+    backed_up = service.backup_database(settings(database=database), file, samples=not no_samples)
     if as_json:
-        print_json(BackupOut.model_validate(made))
+        print_json(BackupOut.model_validate(backed_up))
     else:
-        say(f"{sum(made['rows'].values())} rows of {len(made['rows'])} tables are in {file}.")
+        say(f"{sum(backed_up['rows'].values())} rows of {len(backed_up['rows'])} tables are in {file}.")
 
 
 @db.command("restore")
@@ -75,8 +75,8 @@ def restore(
 
     So this is the way from SQLite to PostgreSQL, too.
     """
-    made = service.restore_database(settings(database=database), file, replace=replace)
+    backed_up = service.restore_database(settings(database=database), file, replace=replace)
     if as_json:
-        print_json(BackupOut.model_validate(made))
+        print_json(BackupOut.model_validate(backed_up))
     else:
-        say(f"The database is as it was at {made['made_at']}: {sum(made['rows'].values())} rows.")
+        say(f"The database is as it was at {backed_up['made_at']}: {sum(backed_up['rows'].values())} rows.")

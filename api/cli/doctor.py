@@ -18,19 +18,18 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
     """
     with Advisor(settings(database=database)) as advisor:
         alarms, vitals = advisor.cloud.alarms(), advisor.cloud.vitals()
-    found = [one.text for one in alarms]
+    problems = [alarm.text for alarm in alarms]
     if vitals.hosts_without_data:
-        found.append(
+        problems.append(
             f"{vitals.hosts_without_data} of {vitals.hosts} hosts sent nothing of late and get no instances: look at "
             "their agents."
         )
     if vitals.degraded:
-        found.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
+        problems.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
     if as_json:
-        told = DoctorOut(problems=found, alarms=[ContradictionOut.like(one) for one in alarms])
-        print_json(told)
+        print_json(DoctorOut(problems=problems, alarms=[ContradictionOut.like(alarm) for alarm in alarms]))
     else:
-        for sentence in found or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
+        for sentence in problems or [f"Nothing is wrong with {vitals.hosts} hosts that is known here."]:
             say(sentence)
-    if found:
+    if problems:
         raise typer.Exit(FAILED)

@@ -56,11 +56,11 @@ def history(
         raise InvalidInput(f"--prometheus goes with a preset; {source} is asked itself ({more})", field="prometheus")
     if prometheus is not None and cloud is not None:
         raise InvalidInput("give --prometheus, or --cloud for the Prometheus behind its Aetos", field="cloud")
-    given = any(one is not None for one in (cloud, ca_file, fingerprint))
-    options = SourceOptions(cloud, (), ca_file, fingerprint) if given else None
+    is_asked_itself = any(option is not None for option in (cloud, ca_file, fingerprint))
+    options = SourceOptions(cloud, (), ca_file, fingerprint) if is_asked_itself else None
     chosen = settings(database=database, **({} if prometheus is None else {"prometheus_url": prometheus}))
     with Advisor(chosen) as advisor, progress() as advance:
-        found, changed = advisor.telemetry.take_history(
+        learned, changed = advisor.telemetry.take_history(
             source,
             since=since,
             options=options,
@@ -71,36 +71,36 @@ def history(
         print_json(
             HistoryOut(
                 dry_run=dry_run,
-                instances={name: sorted(demands) for name, demands in found.demands.items()},
+                instances={name: sorted(demands) for name, demands in learned.demands.items()},
                 changed=list(changed),
-                unknown=list(found.unknown),
-                silent=list(found.silent),
-                failed=list(found.failed),
+                unknown=list(learned.unknown),
+                silent=list(learned.silent),
+                failed=list(learned.failed),
             )
         )
     else:
-        _tell(found, changed, dry_run=dry_run)
-    if found.failed:
+        _tell(learned, changed, dry_run=dry_run)
+    if learned.failed:
         raise typer.Exit(FAILED)
 
 
-def _tell(found: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:
+def _tell(learned: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) -> None:
     rows = [
-        (resource, sum(resource in one for one in found.demands.values()))
+        (resource, sum(resource in demands for demands in learned.demands.values()))
         for resource in RESOURCES
-        if any(resource in one for one in found.demands.values())
+        if any(resource in demands for demands in learned.demands.values())
     ]
     if rows:
         print_table(("demand for", "instances"), rows, right=(1,))
         say()
     verb = "would change" if dry_run else "changed"
-    say(f"{len(found.demands)} instances were watched for an hour or more; the demand of {len(changed)} {verb}.")
-    if found.silent:
-        say(f"No series for: {', '.join(found.silent)}.")
-    if found.unknown:
-        more = f" and {len(found.unknown) - MOST_TOLD} more" if len(found.unknown) > MOST_TOLD else ""
-        say(f"No instance has the name {', '.join(found.unknown[:MOST_TOLD])}{more}.")
-    for sentence in found.failed[:MOST_TOLD]:
+    say(f"{len(learned.demands)} instances were watched for an hour or more; the demand of {len(changed)} {verb}.")
+    if learned.silent:
+        say(f"No series for: {', '.join(learned.silent)}.")
+    if learned.unknown:
+        more = f" and {len(learned.unknown) - MOST_TOLD} more" if len(learned.unknown) > MOST_TOLD else ""
+        say(f"No instance has the name {', '.join(learned.unknown[:MOST_TOLD])}{more}.")
+    for sentence in learned.failed[:MOST_TOLD]:
         say(f"Not read: {sentence}.")
-    if len(found.failed) > MOST_TOLD:
-        say(f"And {len(found.failed) - MOST_TOLD} more that were not read (--json tells all).")
+    if len(learned.failed) > MOST_TOLD:
+        say(f"And {len(learned.failed) - MOST_TOLD} more that were not read (--json tells all).")

@@ -71,31 +71,31 @@ def profile(
     _check_arguments(instance, picture)
     if samples and prometheus is not None:
         raise InvalidInput("--samples and --prometheus are two sources; give one", field="prometheus")
-    found = offline.profile_samples(samples, instance) if samples else None
+    measured = offline.profile_samples(samples, instance) if samples else None
     if prometheus is not None:
-        found = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
-    if found is None or save:
+        measured = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
+    if measured is None or save:
         with Advisor(settings(database=database)) as advisor:
-            found = found or advisor.telemetry.profile(instance, since=since)
-            _check_phase(found, phase)
+            measured = measured or advisor.telemetry.profile(instance, since=since)
+            _check_phase(measured, phase)
             stored = (
-                advisor.telemetry.save_profile(found, save, phase=phase, anyway=force, extrapolate=full_load)
+                advisor.telemetry.save_profile(measured, save, phase=phase, anyway=force, extrapolate=full_load)
                 if save
                 else None
             )
     else:
-        _check_phase(found, phase)
+        _check_phase(measured, phase)
         stored = None
     if picture:
-        offline.write_profile_picture(found, picture)
+        offline.write_profile_picture(measured, picture)
     if as_json:
-        answer = ProfileAnswer.of(found)
+        answer = ProfileAnswer.of(measured)
         shown: dict[str, Any] = {"phases": [one for one in answer.phases if phase in {None, one.number}]}
         if stored:
             shown["saved"] = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin)
         print_json(ProfileOut.model_validate({**dict(answer), **shown}))
         return
-    _show(found, [one for one in found.phases if phase in {None, one.number}])
+    _show(measured, [one for one in measured.phases if phase in {None, one.number}])
     if stored:
         where = f" on platform {stored.platform}" if stored.platform else ""
         say(f"Stored as workload {stored.name}{where}, origin {stored.origin}; no instance was told to run it.")
@@ -113,15 +113,15 @@ def _check_arguments(instance: str, picture: Path | None) -> None:
         validation.picture_kind(picture)
 
 
-def _check_phase(found: InstanceProfile, phase: int | None) -> None:
-    if phase is not None and phase > len(found.phases):
-        raise InvalidInput(f"{found.instance} has phases 1-{len(found.phases)}, not {phase}", field="phase")
+def _check_phase(measured: InstanceProfile, phase: int | None) -> None:
+    if phase is not None and phase > len(measured.phases):
+        raise InvalidInput(f"{measured.instance} has phases 1-{len(measured.phases)}, not {phase}", field="phase")
 
 
-def _show(found: InstanceProfile, phases: list[PhaseProfile]) -> None:
-    windows = found.windows
-    say(f"{found.instance} on {found.host}: {len(windows)} windows of {windows.period_s:.3g} s.")
-    for note in found.notes:
+def _show(measured: InstanceProfile, phases: list[PhaseProfile]) -> None:
+    windows = measured.windows
+    say(f"{measured.instance} on {measured.host}: {len(windows)} windows of {windows.period_s:.3g} s.")
+    for note in measured.notes:
         say(note[:1].upper() + note[1:] + ".")
     say()
     headers = ("phase", "time", "windows", "worth", "solo", "load", "verdict")

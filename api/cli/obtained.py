@@ -24,24 +24,24 @@ def obtained(
     left out (cotenant-profiler check says why).
     """
     with Advisor(settings(database=database)) as advisor:
-        found = InstanceObtained.of(advisor.telemetry.obtained(instance, since=since))
+        measured = InstanceObtained.of(advisor.telemetry.obtained(instance, since=since))
     if as_json:
-        print_json(found)
+        print_json(measured)
         return
-    if not found.outcomes:
+    if not measured.outcomes:
         say(f"Nothing was measured of {instance} in the last {since}.")
         return
     print_table(
         ("outcome", "unit", "mean", "95 % no worse", "worst", "windows", "is"),
         [
             (
-                one.metric,
-                one.unit,
-                *(f"{value:.3g}" for value in (one.mean, one.tail, one.worst)),
-                str(one.windows),
-                one.help,
+                outcome.metric,
+                outcome.unit,
+                *(f"{value:.3g}" for value in (outcome.mean, outcome.tail, outcome.worst)),
+                str(outcome.windows),
+                outcome.help,
             )
-            for one in found.outcomes
+            for outcome in measured.outcomes
         ],
         right=(2, 3, 4, 5),
     )

@@ -32,12 +32,13 @@ def list_plans(
     """List plans that were made, newest first."""
     with Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.generation()
-        found = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
+        listed = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
     rows = [
-        (one.id, one.kind, f"{one.created_at:%Y-%m-%d %H:%M}", one.model_version, _stale(one.stale)) for one in found
+        (item.id, item.kind, f"{item.created_at:%Y-%m-%d %H:%M}", item.model_version, _stale(item.stale))
+        for item in listed
     ]
     print_table(("plan", "kind", "made (UTC)", "model", "stale"), rows)
 
@@ -51,13 +52,13 @@ def show_plan(
 ) -> None:
     """Show a plan that was made, and what was written to the inventory since."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.plans.get(plan)
-        age = advisor.plans.age(found)
+        stored = advisor.plans.get(plan)
+        age = advisor.plans.age(stored)
     if as_json:
-        print_json(PlanAnswer.of(found, age))
+        print_json(PlanAnswer.of(stored, age))
         return
-    plan_words.show(found, undo=undo)
-    say(_age(age, found.generation))
+    plan_words.show(stored, undo=undo)
+    say(_age(age, stored.generation))
 
 
 def _stale(stale: bool | None) -> str:

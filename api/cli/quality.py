@@ -46,21 +46,21 @@ def quality(
     and of windows that agents measured, by kind of host and by what was known of the instances.
     """
     with Advisor(settings(database=database)) as advisor:
-        found = QualityOut.of(advisor.outcomes.quality(version, window=last))
+        shown = QualityOut.of(advisor.outcomes.quality(version, window=last))
     if as_json:
-        print_json(found)
+        print_json(shown)
         return
-    say(f"Model {found.version}, the last {found.last} observations of each group:")
-    for sentence in found.verdict:
+    say(f"Model {shown.version}, the last {shown.last} observations of each group:")
+    for sentence in shown.verdict:
         say(f"  {sentence}")
-    if found.groups:
+    if shown.groups:
         say()
-        print_table(COLUMNS, [_cells(group) for group in found.groups], right=range(3, 10))
-    if found.windows:
+        print_table(COLUMNS, [_cells(group) for group in shown.groups], right=range(3, 10))
+    if shown.windows:
         say()
         say("How well answers held here, in windows that agents measured:")
-        print_table(OF_WINDOWS, [_of_windows(group) for group in found.windows], right=range(4, 11))
-    for other in found.beside:
+        print_table(OF_WINDOWS, [_of_windows(group) for group in shown.windows], right=range(4, 11))
+    for other in shown.beside:
         say(f"{other.text}")
 
 

@@ -30,11 +30,11 @@ models = typer.Typer(
 def list_models(database: Database = None, as_json: AsJson = False) -> None:
     """List every registered model."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.models.listing()
+        cards = advisor.models.listing()
     if as_json:
-        print_json([ModelOut.like(one) for one in found])
+        print_json([ModelOut.like(card) for card in cards])
     else:
-        rows = [(one.version, one.status, _gate(one), _created(one), one.origin) for one in found]
+        rows = [(card.version, card.status, _gate(card), _created(card), card.origin) for card in cards]
         print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
 
 
@@ -42,21 +42,21 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
 def show_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
     """Show one model: card, training data, figures, the gate's verdict, when it answered."""
     with Advisor(settings(database=database)) as advisor:
-        found = ModelOut.with_history(advisor.models.get(version), advisor.models.history(version))
+        model = ModelOut.with_history(advisor.models.get(version), advisor.models.history(version))
     if as_json:
-        print_json(found)
+        print_json(model)
     else:
-        print_model(found)
+        print_model(model)
 
 
 @models.command("gate")
 def judge_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
     """Compare a model with the prior and the active model on held-out rows; exit code 1 where the gate refuses it."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.models.judge(version)
-    verdict = found.verdict
+        model = advisor.models.judge(version)
+    verdict = model.verdict
     if as_json:
-        print_json(ModelOut.like(found))
+        print_json(ModelOut.like(model))
     elif verdict is None:
         say("The queueing prior needs no gate: it is what models are compared with.")
     else:
@@ -109,11 +109,11 @@ def shadow_model(
 ) -> None:
     """Score this model beside the active one wherever an outcome is observed, without letting it answer."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.models.shadow(version)
+        model = advisor.models.shadow(version)
     if as_json:
-        print_json(ModelOut.like(found))
-    elif found.status == "shadow":
-        say(f"Model {found.version} is scored beside the active one from now on.")
+        print_json(ModelOut.like(model))
+    elif model.status == "shadow":
+        say(f"Model {model.version} is scored beside the active one from now on.")
     else:
         say("No learned model is scored beside the active one from now on.")
 
@@ -122,11 +122,11 @@ def shadow_model(
 def show_history(database: Database = None, as_json: AsJson = False) -> None:
     """Show which model answered when, and by what that changed."""
     with Advisor(settings(database=database)) as advisor:
-        found = [ActivationOut.like(one) for one in advisor.models.history()]
+        changes = [ActivationOut.like(change) for change in advisor.models.history()]
     if as_json:
-        print_json(found)
-    elif found:
-        print_history(found)
+        print_json(changes)
+    elif changes:
+        print_history(changes)
     else:
         say("No learned model has ever been activated here.")
 

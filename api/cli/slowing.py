@@ -24,20 +24,22 @@ def slowing(
     windows: the instance waits more while a certain other one runs.
     """
     with Advisor(settings(database=database)) as advisor:
-        found = HostSlowing.of(advisor.telemetry.slowing(host, since=since), advisor.cloud.host(host).slowing)
+        shown = HostSlowing.of(advisor.telemetry.slowing(host, since=since), advisor.cloud.host(host).slowing)
     if as_json:
-        print_json(found)
+        print_json(shown)
         return
-    if found.pairs:
+    if shown.pairs:
         print_table(
-            ("instance", "loses to", "predicted", "measured", "by"), [_cells(one) for one in found.pairs], right=(2, 3)
+            ("instance", "loses to", "predicted", "measured", "by"),
+            [_cells(pair) for pair in shown.pairs],
+            right=(2, 3),
         )
     else:
         say("Nothing is predicted or measured that anybody would feel.")
-    if found.elsewhere:
+    if shown.elsewhere:
         say("Another store has the samples (COTENANT_PROMETHEUS_URL): nothing measured is told.")
-    elif not found.watched:
-        say(f"No run queue is watched; correlations had {found.windows} windows of five minutes.")
+    elif not shown.watched:
+        say(f"No run queue is watched; correlations had {shown.windows} windows of five minutes.")
 
 
 def _cells(pair: SlowingOut) -> list[str]:

@@ -92,12 +92,13 @@ def accept(
 def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     """List every token there ever was, without its secret, which nobody has kept."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.access.tokens.listing()
+        listed = advisor.access.tokens.listing()
     if as_json:
-        print_json([_described(token) for token in found])
+        print_json([_described(token) for token in listed])
         return
     rows = [
-        (one.id, one.name, _scope(one), _state(one), _shown(one.created_at), _shown(one.expires_at)) for one in found
+        (token.id, token.name, _scope(token), _state(token), _shown(token.created_at), _shown(token.expires_at))
+        for token in listed
     ]
     print_table(("id", "name", "scope", "state", "created (UTC)", "expires (UTC)"), rows)
 
@@ -132,20 +133,20 @@ def show_audit(
 ) -> None:
     """Show who changed or was told what, newest first."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.access.audit(actor=actor, named=named, limit=limit).items
-        names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.access.tokens.listing()}
+        entries = advisor.access.audit(actor=actor, named=named, limit=limit).items
+        names = {f"token:{token.id}": f"token:{token.id} ({token.name})" for token in advisor.access.tokens.listing()}
     if as_json:
-        print_json([AuditOut.like(entry) for entry in found])
+        print_json([AuditOut.like(entry) for entry in entries])
         return
     rows = [
         (
-            f"{one.at:%Y-%m-%d %H:%M:%S}",
-            names.get(one.actor, one.actor),
-            one.operation,
-            " ".join(one.objects),
-            _said(one.detail),
+            f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            names.get(entry.actor, entry.actor),
+            entry.operation,
+            " ".join(entry.objects),
+            _said(entry.detail),
         )
-        for one in found
+        for entry in entries
     ]
     print_table(("when (UTC)", "who", "what", "of", "with"), rows)
 

@@ -40,35 +40,36 @@ def worth(
     if report is not None:
         offline.check_report(report)
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.outcomes.worth(since=since)
+        advice = advisor.outcomes.worth(since=since)
     if report is not None:
-        offline.write_worth_report(found, report)
+        offline.write_worth_report(advice, report)
     if as_json:
-        print_json(AdviceWorthOut.of(found))
+        print_json(AdviceWorthOut.of(advice))
         return
-    for sentence in found.sentences:
+    for sentence in advice.sentences:
         say(sentence)
-    if found.placements:
+    if advice.placements:
         say()
-        print_table(COLUMNS, [_cells(one) for one in found.placements], right=(4, 5, 6, 7, 8))
+        print_table(COLUMNS, [_cells(placement) for placement in advice.placements], right=(4, 5, 6, 7, 8))
     if report is not None:
         say(f"Report written to {report}.")
 
 
-def _cells(one: PlacementWorth) -> list[str]:
-    free = next((two for two in one.alternatives if two.why == "most_free"), None)
+def _cells(placement: PlacementWorth) -> list[str]:
+    band = placement.band
+    free = next((other for other in placement.alternatives if other.why == "most_free"), None)
     return [
-        f"{one.asked_at:%Y-%m-%d %H:%M}",
-        one.instance,
-        one.host,
-        one.advised or "nowhere",
-        "" if one.band is None else f"{one.band.expected:.2f} ({one.band.lower:.2f}-{one.band.upper:.2f})",
-        _observed(one.newcomer),
-        "0" if one.newcomer is None else str(one.newcomer.windows),
-        _observed(one.residents),
+        f"{placement.asked_at:%Y-%m-%d %H:%M}",
+        placement.instance,
+        placement.host,
+        placement.advised or "nowhere",
+        "" if band is None else f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})",
+        _observed(placement.newcomer),
+        "0" if placement.newcomer is None else str(placement.newcomer.windows),
+        _observed(placement.residents),
         "" if free is None else f"{free.share:.2f} on {free.host}",
     ]
 
 
-def _observed(one: ToldAndObserved | None) -> str:
-    return "" if one is None else f"{one.observed:.2f}"
+def _observed(outcome: ToldAndObserved | None) -> str:
+    return "" if outcome is None else f"{outcome.observed:.2f}"
