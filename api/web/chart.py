@@ -65,29 +65,29 @@ class Chart:
         return f"{self.title}{unit} of {shown} from {self.begin} to {self.end}, at most {self.top}"
 
 
-def charts(told: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
+def charts(histories: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
     """The eight metrics in their order, those that were measured; `names` are instances with their number, the first
     MOST_LINES of which are drawn everywhere; the host's own series are drawn as number 0."""
     by_metric: dict[str, list[History]] = {}
-    for one in told.found:
-        by_metric.setdefault(one.metric, []).append(one)
+    for history in histories.found:
+        by_metric.setdefault(history.metric, []).append(history)
     return tuple(
-        _chart(metric.name, metric.help, by_metric[metric.name], told, names)
+        _chart(metric.name, metric.help, by_metric[metric.name], histories, names)
         for metric in EIGHT
         if metric.name in by_metric
     )
 
 
-def shares(told: Histories, names: Mapping[str, int], predicted: Mapping[str, float]) -> Chart | None:
+def shares(histories: Histories, names: Mapping[str, int], predicted: Mapping[str, float]) -> Chart | None:
     """What instances got of the CPU time that they wanted, run / (run + wait), beside what is predicted of each now.
 
     None where nobody's waiting was measured.
     """
-    found = share_histories(told)
-    if not found:
+    measured = share_histories(histories)
+    if not measured:
         return None
-    drawn = _chart(SHARE, _SHARE_HELP, found, told, names, top=1.0)
-    known = {one.name: one for one in drawn.lines}
+    drawn = _chart(SHARE, _SHARE_HELP, measured, histories, names, top=1.0)
+    known = {line.name: line for line in drawn.lines}
     ahead = tuple(
         ChartLine(f"{name}, predicted", known[name].at, _level(share), predicted=True)
         for name, share in predicted.items()
@@ -96,55 +96,71 @@ def shares(told: Histories, names: Mapping[str, int], predicted: Mapping[str, fl
     return replace(drawn, lines=(*drawn.lines, *ahead))
 
 
-def share_histories(told: Histories) -> list[History]:
+def share_histories(histories: Histories) -> list[History]:
     """Run / (run + wait) of each instance, step by step, where both were measured and there was something to share."""
-    of = {(one.instance, one.metric): dict(zip(one.times, one.values, strict=True)) for one in told.found}
-    found = []
-    for one in told.found:
-        if one.metric != "cpu" or one.instance is None:
+    of = {
+        (history.instance, history.metric): dict(zip(history.times, history.values, strict=True))
+        for history in histories.found
+    }
+    measured = []
+    for history in histories.found:
+        if history.metric != "cpu" or history.instance is None:
             continue
-        waiting = of.get((one.instance, "waiting"), {})
+        waiting = of.get((history.instance, "waiting"), {})
         pairs = [
             (at, run / (run + waiting[at]))
-            for at, run in zip(one.times, one.values, strict=True)
+            for at, run in zip(history.times, history.values, strict=True)
             if at in waiting and run + waiting[at] > 0
         ]
         if pairs:
             times, values = zip(*pairs, strict=True)
-            found.append(History(one.host, one.instance, SHARE, "", times, values))
-    return found
+            measured.append(History(history.host, history.instance, SHARE, "", times, values))
+    return measured
 
 
-def ranked(told: Histories) -> dict[str, int]:
+def ranked(histories: Histories) -> dict[str, int]:
     """Numbers for the instances of a host: who used most CPU comes first, so that who is drawn is who matters."""
-    cpu = {one.instance: _mean(one.values) for one in told.found if one.metric == "cpu" and one.instance}
-    every = sorted({one.instance for one in told.found if one.instance}, key=lambda name: (-cpu.get(name, 0.0), name))
+    cpu = {
+        history.instance: _mean(history.values)
+        for history in histories.found
+        if history.metric == "cpu" and history.instance
+    }
+    every = sorted(
+        {history.instance for history in histories.found if history.instance},
+        key=lambda name: (-cpu.get(name, 0.0), name),
+    )
     return {name: at for at, name in enumerate(every)}
 
 
 def _chart(
     metric: str,
     help_text: str,
-    found: Sequence[History],
-    told: Histories,
+    measured: Sequence[History],
+    histories: Histories,
     names: Mapping[str, int],
     top: float | None = None,
 ) -> Chart:
-    ordered = sorted(found, key=lambda one: (names.get(one.instance or "", -1), one.host))
-    drawn = [one for one in ordered if names.get(one.instance or "", 0) < MOST_LINES]
-    top = top or _round_up(max((max(one.values) for one in drawn), default=0.0))
-    lines = tuple(ChartLine(_name(one), names.get(one.instance or "", 0), _path(one, told, top)) for one in drawn)
+    ordered = sorted(measured, key=lambda history: (names.get(history.instance or "", -1), history.host))
+    drawn = [history for history in ordered if names.get(history.instance or "", 0) < MOST_LINES]
+    top = top or _round_up(max((max(history.values) for history in drawn), default=0.0))
+    lines = tuple(
+        ChartLine(_name(history), names.get(history.instance or "", 0), _path(history, histories, top))
+        for history in drawn
+    )
     figures = tuple(
         Figures(
-            _name(one),
-            *(_figure(value) for value in (one.values[-1], _mean(one.values), min(one.values), max(one.values))),
+            _name(history),
+            *(
+                _figure(value)
+                for value in (history.values[-1], _mean(history.values), min(history.values), max(history.values))
+            ),
         )
-        for one in ordered
+        for history in ordered
     )
-    begin, end = (_moment(at, told) for at in (told.begin_s, told.end_s))
+    begin, end = (_moment(at, histories) for at in (histories.begin_s, histories.end_s))
     return Chart(
         _TITLES.get(metric, metric.replace("_", " ").capitalize()),
-        found[0].unit,
+        measured[0].unit,
         help_text,
         _figure(top),
         begin,
@@ -154,20 +170,20 @@ def _chart(
     )
 
 
-def _path(history: History, told: Histories, top: float) -> str:
+def _path(history: History, histories: Histories, top: float) -> str:
     """The line through the middles of the steps, broken where more than one is missing of those that are usual here:
     who pushes every two minutes leaves steps of half a minute empty. A step between two breaks is a dot."""
-    span = told.end_s - told.begin_s
+    span = histories.end_s - histories.begin_s
     points = [
         (
-            round(_LEFT + (_RIGHT - _LEFT) * (at - told.step_s / 2 - told.begin_s) / span, 1),
+            round(_LEFT + (_RIGHT - _LEFT) * (at - histories.step_s / 2 - histories.begin_s) / span, 1),
             round(_BOTTOM - (_BOTTOM - _TOP) * min(max(value / top, 0.0), 1.0), 1),
         )
         for at, value in zip(history.times, history.values, strict=True)
     ]
     apart = [after - before for before, after in pairwise(history.times)]
-    most = 2.5 * max(told.step_s, median(apart or [0.0]))
-    breaks = [True, *(one > most for one in apart), True]
+    most = 2.5 * max(histories.step_s, median(apart or [0.0]))
+    breaks = [True, *(gap > most for gap in apart), True]
     return "".join(
         f"{'M' if new else 'L'}{x:g} {y:g}{'h.1' if ends else ''}"
         for (x, y), new, ends in zip(points, breaks, breaks[1:], strict=False)
@@ -200,7 +216,7 @@ def _name(history: History) -> str:
     return history.instance or f"host {history.host}"
 
 
-def _moment(at: float, told: Histories) -> str:
-    span = told.end_s - told.begin_s
+def _moment(at: float, histories: Histories) -> str:
+    span = histories.end_s - histories.begin_s
     form = "%H:%M UTC" if span < 86_400 else "%m-%d %H:%M UTC" if span == 86_400 else "%Y-%m-%d"
     return f"{datetime.fromtimestamp(at, UTC):{form}}"

@@ -47,44 +47,47 @@ class WorthRow:
 
 def worth(request: Request, outcomes: OutcomeDep, since: Since = "7d") -> HTMLResponse:
     """What the advice of a week, or of another time, was worth."""
-    found = outcomes.worth(since=since)
+    advice = outcomes.worth(since=since)
     scale = max(
-        [_LEAST_SCALE, *(abs(edge) for one in found.beside for edge in (one.lower, one.upper) if edge is not None)]
+        [
+            _LEAST_SCALE,
+            *(abs(edge) for group in advice.beside for edge in (group.lower, group.upper) if edge is not None),
+        ]
     )
     return page(
         request,
         "worth.html",
-        found=found,
-        notes=_notes(found),
+        found=advice,
+        notes=_notes(advice),
         since=since,
-        differences=[_difference(one, scale) for one in found.beside],
+        differences=[_difference(group, scale) for group in advice.beside],
         scale=scale,
-        rows=[_row(one) for one in found.placements],
+        rows=[_row(placement) for placement in advice.placements],
         picture=picture,
     )
 
 
-def _notes(found: AdviceWorth) -> Sequence[str]:
+def _notes(advice: AdviceWorth) -> Sequence[str]:
     """The sentences from the comparisons on: tables say what stands before them."""
-    texts = {one.text for one in found.beside}
-    first = next((at for at, sentence in enumerate(found.sentences) if sentence in texts), 2)
-    return found.sentences[first:]
+    texts = {group.text for group in advice.beside}
+    first = next((at for at, sentence in enumerate(advice.sentences) if sentence in texts), 2)
+    return advice.sentences[first:]
 
 
-def _difference(one: FaredBeside, scale: float) -> DifferenceRow:
-    if one.lower is None or one.upper is None or one.difference is None:
-        return DifferenceRow(_WHO[one.who], one, None, None, None, "")
+def _difference(group: FaredBeside, scale: float) -> DifferenceRow:
+    if group.lower is None or group.upper is None or group.difference is None:
+        return DifferenceRow(_WHO[group.who], group, None, None, None, "")
     low, mark, high = (
-        round(picture.WIDTH / 2 * (1 + 0.95 * at / scale), 1) for at in (one.lower, one.difference, one.upper)
+        round(picture.WIDTH / 2 * (1 + 0.95 * at / scale), 1) for at in (group.lower, group.difference, group.upper)
     )
-    level = "good" if one.lower > 0 else "bad" if one.upper < 0 else "fair"
-    return DifferenceRow(_WHO[one.who], one, low, mark, high, level)
+    level = "good" if group.lower > 0 else "bad" if group.upper < 0 else "fair"
+    return DifferenceRow(_WHO[group.who], group, low, mark, high, level)
 
 
-def _row(one: PlacementWorth) -> WorthRow:
+def _row(placement: PlacementWorth) -> WorthRow:
     beside = None
-    if one.newcomer is not None:
-        beside = picture.beside(PredictedVsObserved(one.instance, one.newcomer.observed, one.band))
-    others = [two for two in one.alternatives if two.why != "here"]
-    free = next((two for two in others if two.why == "most_free"), None)
-    return WorthRow(one, beside, free, max(others, key=lambda two: two.share, default=None))
+    if placement.newcomer is not None:
+        beside = picture.beside(PredictedVsObserved(placement.instance, placement.newcomer.observed, placement.band))
+    others = [other for other in placement.alternatives if other.why != "here"]
+    free = next((other for other in others if other.why == "most_free"), None)
+    return WorthRow(placement, beside, free, max(others, key=lambda other: other.share, default=None))
