@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from advisor.inventories.certificates import first_cause, session, verified_by
+from advisor.inventories.certificates import ByFingerprint, first_cause
 from advisor.inventories.reading import Part
 
 
@@ -37,9 +37,11 @@ class CalledServer:
     def __init__(
         self, url: str, ca_file: Path | None, fingerprint: str | None, *, most_bytes: int, timeout_s: float
     ) -> None:
-        self.session = session(fingerprint)
+        self.session = requests.Session()
+        if fingerprint:
+            self.session.mount("https://", ByFingerprint(fingerprint))
         self._url = url
-        self._verify = verified_by(ca_file, fingerprint)
+        self._verify = str(ca_file) if ca_file else fingerprint is None
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import requests
 from requests.adapters import HTTPAdapter
 
 _FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
 
 
-class _ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
+class ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
     """Knows a server by its certificate alone."""
 
     def __init__(self, fingerprint: str) -> None:
@@ -35,19 +34,6 @@ def given_certificate(
     if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
         raise ValueError("the fingerprint is not SHA-256 in hex digits")
     return ca_file, fingerprint
-
-
-def session(fingerprint: str | None) -> requests.Session:
-    """A session that knows its server by a fingerprint, or by what `verify` says at each call."""
-    found = requests.Session()
-    if fingerprint:
-        found.mount("https://", _ByFingerprint(fingerprint))
-    return found
-
-
-def verified_by(ca_file: Path | None, fingerprint: str | None) -> bool | str:
-    """What requests takes as `verify`."""
-    return str(ca_file) if ca_file else fingerprint is None
 
 
 def first_cause(error: BaseException) -> str:
