@@ -62,3 +62,9 @@ def test_a_go_client_has_no_type_that_costs_a_library_or_a_second_reading(client
     text = client.target.read_text(encoding="utf-8")
     assert re.findall(r'^\t"(\w+\.[^"]+)"$', text, re.MULTILINE) == []  # imports beside the standard library
     assert "UnmarshalJSON(" not in text
+
+
+@pytest.mark.parametrize("client", go_clients.CLIENTS, ids=lambda one: one.path)
+def test_a_go_client_asks_where_its_types_are_taken(client: Any) -> None:
+    written = client.target.parents[1].rglob("*.go")
+    assert any(f'"{client.path}"' in file.read_text(encoding="utf-8") for file in written if file != client.target)
