@@ -92,7 +92,11 @@ def test_every_command_that_takes_json_has_a_schema() -> None:
     assert takes_json == set(shapes())
 
 
-@pytest.mark.parametrize(("command", "arguments"), PRINTED)
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    PRINTED,
+    ids=[" ".join((command, *(word for word in words if word.startswith("--")))) for command, words in PRINTED],
+)
 def test_what_a_command_prints_is_as_its_schema_says(command: str, arguments: tuple[str, ...]) -> None:
     assert run("sync", CLOUD).exit_code == 0
     result = run(*command.split(), *arguments, "--json")
