@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
 
 __all__ = [
-    "evaluation_as_html",
     "plan_as_data",
-    "plan_as_files",
     "plan_as_html",
-    "replay_as_html",
     "write_cloud_report",
     "write_evaluation_report",
     "write_plan_report",
@@ -55,11 +52,6 @@ def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None
     return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
 
 
-def plan_as_files(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, bytes]:
-    """The files of a report folder by name: index.html, report.json and one CSV per table."""
-    return files.files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
-
-
 def plan_as_data(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, Any]:
     """All text and numbers of the report, as in report.json."""
     return files.as_json(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
@@ -74,13 +66,6 @@ def write_evaluation_report(evaluations: Sequence[Evaluation], path: Path) -> No
     from advisor.reports.evaluation import evaluation_report  # with the learning libraries: others do without
 
     files.write(evaluation_report(evaluations), path)
-
-
-def evaluation_as_html(evaluations: Sequence[Evaluation]) -> str:
-    """The report as one page; the same evaluations give the same text."""
-    from advisor.reports.evaluation import evaluation_report
-
-    return page(evaluation_report(evaluations), beside=False)
 
 
 def write_cloud_report(
@@ -102,11 +87,6 @@ def write_replay_report(replay: Replay, path: Path) -> None:
     `path` cannot be written.
     """
     files.write(replay_report(replay), path)
-
-
-def replay_as_html(replay: Replay) -> str:
-    """The report as one page; the same replay gives the same text."""
-    return page(replay_report(replay), beside=False)
 
 
 def write_worth_report(worth: AdviceWorth, path: Path) -> None:

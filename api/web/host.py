@@ -69,28 +69,28 @@ def host(
     request: Request, cloud: CloudDep, telemetry: TelemetryDep, models: ModelDep, host: PathId, since: Span = "1h"
 ) -> HTMLResponse:
     """One host with everybody on it."""
-    found, now = cloud.host(host), cloud.now()
-    told = telemetry.histories(host=host, since=since)
+    detail, now = cloud.host(host), cloud.now()
+    histories = telemetry.histories(host=host, since=since)
     probed = telemetry.probes(host=host, instance="", limit=MOST)
-    pairs = [one for one in found.slowing if one.loss >= FELT]
+    pairs = [pair for pair in detail.slowing if pair.loss >= FELT]
     return page(
         request,
         "host.html",
-        it=found.now.host,
-        found=found,
-        residents=_residents(found),
+        it=detail.now.host,
+        found=detail,
+        residents=_residents(detail),
         learned=now.model_version != "prior",
         listed=LISTED,
-        bars=bars.bars(found.now.pressure, found.now.cpu_peak),
-        facts=_facts(found.now),
-        square=_square(found) if pairs and len(found.now.residents) <= MOST_SQUARE else [],
-        pairs=[SlowedPair(one, bars.kept(one.loss / pairs[0].loss, "fair")) for one in pairs[:MOST_PAIRS]],
+        bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
+        facts=_facts(detail.now),
+        square=_square(detail) if pairs and len(detail.now.residents) <= MOST_SQUARE else [],
+        pairs=[SlowedPair(pair, bars.kept(pair.loss / pairs[0].loss, "fair")) for pair in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
-        age=age(found.now, cloud.clock()),
-        alarms=[one for one in cloud.alarms() if one.host == host],
+        age=age(detail.now, cloud.clock()),
+        alarms=[alarm for alarm in cloud.alarms() if alarm.host == host],
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
-        told=told,
-        charts=_charts(told, found),
+        told=histories,
+        charts=_charts(histories, detail),
         chart=chart,
         spans=SPANS,
         since=since,
@@ -98,30 +98,30 @@ def host(
     )
 
 
-def _charts(told: Histories, found: HostDetail) -> tuple[chart.Chart, ...]:
+def _charts(histories: Histories, detail: HostDetail) -> tuple[chart.Chart, ...]:
     """What everybody got beside what is predicted, then the metrics."""
-    names = chart.ranked(told)
-    expected = {one.instance: one.cpu.share for one in found.effects if one.cpu}
+    names = chart.ranked(histories)
+    expected = {effect.instance: effect.cpu.share for effect in detail.effects if effect.cpu}
     drawn = {name: share for name, share in expected.items() if names.get(name, chart.MOST_LINES) < chart.MOST_LINES}
-    first = chart.shares(told, names, drawn)
-    return (*([first] if first else []), *chart.charts(told, names))
+    first = chart.shares(histories, names, drawn)
+    return (*([first] if first else []), *chart.charts(histories, names))
 
 
-def _residents(found: HostDetail) -> list[HostedInstance]:
+def _residents(detail: HostDetail) -> list[HostedInstance]:
     return [
         HostedInstance(
-            instance=one.instance,
-            row=picture.row(effect, newcomer=False, limit=one.instance.min_throughput_ratio),
-            settings=picture.settings_in_words(one.instance.settings),
-            pending=one.pending,
+            instance=resident.instance,
+            row=picture.row(effect, newcomer=False, limit=resident.instance.min_throughput_ratio),
+            settings=picture.settings_in_words(resident.instance.settings),
+            pending=resident.pending,
         )
-        for one, effect in zip(found.now.residents, found.effects, strict=True)
+        for resident, effect in zip(detail.now.residents, detail.effects, strict=True)
     ]
 
 
-def _square(found: HostDetail) -> list[Losses]:
-    losses = {(one.victim, one.neighbour): one.loss for one in found.slowing}
-    names = [resident.instance.id for resident in found.now.residents]
+def _square(detail: HostDetail) -> list[Losses]:
+    losses = {(pair.victim, pair.neighbour): pair.loss for pair in detail.slowing}
+    names = [resident.instance.id for resident in detail.now.residents]
     return [
         Losses(victim, tuple(None if name == victim else _cell(losses[victim, name]) for name in names))
         for victim in names
@@ -135,24 +135,26 @@ def _cell(loss: float) -> InterferenceCell:
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:
     """What the host is and how much of it is promised."""
-    it, there = now.host, [resident.instance for resident in now.residents]
-    vcpus, memory_mb = sum(one.vcpus for one in there), sum(one.memory_mb for one in there)
-    found = [
-        ("Kind", it.kind),
-        ("Instances", str(len(there))),
-        ("vCPUs on pCPUs", f"{vcpus} on {it.pcpus}"),
-        ("Memory", f"{memory_mb:,.0f} of {it.memory_mb:,.0f} MB"),
+    host, instances = now.host, [resident.instance for resident in now.residents]
+    vcpus, memory_mb = sum(instance.vcpus for instance in instances), sum(instance.memory_mb for instance in instances)
+    facts = [
+        ("Kind", host.kind),
+        ("Instances", str(len(instances))),
+        ("vCPUs on pCPUs", f"{vcpus} on {host.pcpus}"),
+        ("Memory", f"{memory_mb:,.0f} of {host.memory_mb:,.0f} MB"),
     ]
     if now.crowded is not None:
-        found.append(("More vCPUs ready than CPUs", f"{time_part(now.crowded)} of the time"))
-    if TRAITS[it.kind].has_driver_domain:
-        found.append(("Driver domain on pCPUs", format_cpus(frozenset(it.driver_cpus)) if it.driver_cpus else "any"))
-    if it.nic_mbit:
-        found.append(("NIC", f"{it.nic_mbit:,.0f} Mbit/s"))
-    if it.platform:
-        found.append(("Platform", it.platform))
-    if "disagreement" in it.labels:
-        found.append(("Sources disagree", it.labels["disagreement"]))
-    if it.labels:
-        found.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(it.labels.items()))))
-    return found
+        facts.append(("More vCPUs ready than CPUs", f"{time_part(now.crowded)} of the time"))
+    if TRAITS[host.kind].has_driver_domain:
+        facts.append(
+            ("Driver domain on pCPUs", format_cpus(frozenset(host.driver_cpus)) if host.driver_cpus else "any")
+        )
+    if host.nic_mbit:
+        facts.append(("NIC", f"{host.nic_mbit:,.0f} Mbit/s"))
+    if host.platform:
+        facts.append(("Platform", host.platform))
+    if "disagreement" in host.labels:
+        facts.append(("Sources disagree", host.labels["disagreement"]))
+    if host.labels:
+        facts.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(host.labels.items()))))
+    return facts

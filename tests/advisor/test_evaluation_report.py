@@ -14,7 +14,9 @@ import pytest
 from advisor import reports
 from advisor.errors import InvalidInput
 from advisor.reports import evaluation_sentences as words
+from advisor.reports.evaluation import evaluation_report
 from advisor.reports.number_format import NBSP
+from advisor.reports.page import page as page_of
 from models.evaluation.run import Evaluation, ScatterPoints
 from tests.api import cli_runs
 
@@ -36,6 +38,10 @@ PROTOCOL: dict[str, Any] = {
     "by_platform": LABELS, "by_resource": LABELS,
     "by_predicted": [{"predicted": at / 4, "measured": at / 4, "rows": 25, "coverage": 0.9} for at in (1, 2, 3)],
 }  # fmt: skip
+
+
+def as_html(evaluations: list[Evaluation]) -> str:
+    return page_of(evaluation_report(evaluations), beside=False)
 
 
 def evaluation(**protocols: Any) -> Evaluation:
@@ -71,13 +77,13 @@ def test_what_is_worse_or_cannot_be_told_apart_is_called_so() -> None:
 
 
 def test_a_protocol_that_was_skipped_says_why_and_has_no_section() -> None:
-    page = reports.evaluation_as_html([evaluation(pairs_to_n={"skipped": "no run of three", "models": {}})])
+    page = as_html([evaluation(pairs_to_n={"skipped": "no run of three", "models": {}})])
     assert "From pairs to more: skipped, no run of three." in page
     assert "<h2>From pairs to more" not in page
 
 
 def test_the_page_needs_no_other_file_and_escapes_names() -> None:
-    page = reports.evaluation_as_html([evaluation()])
+    page = as_html([evaluation()])
     assert "a&lt;b&gt;" in page
     assert "<b>" not in page
     assert not re.search(r"(src|href)=\"(?!#)", page)
@@ -87,21 +93,21 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
 
 
 def test_compositions_stand_in_the_same_table() -> None:
-    page = reports.evaluation_as_html([evaluation(pairs_to_n={**PROTOCOL, "compositions": {"compose_max": PLAIN}})])
+    page = as_html([evaluation(pairs_to_n={**PROTOCOL, "compositions": {"compose_max": PLAIN}})])
     table = page[page.index("<caption>Every model") :]
     assert ">compose_max</th>" in table[: table.index("</table>")]
 
 
 def test_several_datasets_have_a_mean_rank_over_all() -> None:
     other = evaluation(unseen_pair={**PROTOCOL, "models": {**PROTOCOL["models"], "cotenant": {**FIGURES, "rank": 3.0}}})
-    page = reports.evaluation_as_html([evaluation(), other])
+    page = as_html([evaluation(), other])
     assert "Mean rank over all datasets" in page
     assert re.search(r"<th scope=\"row\" class=\"name[^\"]*\">cotenant</th>\s*<td class=\"number\">2</td>", page)
 
 
 def test_an_evaluation_without_our_own_method_is_shown_too() -> None:
     found = {"models": {"knn": PLAIN}, "rows": 10, "folds": 1, "noise": None, "difference": None}
-    page = reports.evaluation_as_html([Evaluation(evaluation(unseen_pair=found).figures, {})])
+    page = as_html([Evaluation(evaluation(unseen_pair=found).figures, {})])
     assert "no figure of the model itself" in page
 
 
@@ -119,7 +125,7 @@ def test_what_the_pictures_show_stands_in_the_data(tmp_path: Path) -> None:
 
 
 def test_the_same_evaluation_gives_the_same_text() -> None:
-    assert reports.evaluation_as_html([evaluation()]) == reports.evaluation_as_html([evaluation()])
+    assert as_html([evaluation()]) == as_html([evaluation()])
 
 
 def test_a_folder_with_a_former_report_is_replaced_on_the_command_line(

@@ -14,6 +14,8 @@ import pytest
 from advisor import reports
 from advisor.domain.replays import RatioSpread, Replay, Replayed
 from advisor.reports.number_format import cell
+from advisor.reports.page import page as page_of
+from advisor.reports.replay import replay_report
 from advisor.reports.replay_pictures import MOST_MOMENTS
 
 SPREAD = RatioSpread((0.0, 0.01, 0.5, 1.0), (0.5, 0.7, 0.99, 1.0), (0.4, 0.6, 0.9, 1.0))
@@ -53,8 +55,12 @@ def replay(moments: int = 4) -> Replay:
     )
 
 
+def as_html(replay: Replay) -> str:
+    return page_of(replay_report(replay), beside=False)
+
+
 def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> None:
-    page = reports.replay_as_html(replay())
+    page = as_html(replay())
     headline = re.search(r'class="headline">(.*?)<', page)
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
@@ -67,7 +73,7 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
 
 
 def test_one_is_not_told_as_many() -> None:
-    page = reports.replay_as_html(replace(replay(1), instances=1))
+    page = as_html(replace(replay(1), instances=1))
     assert "<dd>1 instance over 1 moment of 300 s (0.1 hours)" in page
 
 
@@ -75,7 +81,7 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
     every = policy("nova-like", (4,) * 4, (10,) * 4)
     all_below = (every, replace(every, policy="random", hosts_mean=5.0))
     found = replace(replay(), policies=(replace(every, policy="cotenant", refused=0), *reversed(all_below)))
-    headline = re.search(r'class="headline">(.*?)<', reports.replay_as_html(found))
+    headline = re.search(r'class="headline">(.*?)<', as_html(found))
     assert headline
     assert headline[1].replace("\u00a0", " ") == (
         "Simulated: 100.0 % of instance-moments below the limit on 4.0 hosts; "
@@ -85,7 +91,7 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
 
 def test_a_judge_is_named_only_where_it_is_another_model() -> None:
     same, other, none = (
-        reports.replay_as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
+        as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
         for judge in ("prior", "v7", "fair shares")
     )
     assert "no model has a part in it</dd>" in none
@@ -94,7 +100,7 @@ def test_a_judge_is_named_only_where_it_is_another_model() -> None:
 
 
 def test_names_and_sentences_from_outside_stay_text() -> None:
-    page = reports.replay_as_html(replay())
+    page = as_html(replay())
     for escaped in ("week&lt;1&gt;.csv", "&lt;b&gt;16", "&lt;i&gt;not"):
         assert escaped in page
     assert not re.search(r"<script|https?:|@import|url\((?!#)|\s(src|href)=\"(?!#)", page)
@@ -132,9 +138,7 @@ def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tm
 
 def test_policies_whose_panel_would_be_flat_are_named_and_not_drawn() -> None:
     mine, _, bound = replay().policies
-    page = reports.replay_as_html(
-        replace(replay(), policies=(mine, policy("first fit", (2, 3, 2, 2), (1,) * 4), bound))
-    )
+    page = as_html(replace(replay(), policies=(mine, policy("first fit", (2, 3, 2, 2), (1,) * 4), bound)))
     assert "The same number of hosts all the time: cotenant and lower bound." in page
     assert "Nobody below the limit at any moment: cotenant." in page
     panels = re.findall(r"<svg (?:(?!</svg>).)*a panel per policy.*?</svg>", page, flags=re.DOTALL)
@@ -145,8 +149,8 @@ def test_policies_whose_panel_would_be_flat_are_named_and_not_drawn() -> None:
 @pytest.mark.parametrize("policies", [(), (Replayed("lower bound", (), 0.0),)])
 def test_a_replay_of_nothing_is_a_report_too(policies: tuple[Replayed, ...]) -> None:
     empty = replace(replay(), policies=policies, times_s=(), steps=0, instances=0, seeds=())
-    assert reports.replay_as_html(empty).rstrip().endswith("</html>")
+    assert as_html(empty).rstrip().endswith("</html>")
 
 
 def test_the_same_replay_gives_the_same_text() -> None:
-    assert reports.replay_as_html(replay()) == reports.replay_as_html(replay())
+    assert as_html(replay()) == as_html(replay())

@@ -38,11 +38,12 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
-from advisor.reports import plan_as_files, plan_as_html, write_plan_report
+from advisor.reports import plan_as_html, write_plan_report
+from advisor.reports.files import files
 from advisor.reports.model_card import card_section
 from advisor.reports.number_format import cell
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_background import of_plan
+from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -95,6 +96,10 @@ class Page(HTMLParser):
         """The first row in which a name stands first or second; with `skip` a later one."""
         rows = ([" ".join(cell.split()) for cell in row] for row in self.rows)
         return [row for row in rows if row and name in row[:2]][skip]
+
+
+def plan_as_files(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, bytes]:
+    return files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
 def page(inventory: Inventory, plan: Plan) -> Page:
