@@ -1,4 +1,4 @@
-"""Python programs as processes of their own, forked from one that has imported Cotenant: they start in no time."""
+"""Python programs as processes of their own, forked from one that has imported Cotenant, which takes over a second."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CONTEXT.set_forkserver_preload(["tests.servers.preloaded"])
 class Forked:
     """A process that runs a Python file as `python FILE …` would, but for the modules that it finds imported.
 
-    Importing them takes longer than most tests. It has the methods of `subprocess.Popen` that tests use, ends with the
-    test process by kill -9, and reads nothing. What it prints is `stdout`, or goes with its errors to the file `log`.
+    It has the methods of `subprocess.Popen` that tests use, ends with the test process by kill -9, and reads nothing.
+    What it prints is `stdout`, or goes with its errors to the file `log`.
     """
 
     def __init__(

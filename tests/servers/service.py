@@ -31,7 +31,7 @@ class Answer:
 class Service:
     """A service that is not started yet; `state` is its folder and `more` are settings without their prefix.
 
-    A `forked` one starts in no time (`forked.Forked`).
+    A `forked` one starts in a tenth of the time (`forked.Forked`).
     """
 
     def __init__(
