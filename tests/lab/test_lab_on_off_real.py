@@ -56,9 +56,14 @@ def test_a_lab_that_was_killed_while_somebody_was_frozen_is_cleaned_up(tmp_path:
     started = Started(campaign, out, state)
     started.wait_until_it_works()
 
+    def is_frozen(file: Path) -> bool:
+        try:
+            return file.read_text().strip() == "FROZEN"
+        except OSError:  # its run has ended meanwhile
+            return False
+
     def frozen() -> bool:
-        files = freezer.glob(f"*{started.run}*/freezer.state")
-        return any(file.read_text().strip() == "FROZEN" for file in files)
+        return any(map(is_frozen, freezer.glob(f"*{started.run}*/freezer.state")))
 
     assert wait_until(frozen, 20)
     started.end(signal.SIGKILL)
