@@ -189,7 +189,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("rebalance", keep_ratio=0.9, commands=True),
         PlanRequest("evacuate", empty=("h4",), keep_ratio=0.5, commands=True),
         PlanRequest("consolidate", keep_ratio=0.6),
-        PlanRequest("capacity", more[:1], growth=Growth(1.0, 2.0, 12)),
+        PlanRequest("capacity", more[:1], growth=Growth(0.2, 2.0, 12)),
         PlanRequest("what_if", what_if=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
     ):
