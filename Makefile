@@ -64,8 +64,9 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 
 # Nothing here depends on how fast or how quiet the machine is, so that tests share two CPUs: a third worker computes
 # while others wait. Files go out in their order: with those of many tests first, the slow ones that have few would come
-# last and leave a CPU idle. Databases sync thousands of times: they lie in memory where there are 2 GB for them.
-test: export TMPDIR := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+# last and leave a CPU idle. Databases sync thousands of times: they lie in memory where there are 2 GB for them
+# and programs may run from there.
+test: export TMPDIR := $(shell ! grep -q '^[^ ]* /dev/shm .*noexec' /proc/mounts 2>/dev/null && [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
 	@$(MAKE) --no-print-directory --jobs 2 lint compiled
