@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from advisor.domain import (
     Band,
@@ -69,7 +70,8 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
     for note in answer.notes:
         say(note)
     _show_evidence(answer)
-    say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+    effects = chain.from_iterable((each.newcomer, *each.neighbours) for each in answer.candidates)
+    say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded, effects=effects))
 
 
 def _show_evidence(answer: Recommendation) -> None:
@@ -222,8 +224,12 @@ def _weight_text(weight: int) -> str:
     return f"weight {weight} ({weight / DEFAULT_WEIGHT:.3g} x default)"
 
 
-def model_line(version: str, origin: str, *, degraded: bool = False) -> str:
+def model_line(version: str, origin: str, *, degraded: bool = False, effects: Iterable[Effect] = ()) -> str:
+    """Who answered; for how many of these `effects` it was the prior, for they lie outside of the model's training."""
     line = f"Answered by model {version}, trained on {origin} data."
+    told = [effect.outside_training for effect in effects]
+    if any(told):
+        line += f" {sum(told):,} of {len(told):,} predictions lie outside of its training: there the queueing prior answered."
     if origin == "prior":
         line = "Answered by the queueing prior; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from advisor.domain import (
     Capacity,
@@ -40,7 +41,8 @@ def show(plan: Plan, *, undo: bool) -> None:
         say("The steps back:")
         show_steps(plan.undo)
         show_commands(plan.undo)
-    say(model_line(plan.model_version, plan.model_origin, degraded=plan.degraded))
+    effects = chain.from_iterable(plan.after.values())
+    say(model_line(plan.model_version, plan.model_origin, degraded=plan.degraded, effects=effects))
 
 
 def show_steps(steps: Sequence[PlanStep]) -> None:

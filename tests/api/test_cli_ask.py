@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from advisor.domain import Rejection
+from advisor.domain import Band, Effect, Rejection
+from api.cli.answers import model_line
 from tests.api.cli_runs import run
 from tests.api.sample_answer import HOSTILE, answer
 
@@ -115,6 +116,15 @@ def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyP
     assert "Commands for h2, each with its undo; nothing was run:\n  none needed\n" in result.stdout
     assert "pin 0:2|1:3, cap 150 %, weight 512 (2 x default), shared 200 Mbit/s, disk 40 MB/s" in result.stdout
     assert "Answered by model m-1, trained on measured data." in result.stdout
+
+
+def test_who_answers_says_for_how_many_predictions_the_model_did_not() -> None:
+    inside = Effect("a", Band(1.0, 1.0, 1.0), Band(1.0, 1.0, 1.0))
+    outside = replace(inside, outside_training=True)
+    assert model_line("m-1", "measured", effects=[inside]) == "Answered by model m-1, trained on measured data."
+    said = model_line("m-1", "measured", effects=[inside, outside])
+    assert said.endswith("1 of 2 predictions lie outside of its training: there the queueing prior answered.")
+    assert "outside" not in model_line("prior", "prior", effects=[outside])
 
 
 def test_where_as_json_is_the_answer_of_the_api() -> None:
