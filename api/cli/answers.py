@@ -227,9 +227,10 @@ def _weight_text(weight: int) -> str:
 def model_line(version: str, origin: str, *, degraded: bool = False, effects: Iterable[Effect] = ()) -> str:
     """Who answered; for how many of these `effects` it was the prior, for they lie outside of the model's training."""
     line = f"Answered by model {version}, trained on {origin} data."
-    told = [effect.outside_training for effect in effects]
-    if any(told):
-        line += f" {sum(told):,} of {len(told):,} predictions lie outside of its training: there the queueing prior answered."
+    outside = [effect.outside_training for effect in effects]
+    if any(outside):
+        share = f"{sum(outside):,} of {len(outside):,} predictions"
+        line += f" {share} lie outside of its training: there the queueing prior answered."
     if origin == "prior":
         line = "Answered by the queueing prior; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line
