@@ -13,6 +13,7 @@ hosts, they run as they are.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import threading
@@ -613,6 +614,7 @@ def share_hosts(
 
 _tried = threading.Event()
 _compiling = threading.Lock()
+_exiting = threading.Event()
 _FUNCTIONS = (  # in the order in which they call each other
     "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
     "average", "share_rest", "conserve", "bursts_meet", "unhindered", "share_cpus", "ordered", "share_set",
@@ -635,9 +637,18 @@ def compile_all(*, wait: bool = True) -> None:
             _tried.set()
             fastest = _compiled()
     except Exception as error:  # noqa: BLE001 - a host may forbid it and still answers
-        log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
+        if not _exiting.is_set():
+            log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
     finally:
         _compiling.release()
+
+
+def _stop_compiling() -> None:
+    """End the compilation that a thread is at, before the interpreter takes down what numba works with: about a second
+    after a process was asked to end, and not when the last function is compiled."""
+    _exiting.set()
+    with _compiling:
+        pass
 
 
 def _compiled() -> Callable[..., None]:
@@ -645,7 +656,16 @@ def _compiled() -> Callable[..., None]:
     that the ones of this module still run as they are. Only what Python calls gets an entry for Python, which is a
     part of the time that compiling takes."""
     import numba
+    from numba.core import event
 
+    class EndAtExit(event.Listener):
+        def _raise_at_exit(self, _: event.Event) -> None:
+            if _exiting.is_set():
+                raise RuntimeError("the process ends")
+
+        on_start = on_end = _raise_at_exit  # of each function
+
+    atexit.register(_stop_compiling)  # after what numba registered when it was imported, so it is called before that
     aside = dict(globals())
     for name in _FUNCTIONS:
         plain = FunctionType(globals()[name].__code__, aside, name)
@@ -656,7 +676,8 @@ def _compiled() -> Callable[..., None]:
         except RuntimeError:  # there is nowhere to keep what was compiled: it is compiled in every process
             aside[name] = numba.njit(**usual)(plain)
     found: Callable[..., None] = aside[_FUNCTIONS[-1]]
-    _share_one_host(found)
+    with event.install_listener("numba:compile", EndAtExit()):
+        _share_one_host(found)
     return found
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,6 +223,33 @@ def test_all_of_it_compiles_and_says_the_same_as_plain_python() -> None:
         assert hasattr(cpu_contention.fastest, "py_func")
         for name in ("run", "want", "short", "fair"):
             np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-9)
+
+
+EXITING = """
+import atexit, threading
+from numba.core import event
+from models.physics import cpu_contention
+
+begun = threading.Event()
+compiling = threading.Thread(target=cpu_contention.compile_all, daemon=True)
+atexit.register(lambda: print("still compiling" if compiling.is_alive() else "ended", end=""))
+
+class Begun(event.Listener):
+    def on_start(self, _): begun.set()
+    def on_end(self, _): pass
+
+event.register("numba:compile", Begun())
+compiling.start()
+assert begun.wait(60)
+"""
+
+
+def test_a_process_that_exits_while_a_thread_compiles_ends_it_first_and_quietly(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", EXITING], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended", "")
 
 
 # hosts of every size
