@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lab.campaign import Campaign
     from lab.runner import Summary
 
-# What a command needs is imported when it is called, so that --help answers at once.
+# A command imports what it needs when it is called, so that --help answers at once.
 
 
 def fail(message: str, code: int) -> int:
@@ -130,11 +130,11 @@ def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) 
     refuse_impossible(campaign)
     journal = None if options.fresh else read_journal(directory / NAME, campaign)
     records = [] if journal is None else journal.records
-    found = estimate_campaign(campaign, without_disturbed(records) if options.again_disturbed else records)
+    estimate = estimate_campaign(campaign, without_disturbed(records) if options.again_disturbed else records)
     if options.json:
-        print_json(asdict(found))
+        print_json(asdict(estimate))
     else:
-        print("\n".join(found.sentences()))
+        print("\n".join(estimate.sentences()))
     return DONE
 
 

@@ -32,8 +32,7 @@ class GroupMaker:
             if missing:
                 raise PreparationError(f"control group controllers {', '.join(missing)} are not mounted on this host")
             roots = [mounts[name] for name in _V1_CONTROLLERS]
-            # The empty version 2 tree beside version 1 gives pressure per group.
-            # Groups are frozen by a tree of its own in version 1.
+            # In version 1 a tree of its own freezes groups, and an empty tree of version 2 tells their pressure.
             more = [mounts[name] for name in ("freezer", "unified") if name in mounts]
             self._roots = list(dict.fromkeys([*roots, *more]))
         elif "unified" in mounts:
@@ -45,7 +44,7 @@ class GroupMaker:
     def prepare(self) -> None:
         """Version 2 only: enable the controllers for groups under the root. They stay enabled, which limits nothing.
 
-        PreparationError where that cannot be, as in a container whose control groups are read-only.
+        PreparationError where that is impossible, as in a container whose control groups are read-only.
         """
         if self.version == 1:
             return
@@ -68,7 +67,7 @@ class GroupMaker:
     def make(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> list[str]:
         """Make a group and return the files that a process id is written to in order to join it.
 
-        `device` is where a disk limit holds, as `device_of` gives it; PreparationError when there is a limit and none.
+        `device` is the disk that a disk limit is set on, see `device_of`; PreparationError for a limit without a disk.
         """
         if settings.disk_limit_mb_s is not None and device is None:
             raise PreparationError("a disk limit needs files on a disk: choose a directory that is not in memory")
@@ -94,7 +93,7 @@ class GroupMaker:
         """Let groups be made within a group without members: version 2 hands controllers down one level at a time."""
         if self.version == 2:
             handed_down = Path(self._mounts["unified"], name, "cgroup.subtree_control")
-            _write(str(handed_down), " ".join(f"+{one}" for one in _V2_CONTROLLERS))
+            _write(str(handed_down), " ".join(f"+{controller}" for controller in _V2_CONTROLLERS))
 
     def _set_v1(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> None:
         cpuset = f"{self._mounts['cpuset']}/{name}"
@@ -128,7 +127,7 @@ class GroupMaker:
 def device_of(path: Path) -> str | None:
     """`major:minor` of the disk that a path lies on; None = it lies on no single disk (tmpfs, overlay, btrfs).
 
-    Limits are set on whole disks: the kernel refuses a partition (block/blk-cgroup.c), so that of one is looked up.
+    Limits are set on whole disks, for the kernel refuses a partition (block/blk-cgroup.c): its disk is looked up.
     """
     number = path.stat().st_dev
     if os.major(number) == 0:
@@ -153,9 +152,9 @@ def group_places(name: str) -> list[Path]:
 
 
 def remove_group(name: str) -> None:
-    """End every process in the group of this name and in those within it, and remove them from every tree.
+    """End every process in the group of this name and in those within it, and remove these groups from every tree.
 
-    A group that is gone is fine.
+    Nothing happens where there is no such group.
     """
     places = [group for group in group_places(name) if group.is_dir()]
     groups = [group for place in places for group in (*_within(place), place)]
@@ -168,7 +167,7 @@ def remove_group(name: str) -> None:
 
 
 def _thaw(groups: list[Path]) -> None:
-    """Version 1 ends nobody who is frozen, not even by SIGKILL, before he is thawed."""
+    """In version 1 a frozen process does not end, not even by SIGKILL, before it is thawed."""
     for group in groups:
         with contextlib.suppress(OSError):
             if (group / "freezer.state").exists():
@@ -176,26 +175,26 @@ def _thaw(groups: list[Path]) -> None:
 
 
 def _within(group: Path) -> list[Path]:
-    """Groups below one, the deepest first; one that vanishes meanwhile is none."""
+    """Groups below one, the deepest first; one that vanishes meanwhile is left out."""
     with contextlib.suppress(OSError):
-        inner = [path for path in group.iterdir() if path.is_dir()]
-        return [path for one in inner for path in (*_within(one), one)]
+        children = [path for path in group.iterdir() if path.is_dir()]
+        return [path for child in children for path in (*_within(child), child)]
     return []
 
 
 def _kill_members(groups: list[Path]) -> bool:
-    """Kill every member; True while there were any."""
-    found = False
+    """Kill every member; whether there were any."""
+    any_left = False
     for group in groups:
         try:
             members = (group / "cgroup.procs").read_text("ascii").split()
         except OSError:
             continue
         for member in members:
-            found = True
+            any_left = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(member), signal.SIGKILL)
-    return found
+    return any_left
 
 
 def _remove_directory(group: Path, deadline: float) -> None:

@@ -13,18 +13,19 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection
+from statistics import fmean
 from typing import Self
 
 _EVERY_S = 0.25
 _ITERATIONS = 400  # 0.2-0.5 ms on the machine this was written on: about a thousandth of a CPU
-_OFTEN_S, _FEW = 0.01, 160  # with what goes before, about two hundredths of a CPU
+_OFTEN_S, _OFTEN_ITERATIONS = 0.01, 160  # with the iterations that warm the caches about two hundredths of a CPU
 
 
 class SpeedWatch:
     """Context manager that times the work on each of these CPUs, four times a second; CPUs it may not use are left out.
 
-    The work is PBKDF2, which computes in registers, and its CPU time counts, so neighbours on the same CPU do not.
-    With `often` it does so a hundred times a second, and before everybody else.
+    The work is PBKDF2, which computes in registers. Its CPU time is measured, so neighbours on the same CPU do not
+    count. With `often` that is done a hundred times a second, and before everybody else's work.
     """
 
     def __init__(self, cpus: Collection[int], *, often: bool = False) -> None:
@@ -45,26 +46,26 @@ class SpeedWatch:
 
     def between(self, begin: float, end: float) -> dict[int, float]:
         """Mean speed of each CPU in iterations per µs of CPU time; times on the monotonic clock."""
-        found: dict[int, float] = {}
+        means: dict[int, float] = {}
         for cpu, samples in self._samples.items():
             speeds = [speed for at, speed in samples if begin <= at <= end]
             if speeds:
-                found[cpu] = sum(speeds) / len(speeds)
-        return found
+                means[cpu] = fmean(speeds)
+        return means
 
     def samples(self) -> dict[int, tuple[tuple[float, float], ...]]:
-        """So far, of each CPU: (moment on the monotonic clock, speed) in the order of time."""
+        """The samples so far by CPU: (moment on the monotonic clock, speed), in the order of time."""
         return {cpu: tuple(samples) for cpu, samples in self._samples.items()}
 
     def _sample(self, cpu: int) -> None:
         with contextlib.suppress(OSError):  # not a CPU of this system, or not one for us
             os.sched_setaffinity(0, {cpu})  # of this thread alone
             samples = self._samples[cpu]
-            every_s, iterations = (_OFTEN_S, _FEW) if self._often else (_EVERY_S, _ITERATIONS)
+            every_s, iterations = (_OFTEN_S, _OFTEN_ITERATIONS) if self._often else (_EVERY_S, _ITERATIONS)
             if self._often:
                 run_before_others()
             while not self._stop.wait(every_s):
-                _work(iterations // 2)  # until the caches hold it: what ran before leaves them cold
+                _work(iterations // 2)  # warms the caches, which what ran before has filled
                 began = time.thread_time()
                 _work(iterations)
                 used_s = time.thread_time() - began
@@ -76,6 +77,6 @@ def _work(iterations: int) -> None:
 
 
 def run_before_others() -> None:
-    """From now on this thread runs as soon as it is due, where the kernel lets it."""
-    with contextlib.suppress(OSError):  # not everywhere even for root: then it is late sometimes, and that is seen
+    """From now on this thread runs as soon as it is due, where the kernel allows that."""
+    with contextlib.suppress(OSError):  # not allowed everywhere, even for root; then it is sometimes late, which shows
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))

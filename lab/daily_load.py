@@ -1,9 +1,10 @@
-"""A container's work over a compressed day: bursts of CPU time that come by chance, at some hours more than at others.
+"""A container's work over a compressed day: random bursts of CPU time, at some hours more than at others.
 
     python -I -S daily_load.py START END DAY_S BEGIN_H SEED CPUS...
 
-From START until END, seconds of the monotonic clock, it asks for CPUS (of a real CPU) at evenly spaced hours of a day
-that passes in DAY_S seconds and begins at BEGIN_H. What it cannot do at once waits. It imports only what that needs.
+From START until END, in seconds of the monotonic clock, it wants CPUS: parts of a real CPU at evenly spaced times of a
+day, which begins at hour BEGIN_H and passes in DAY_S seconds. Work that it cannot do at once waits. It imports only
+what it needs.
 """
 
 import math
@@ -12,21 +13,22 @@ import sys
 import time
 
 _BURST_S = 0.0015  # of CPU time, on average
-_STEP_S = 1.0  # for which the demand stays
-_SPREAD, _KEPT = 0.25, 0.7  # of the logarithm of each step; how much of it the next one keeps
-_MOST_BEHIND_S = 5.0  # work that is later is given up, so that a night catches up with its evening
+_STEP_S = 1.0  # for which the demand stays the same
+_SPREAD = 0.25  # standard deviation of the demand's logarithm …
+_CORRELATION = 0.7  # … and its correlation from one step to the next
+_MOST_BEHIND_S = 5.0  # later work is given up, so that a night does not end the evening's work
 
 
 def work(start_s: float, end_s: float, day_s: float, begin_h: float, rng: random.Random, cpus: list[float]) -> None:
-    """Ask for `cpus` until the end; time that is used up beside the work counts as work."""
+    """Want `cpus` until the end; CPU time that is spent beside the work counts as work."""
     at_s, noise, used_s = start_s, rng.gauss(0, 1), time.process_time()
     while at_s < end_s:
-        noise = _KEPT * noise + math.sqrt(1 - _KEPT**2) * rng.gauss(0, 1)
+        noise = _CORRELATION * noise + math.sqrt(1 - _CORRELATION**2) * rng.gauss(0, 1)
         hour = (begin_h + 24 * (at_s - start_s) / day_s) % 24
-        wanted = cpus[int(hour / 24 * len(cpus))] * math.exp(_SPREAD * noise - _SPREAD**2 / 2)
+        demand = cpus[int(hour / 24 * len(cpus))] * math.exp(_SPREAD * noise - _SPREAD**2 / 2)
         step_end_s = at_s + _STEP_S
         while True:
-            at_s += rng.expovariate(max(wanted, 1e-6) / _BURST_S)
+            at_s += rng.expovariate(max(demand, 1e-6) / _BURST_S)
             if at_s >= step_end_s:
                 at_s = step_end_s
                 break
@@ -42,5 +44,5 @@ def work(start_s: float, end_s: float, day_s: float, begin_h: float, rng: random
 if __name__ == "__main__":
     start, end, day, begin = map(float, sys.argv[1:5])
     time.sleep(max(0.0, start - time.monotonic()))
-    chance = random.Random(int(sys.argv[5]))  # noqa: S311 - the same each time
-    work(start, end, day, begin, chance, [float(one) for one in sys.argv[6:]])
+    rng = random.Random(int(sys.argv[5]))  # noqa: S311 - the same each time
+    work(start, end, day, begin, rng, [float(argument) for argument in sys.argv[6:]])

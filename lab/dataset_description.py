@@ -45,9 +45,9 @@ _EMULATED_NOTES = (
 
 
 def describe_dataset(
-    campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
+    campaign: Campaign, records: Sequence[Record], machine: HostMachine, circumstances: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The content of dataset.yaml; `found` are the circumstances that the host showed."""
+    """The content of dataset.yaml; `circumstances` are those that the host showed."""
     measured = [record for record in records if record.kind != "calibration"]
     kind = _INSTANCES.get(campaign.instances, campaign.instances) if campaign.emulated is None else _EMULATED
     return {
@@ -61,7 +61,7 @@ def describe_dataset(
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
         "notes": f"{kind}{_notes(campaign)} {campaign.notes}".strip(),
         "circumstances": {
-            **found,
+            **circumstances,
             "instances": campaign.instances,
             "seconds_per_run": campaign.seconds,
             "warmup_s": campaign.warmup_s,
@@ -86,7 +86,7 @@ def _notes(campaign: Campaign) -> str:
 
 
 def _repeats(campaign: Campaign) -> dict[str, Any]:
-    """How it was decided how often to measure."""
+    """What decided how often was measured."""
     if campaign.temporal is not None:
         return {"time_grid": f"a round every {campaign.temporal.every_min:g} min for {campaign.temporal.hours:g} h"}
     repeats = campaign.repeats
@@ -99,14 +99,13 @@ def _repeats(campaign: Campaign) -> dict[str, Any]:
 
 
 def _on_off(campaign: Campaign) -> dict[str, Any]:
-    given = campaign.on_off
-    if given is None:
+    on_off = campaign.on_off
+    if on_off is None:
         return {}
-    found = f"found for each workload beside {given.beside}, see outcomes.csv, runs tuning:"
-    lengths = found if given.tunes else f"{given.dwell_ms} ms, {given.guard_ms} ms of which do not count"
-    busy = (
-        "; CPUs without work were kept busy by a program that lets everybody else go first" if given.fill_idle else ""
-    )
+    tuned = f"found for each workload beside {on_off.beside}, see outcomes.csv, runs tuning:"
+    lengths = tuned if on_off.tunes else f"{on_off.dwell_ms} ms, {on_off.guard_ms} ms of which do not count"
+    filled = "; CPUs without work were kept busy by a program that lets everybody else go first"
+    busy = filled if on_off.fill_idle else ""
     return {"on_off": f"each state for {campaign.seconds} s or longer, in windows of a length that is {lengths}{busy}"}
 
 

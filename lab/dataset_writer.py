@@ -45,11 +45,15 @@ _Row = Sequence[object]
 
 
 def write_dataset(
-    directory: Path, campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
+    directory: Path,
+    campaign: Campaign,
+    records: Sequence[Record],
+    machine: HostMachine,
+    circumstances: Mapping[str, Any],
 ) -> None:
-    """Write all tables; each is complete or not there. OSError when the disk refuses, earlier tables stay.
+    """Write all tables, each whole or not at all. OSError when the disk refuses; then earlier tables stay.
 
-    `found` are circumstances for dataset.yaml. The same records give the same bytes, also of what is compressed.
+    `circumstances` are for dataset.yaml. The same records give the same bytes, also of compressed tables.
     """
     measured = [record for record in records if record.kind != "calibration"]
     _write(directory / "platforms.csv", PLATFORMS, _platforms(campaign, machine, measured))
@@ -58,17 +62,17 @@ def write_dataset(
     _write(directory / "colocations.csv", columns, _colocations(campaign, measured))
     _write(directory / "runs.csv", RUNS, _runs(records))
     _write(directory / "metrics.csv.gz", METRICS, _metrics(measured))
-    (directory / "metrics.csv").unlink(missing_ok=True)  # as labs wrote it before; it would be of other runs
+    (directory / "metrics.csv").unlink(missing_ok=True)  # earlier versions wrote it; it would be of other runs
     _write(directory / "outcomes.csv", OUTCOMES, _outcomes(records))
     _write(directory / "series.csv.gz", SERIES, _series(records))
-    description = describe_dataset(campaign, records, machine, found)
+    description = describe_dataset(campaign, records, machine, circumstances)
     text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True, width=110)
     write_whole(directory / "dataset.yaml", text.encode())
 
 
 def _platforms(campaign: Campaign, machine: HostMachine, records: Sequence[Record]) -> Iterable[_Row]:
-    """The host with a link of its own for each instance, and, where runs had that, with one uplink for all."""
-    if (emulated := campaign.emulated) is not None:  # caches and clock are this host's, of which each has only a part
+    """The host with a link of its own for each instance and, where runs had one, the host with one uplink for all."""
+    if (emulated := campaign.emulated) is not None:  # its caches and clock are a part of this host's, and unknown
         yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "")
         return
     names = {_platform(campaign, record): _on_uplink(record) for record in records if record.kind == "group"}
@@ -103,11 +107,11 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
         member = record.members[0]
         head = (campaign.platform, member.workload, member.load)
         for instance, scope, metric, value, unit in record.values:
-            if instance is None or scope == "instance":  # alone, its part of the driver domain is the whole of it
+            if instance is None or scope == "instance":  # an instance that is alone has the whole driver domain
                 yield (*head, scope, metric, value, unit, record.round)
         for outcome, value in member.outcomes.items():
             yield (*head, "instance", outcome, value, _unit(outcome, member), record.round)
-        if isinstance(campaign.workloads[member.workload], MemoryWorkload):  # what it reaches is the bandwidth it takes
+        if isinstance(campaign.workloads[member.workload], MemoryWorkload):  # its throughput is the bandwidth it takes
             yield (*head, "instance", "mem_bw_mb_s", member.outcomes.get("throughput"), "MB/s", record.round)
         if member.generator_percent is not None:
             yield (*head, "host", "load_generator_cpu", member.generator_percent, "%", record.round)
@@ -123,33 +127,33 @@ def _colocations(campaign: Campaign, records: Sequence[Record]) -> Iterable[_Row
     for record in records:
         if record.kind != "group":
             continue
-        where = _platform(campaign, record)
+        platform = _platform(campaign, record)
         if campaign.on_off is not None:
-            yield from _states(record, where)
+            yield from _states(record, platform)
             continue
         for member in record.members:
             solo = solos.get((member.solo_key, record.round), {})
             for outcome, value in member.outcomes.items():
                 yield (
-                    record.run, where, member.instance, member.workload, member.load, member.vcpus,
+                    record.run, platform, member.instance, member.workload, member.load, member.vcpus,
                     member.pinning, record.driver_cpus, *(member.settings[name] for name in SETTINGS), outcome,
                     solo.get(outcome), value, _unit(outcome, member), record.round,
                 )  # fmt: skip
 
 
-def _states(record: Record, where: str) -> Iterable[_Row]:
-    for found in record.states:
-        member = record.members[found.place]
+def _states(record: Record, platform: str) -> Iterable[_Row]:
+    for outcome in record.states:
+        member = record.members[outcome.place]
         yield (
-            state_run(record.run, found.state, len(record.members)), where, member.instance, member.workload,
+            state_run(record.run, outcome.state, len(record.members)), platform, member.instance, member.workload,
             member.load, member.vcpus, member.pinning, record.driver_cpus,
-            *(member.settings[name] for name in SETTINGS), found.outcome, found.alone, found.together,
-            _unit(found.outcome, member), record.round, found.error,
+            *(member.settings[name] for name in SETTINGS), outcome.outcome, outcome.alone, outcome.together,
+            _unit(outcome.outcome, member), record.round, outcome.error,
         )  # fmt: skip
 
 
 def state_run(run: str, state: State, members: int) -> str:
-    """Name of a state as a run of its own; that of everybody is the run's."""
+    """The name that a state has as a run of its own; the state in which everybody works has the run's."""
     return run if len(state) == members else f"{run}/{'+'.join(str(place + 1) for place in state)}"
 
 
@@ -175,7 +179,7 @@ def _metrics(records: Iterable[Record]) -> Iterable[_Row]:
 
 
 def _outcomes(records: Iterable[Record]) -> Iterable[_Row]:
-    """Everything that workloads told, calibrations included."""
+    """Everything that workloads reported, calibrations included."""
     for record in records:
         for member in record.members:
             head = (record.run, record.round, member.instance, member.workload)
@@ -207,7 +211,7 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[_Row]) -> None:
 
 
 def _cell(value: object) -> object:
-    """Unknown is an empty cell; floats keep six significant digits, more is noise."""
+    """Unknown is an empty cell. Floats keep six significant digits; more would be noise."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value

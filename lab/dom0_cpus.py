@@ -26,7 +26,7 @@ class Dom0Cpus:
 
     @classmethod
     def parse(cls, listed: str) -> Dom0Cpus:
-        """From what `xl vcpu-list Domain-0` prints; ParseError when it is none."""
+        """From what `xl vcpu-list Domain-0` prints; ParseError for anything else."""
         rows = [row for (domain, _), row in parse_vcpu_list(listed, "xl vcpu-list").items() if domain == 0]
         allowed = {row.hard for row in rows if row.cpu is not None}
         cpus = None if not allowed or None in allowed else sorted({cpu for hard in allowed for cpu in hard or ()})
@@ -42,7 +42,7 @@ class Dom0Cpus:
 
 
 def move_commands(now: int, then: int, cpus: Sequence[int] | None) -> list[list[str]]:
-    """What gives Dom0 `then` vCPUs in place of `now` on these pCPUs (None = all): the advisor's commands and order."""
+    """Commands that give Dom0 `then` vCPUs, not `now`, on these pCPUs (None = all), as the advisor renders them."""
     count = ["xl", "vcpu-set", DOM0, str(then)]
     pin = ["xl", "vcpu-pin", DOM0, "all", "all" if cpus is None else format_cpus(tuple(cpus))]
     if now == then:

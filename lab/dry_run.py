@@ -21,7 +21,7 @@ from lab.schedule import Run
 class DryRunEstimate:
     """Counts of runs and minutes. `most_minutes` counts further rounds as if all of them measured everything.
 
-    `run_s` is the mean time of a round's runs, from finished ones where there are any. `finished` runs are not
+    `run_s` is the mean time of a round's runs, from finished ones where there are any. The `finished` runs are not
     measured again.
     """
 
@@ -42,7 +42,7 @@ class DryRunEstimate:
     missing_tools: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """For people, one fact a line."""
+        """The estimate for people, one fact a line."""
         forms = ", ".join(f"{count} {name}" for name, count in self.groups.items())
         sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
         who = f"{sum(self.groups.values())} groups ({sizes} members; by pinning: {forms})" if forms else "no groups"
@@ -97,13 +97,15 @@ def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstima
 
 
 def mean_run_s(campaign: Campaign, runs: Sequence[Run], records: Sequence[Record]) -> float:
-    """Mean time that these runs take: each as long as it took in `records`, and the others by what was guessed of
-    those."""
-    took: dict[str, list[float]] = defaultdict(list)
+    """Mean time that these runs take, in seconds.
+
+    A run that stands in `records` takes as long as it took there. The others take as much longer than guessed as those.
+    """
+    took_s: dict[str, list[float]] = defaultdict(list)
     for record in records:
-        took[record.run].append(record.took_s)
+        took_s[record.run].append(record.took_s)
     guesses = {run.run: _guess_s(campaign, run) for run in runs}
-    known = {name: median(took[name]) for name in guesses if name in took}
+    known = {name: median(took_s[name]) for name in guesses if name in took_s}
     slower = sum(known.values()) / sum(guesses[name] for name in known) if known else 1.0
     return fmean(known.get(name, slower * guess) for name, guess in guesses.items())
 

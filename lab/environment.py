@@ -17,12 +17,12 @@ from profiler.parse.text import ParseError
 
 _CPU = Path("/sys/devices/system/cpu")
 MADE = "instances"  # kind of note: how instances were made, beyond what the campaign says
-_MOVING = ("load", "steal_s")  # told for before and after
+_MOVING = ("load", "steal_s")  # recorded with their values before and after
 
 
 @dataclass(frozen=True, slots=True)
 class HostMachine:
-    """The columns of the platforms table that this host shows; None = it does not show it."""
+    """The columns of the platforms table that this host shows; None = unknown here."""
 
     model: str
     kernel: str
@@ -54,7 +54,7 @@ def read_machine() -> HostMachine:
 
 def circumstances() -> dict[str, str]:
     """Other conditions that may influence results, as text; only those that could be read."""
-    found = {
+    texts = {
         "governor": _text(_CPU / "cpu0/cpufreq/scaling_governor"),
         "turbo": _turbo(),
         "smt": _text(_CPU / "smt/active"),
@@ -66,7 +66,7 @@ def circumstances() -> dict[str, str]:
         "load": _text(Path("/proc/loadavg")),
         "steal_s": _steal_s(),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: text for name, text in texts.items() if text}
 
 
 def remembered(journal: Journal) -> dict[str, Any]:
@@ -80,28 +80,28 @@ def remembered(journal: Journal) -> dict[str, Any]:
     first, last = dict(befores[0]), dict((afters or befores)[-1])
     ends = {"before": first, **({"after": last} if afters else {})}  # it may not have come to an end yet
     qdiscs = compare(first.pop("host_qdiscs", None), last.pop("host_qdiscs", None) if afters else None)
-    found: dict[str, Any] = {name: value for name, value in first.items() if name not in ("at", *_MOVING)}
-    changed = {name: value for name, value in last.items() if name in found and found[name] != value}
+    whole: dict[str, Any] = {name: value for name, value in first.items() if name not in ("at", *_MOVING)}
+    changed = {name: value for name, value in last.items() if name in whole and whole[name] != value}
     for name in _MOVING:
-        found |= {f"{name}_{when}": fact[name] for when, fact in ends.items() if name in fact}
+        whole |= {f"{name}_{when}": fact[name] for when, fact in ends.items() if name in fact}
     for made in journal.facts(MADE):
-        found |= made
-    found |= {"times_begun": len(befores), "host_qdiscs_after": qdiscs}
+        whole |= made
+    whole |= {"times_begun": len(befores), "host_qdiscs_after": qdiscs}
     if changed:
-        found["changed_during_the_campaign"] = changed
+        whole["changed_during_the_campaign"] = changed
     if journal.measured_again:
-        found["runs_measured_again"] = f"{journal.measured_again}, because they were disturbed"
-    return found
+        whole["runs_measured_again"] = f"{journal.measured_again}, because they were disturbed"
+    return whole
 
 
 def _turbo() -> str:
-    """Whether CPUs may clock above their nominal rate; Intel's own driver says it the other way round."""
-    barred = _text(_CPU / "intel_pstate/no_turbo")
-    return {"0": "on", "1": "off"}.get(barred, "") or {"1": "on", "0": "off"}.get(_text(_CPU / "cpufreq/boost"), "")
+    """Whether CPUs may clock above their nominal rate; Intel's own driver has a file with the opposite."""
+    no_turbo, boost = _text(_CPU / "intel_pstate/no_turbo"), _text(_CPU / "cpufreq/boost")
+    return {"0": "on", "1": "off"}.get(no_turbo, "") or {"1": "on", "0": "off"}.get(boost, "")
 
 
 def _steal_s() -> str:
-    """Time that the hypervisor below kept from all CPUs since the boot; empty where it is not shown."""
+    """CPU time that a hypervisor below took from all CPUs since the boot, in seconds; empty where it is not shown."""
     try:
         ticks = parse_stat(_text(Path("/proc/stat")), "/proc/stat").ticks["steal"]
     except (ParseError, KeyError):

@@ -18,7 +18,7 @@ class RunError(LabError):
 
 
 class RepeatedError(LabError):
-    """A run failed as often as it is tried; the campaign may go on without it."""
+    """A run failed in all its tries; the campaign may go on without it."""
 
 
 class ToolError(RunError):

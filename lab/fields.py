@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterator
+from typing import Any, NoReturn, TypeVar
 
 from lab.errors import CampaignError
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class Fields:
@@ -19,7 +21,7 @@ class Fields:
         if not isinstance(value, dict):
             self.wrong(place, "must be a mapping of names to values")
         self._values: dict[str, Any] = {str(key): entry for key, entry in value.items()}
-        self._asked: set[str] = set()
+        self._read: set[str] = set()
 
     def wrong(self, place: str, reason: str) -> NoReturn:
         """Raise the error for a place in the file."""
@@ -29,11 +31,12 @@ class Fields:
         return f"{self.place}.{name}" if self.place else name
 
     def has(self, name: str) -> bool:
-        self._asked.add(name)
+        self._read.add(name)
         return self._values.get(name) is not None
 
     def raw(self, name: str, default: Any = None) -> Any:
-        self._asked.add(name)
+        """The value as YAML gave it; the default where it is absent or null."""
+        self._read.add(name)
         value = self._values.get(name)
         return default if value is None else value
 
@@ -72,11 +75,14 @@ class Fields:
             self.wrong(self.at(name), f"must be true or false, not {str(value)[:40]!r}")
         return value
 
-    def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
-        value = self.text(name, default)
-        if value not in choices:
-            self.wrong(self.at(name), f"must be one of {', '.join(choices)}, not {value[:40]!r}")
-        return value
+    def choice(self, name: str, choices: Collection[Choice], default: Choice | None = None) -> Choice:
+        """One of these words; YAML reads `on` and `off` as truth values."""
+        value = self.raw(name, default)
+        word = {True: "on", False: "off"}[value] if isinstance(value, bool) else self.text(name, default)
+        by_word = {str(choice): choice for choice in choices}
+        if word not in by_word:
+            self.wrong(self.at(name), f"must be one of {', '.join(choices)}, not {word[:40]!r}")
+        return by_word[word]
 
     def sequence(self, name: str, default: list[Any] | None = None) -> list[Any]:
         value = self.raw(name, default)
@@ -89,11 +95,12 @@ class Fields:
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """All names with their values, for mappings whose names are free."""
-        self._asked.update(self._values)
+        self._read.update(self._values)
         return iter(self._values.items())
 
     def done(self) -> None:
-        unknown = sorted(set(self._values) - self._asked)
+        """Refuse fields that nobody read: a misspelt name would be ignored silently."""
+        unknown = sorted(set(self._values) - self._read)
         if unknown:
-            known = ", ".join(sorted(self._asked)) or "nothing"
+            known = ", ".join(sorted(self._read)) or "nothing"
             self.wrong(self.at(unknown[0]), f"is not known here (known: {known})")

@@ -1,4 +1,4 @@
-"""Keeps CPUs busy that nobody else wants at the moment, so that each is always as fast as beside a busy one."""
+"""Keeps idle CPUs busy, so that each CPU is always as fast as it is beside a busy one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _DAY_S = 86_400
 class IdleFiller:
     """Context manager: meanwhile a program works on each CPU of this host whenever nobody else does.
 
-    A virtual CPU is faster while the other hardware thread of its core idles, and waking it takes time: with this,
-    neither depends on who else works. RunError where the kernel cannot let everybody else go first.
+    A virtual CPU is faster while the other hardware thread of its core idles, and an idle one takes time to wake up.
+    With these programs neither depends on who else works. RunError where the kernel cannot let others go first.
     """
 
     def __init__(self, registry: ResourceRegistry, maker: GroupMaker, directory: Path, network: str) -> None:

@@ -37,7 +37,7 @@ class InstancePrograms:
         return self._measuring.returncode is not None
 
     def check(self) -> None:
-        """The filler shows before the window whether the work can be done at all; RunError when it cannot."""
+        """RunError when the filler failed in the warm-up: then the work cannot be done at all."""
         filler = self._filler
         if filler is None or filler.returncode is None:
             return
@@ -58,7 +58,7 @@ class InstancePrograms:
             self._filler = None
 
     def keep_pressing(self) -> None:
-        """Go on pressing on the neighbours that have not finished yet."""
+        """Once the measuring program has ended, let fillers press on the neighbours that have not finished yet."""
         if self.ended and (self._filler is None or (self.fixed and self._filler.returncode == 0)):
             self._refill()
 

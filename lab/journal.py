@@ -32,10 +32,10 @@ class JournalContent:
 
 
 def read_journal(path: Path, campaign: Campaign) -> JournalContent | None:
-    """A journal as it is on disk; None where there is none, or nothing in it.
+    """A journal as it is on disk; None where there is none, or an empty one.
 
-    A last line without its end is of a run that did not finish. LabError for a journal of another campaign or format,
-    and for a damaged one.
+    A last line without its end belongs to a run that did not finish. LabError for a journal of another campaign or
+    format, and for a damaged one.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
@@ -72,9 +72,9 @@ def _check(path: Path, entries: list[Any], campaign: Campaign) -> None:
 
 
 def without_disturbed(records: Iterable[Record]) -> list[Record]:
-    """What stays when disturbed runs are to be measured again.
+    """The records that stay when disturbed runs are to be measured again.
 
-    Calibrations stay: the part loads of the other runs were made from them, and new ones would not compare.
+    Calibrations stay: the other runs have their part loads from them, and would not compare with runs of new ones.
     """
     return [record for record in records if not record.disturbed or record.kind == "calibration"]
 
@@ -82,10 +82,9 @@ def without_disturbed(records: Iterable[Record]) -> list[Record]:
 class Journal:
     """Opens, or starts, the journal of a campaign in a directory. Appends are whole lines and synced.
 
-    Lines are a header, finished runs, and notes: facts that stand beside the runs, by kind, such as the circumstances
-    before and after, or the text of a qdisc dump. `again` forgets the runs that something disturbed, whatever they came
-    to, so that they are measured once more; `measured_again` counts them over the journal's life. LabError as
-    `read_journal`.
+    Lines are a header, finished runs, and notes: facts beside the runs, by kind, such as the circumstances before and
+    after, or the text of a qdisc dump. `again` forgets the runs that something disturbed, whatever their results, so
+    that they are measured once more; `measured_again` counts them over the journal's life. LabError as `read_journal`.
     """
 
     def __init__(self, directory: Path, campaign: Campaign, *, fresh: bool = False, again: bool = False) -> None:
@@ -117,7 +116,7 @@ class Journal:
         self.records.append(record)
 
     def note(self, kind: str, fact: Any) -> None:
-        """Write a fact that is JSON; one that is there already is not written again."""
+        """Write a fact, which JSON can hold, unless it is there already."""
         if (kind, fact) not in self.notes:
             self._append({"note": kind, "fact": fact})
             self.notes.append((kind, fact))
@@ -127,15 +126,15 @@ class Journal:
         return [fact for known, fact in self.notes if known == kind]
 
     def _forget_disturbed(self) -> None:
-        kept = without_disturbed(self.records)
-        self.measured_again += len(self.records) - len(kept)
+        remaining = without_disturbed(self.records)
+        self.measured_again += len(self.records) - len(remaining)
         self._header = {**self._header, "measured_again": self.measured_again}
         notes = [{"note": kind, "fact": fact} for kind, fact in self.notes]
         draft = self.path.with_suffix(".draft")
         with draft.open("wb") as file:
-            file.writelines(_line(entry) for entry in (self._header, *notes, *(record.entry() for record in kept)))
+            file.writelines(_line(entry) for entry in (self._header, *notes, *(record.entry() for record in remaining)))
         replace_whole(draft, self.path)
-        self.records = kept
+        self.records = remaining
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         line = _line(entry)
@@ -154,7 +153,7 @@ class Journal:
             os.close(descriptor)
 
     def _drop_torn_line(self) -> None:
-        """After kill -9 or a power cut the last line may be a part of one: it is of a run that did not finish."""
+        """After kill -9 or a power cut the last line may be incomplete: its run did not finish."""
         if not self.path.exists():
             return
         content = self.path.read_bytes()

@@ -2,10 +2,10 @@
 
     python -m lab.living_cloud [--seconds S] [--begin-hour H] [--weight W] [--state DIR]
 
-Hosts are control groups with a small part of this machine's CPUs, containers are control groups in them that work as
-their kind does over a day. What each host's agent would push is written to standard output: first one line that says
-how time goes, then one JSON object a line. It ends after S seconds, by a signal, or when nobody reads any more, and
-then nothing of it is left. It needs root and control groups, version 1 or 2.
+Hosts are control groups with a small part of this machine's CPUs; containers are control groups within them that work
+as their kind does over a day. What each host's agent would push goes to standard output, one JSON object a line, after
+a first line that says how time passes. It ends after S seconds, by a signal, or when nobody reads any more, and leaves
+nothing behind. It needs root and control groups, version 1 or 2.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ DAY_S = 86_400 / FASTER
 HOST_CPUS, HOST_MB = 2, 16_384.0
 _REAL_CPUS = 0.16  # of a host …
 _MOST = 0.5  # … and of this machine, by all of them
-_WEIGHT = DEFAULT_WEIGHT // 2  # of a host, as a rule: what else this machine does goes first
+_WEIGHT = DEFAULT_WEIGHT // 2  # of a host by default: whatever else this machine does goes first
 _PACE = Pace(interval_s=1.0, window_s=2.0)
 _LONGEST_S = 2 * 3600.0
-_GRACE_S = 0.4  # for each part of an agent, when it ends
+_GRACE_S = 0.4  # for each part of an agent to end
 _SPOOL_BYTES = 1 << 24
 _LOAD = str(Path(__file__).with_name("daily_load.py"))
 _HALF_HOURS = 48
-# Who is where, with its mean demand in CPUs of its host. Those on h1, h2 and h4 are busy at the same hours: a host that
-# looks free in the morning is not in the evening, and answers follow.
+# The containers of each host, with their mean demand in CPUs of the host. Those on h1, h2 and h4 are each busy at the
+# same hours: a host that looks free in the morning is not in the evening, and answers follow.
 _CLOUD: Mapping[str, Mapping[str, float]] = {
     "h1": {"web-1": 0.48, "web-2": 0.45, "web-3": 0.42, "shop-1": 0.30},
     "h2": {"batch-1": 0.32, "batch-2": 0.30, "batch-3": 0.28},
@@ -81,8 +81,8 @@ class DayShape:
         values = []
         for number in range(_HALF_HOURS):
             hour = 24 * number / _HALF_HOURS - late_h
-            away = [((hour - at + 12) % 24 - 12, wide, high) for at, wide, high in self.hills]
-            values.append(self.base + sum(high * math.exp(-((by / wide) ** 2) / 2) for by, wide, high in away))
+            hills = [((hour - at + 12) % 24 - 12, wide, high) for at, wide, high in self.hills]
+            values.append(self.base + sum(high * math.exp(-((away / wide) ** 2) / 2) for away, wide, high in hills))
         scale = mean * _HALF_HOURS / sum(values)
         return [min(scale * value, 1.0) for value in values]
 
@@ -98,7 +98,7 @@ _SHAPES: Mapping[str, DayShape] = {
 
 
 class PartOfMachine:
-    """One host as its agent sees it: its containers alone, and CPUs that are a `slower` part of a real one."""
+    """One host as its agent sees it: only its own containers, and CPUs that are `slower` times as slow as real ones."""
 
     name = "lxc"
 
@@ -118,10 +118,10 @@ class PartOfMachine:
             busy_ns = round(self._groups.cpu_ns(self._group) * self._slower)
         except OSError as error:
             raise BackendError(f"group {self._group} cannot be read: {error.strerror}") from None
-        seen = self._inner.read_counters()
+        counters = self._inner.read_counters()
         whole = HostCounters(None, busy_ns, 0, HOST_CPUS, absent={"events": "not counted"})
-        instances = {name: self._scaled(one) for name, one in seen.instances.items()}
-        return replace(seen, instances=instances, driver=None, whole=whole)
+        instances = {name: self._scaled(domain) for name, domain in counters.instances.items()}
+        return replace(counters, instances=instances, driver=None, whole=whole)
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
         """Without pins: the CPUs of the machine are not those of the host."""
@@ -130,19 +130,19 @@ class PartOfMachine:
     def close(self) -> None:
         self._inner.close()
 
-    def _scaled(self, one: DomainCounters) -> DomainCounters:
-        """CPU time in that of the host's CPUs; what was waited is time of a clock, and stays."""
-        tasks = {name: replace(task, run_ns=round(task.run_ns * self._slower)) for name, task in one.tasks.items()}
-        since = one.further_since and (self._system(one.further_since[0]), one.further_since[1])
-        cpu_ns = None if one.cpu_ns is None else round(one.cpu_ns * self._slower)
-        return replace(one, tasks=tasks, cpu_ns=cpu_ns, further=self._system(one.further), further_since=since)
+    def _scaled(self, domain: DomainCounters) -> DomainCounters:
+        """With CPU time as time of the host's slower CPUs. Waiting is time by the clock, and stays as it is."""
+        tasks = {name: replace(task, run_ns=round(task.run_ns * self._slower)) for name, task in domain.tasks.items()}
+        since = domain.further_since and (self._system(domain.further_since[0]), domain.further_since[1])
+        cpu_ns = None if domain.cpu_ns is None else round(domain.cpu_ns * self._slower)
+        return replace(domain, tasks=tasks, cpu_ns=cpu_ns, further=self._system(domain.further), further_since=since)
 
     def _system(self, further: Mapping[str, int]) -> Mapping[str, int]:
         return {name: round(ns * self._slower) if name == "system_ns" else ns for name, ns in further.items()}
 
 
 class LineWriter:
-    """Lines of JSON to whoever reads; all agents share it."""
+    """Writes lines of JSON to a stream; all agents share it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -178,14 +178,14 @@ class LineConnection:
         return HttpAnswer(200, json.dumps({"notes": []} if to == ANNOUNCE else samples).encode(), None)
 
     def interrupt(self) -> None:
-        """A line is written at once."""
+        """Nothing to do: a line is written at once."""
 
     def close(self) -> None:
-        """The lines are shared."""
+        """Nothing to do: other agents still write to the stream."""
 
 
 class LivingCloud:
-    """Context manager: hosts, containers that work, and an agent for each host that writes lines. Nothing is left."""
+    """Context manager: hosts, containers that work, and an agent for each host that writes lines. It leaves nothing."""
 
     def __init__(self, state: Path, begin_h: float, seconds: float, weight: int = _WEIGHT) -> None:
         self._state = state
@@ -218,7 +218,7 @@ class LivingCloud:
             self._stack.close()
 
     def header(self) -> Mapping[str, Any]:
-        """How time goes in the lines that follow, and what they are of."""
+        """How time passes in the lines that follow, and what they come from."""
         return {
             "faster": FASTER, "begin_h": self._begin_h, "begin_s": round(self.begin_s, 3),
             "made": f"{sum(map(len, _CLOUD.values()))} containers on {len(_CLOUD)} hosts of {HOST_CPUS} CPUs, each "
@@ -227,7 +227,7 @@ class LivingCloud:
         }  # fmt: skip
 
     def tell(self, lines: LineWriter) -> None:
-        """Let an agent on each host tell what it sees, until the time is over or nobody reads."""
+        """Let an agent on each host write what it sees, until the time is over or nobody reads."""
         log = Log(as_json=False)
         with contextlib.ExitStack() as stack:
             for host, known in self._known.items():
@@ -237,7 +237,7 @@ class LivingCloud:
                     process.check()
 
     def _populate(self, host: str, maker: GroupMaker, start: float) -> dict[str, Instance]:
-        """Make a host and start its containers; by control group, who is there."""
+        """Make a host and start its containers; returns these by control group."""
         group = self._registry.group(host)
         self._registry.made("group", group)
         cpus = tuple(sorted(os.sched_getaffinity(0)))
@@ -257,7 +257,7 @@ class LivingCloud:
         late_h = random.Random(name).gauss(0, 0.4)  # noqa: S311 - the same each time
         curve = [f"{cpus / self._slower:.6f}" for cpus in _SHAPES[kind].curve(mean, late_h)]
         seed = str(random.Random(name).randrange(1 << 31))  # noqa: S311
-        times = [f"{one:.6f}" for one in (start, start + self._seconds, DAY_S, self._begin_h)]
+        times = [f"{moment:.6f}" for moment in (start, start + self._seconds, DAY_S, self._begin_h)]
         command = [sys.executable, "-I", "-S", "-B", _LOAD, *times, seed, *curve]
         process = LabProcess(command, groups=join, network="/proc/self/ns/net", directory=self._folder)
         self._stack.callback(process.stop, 0)
@@ -313,4 +313,4 @@ if __name__ == "__main__":
     code = main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(code)  # threads that hang in a reading are nobody's any more
+    os._exit(code)  # without waiting for threads that hang in a reading

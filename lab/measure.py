@@ -22,10 +22,10 @@ from profiler.collectors import Collected, collect, unit_of
 from profiler.metrics import Scope
 
 _POLL_S = 0.03
-_MARGIN_S = 0.1  # counters are read this much before the tools end: an ended task takes its counts with it
-_LATE_S = 15.0  # tools may take this much longer than the window before the run counts as hung
-MOST_FIXED_S = 120.0  # work that ends when it is done must be done by then
-# Above these a run is marked as disturbed; it is kept. 1 % steal or 5 % of a CPU is about the noise of the quietest
+_MARGIN_S = 0.1  # counters are read this long before the tools end: a task that ends takes its counts with it
+_LATE_S = 15.0  # that tools may take longer than the window before the run counts as hung
+MOST_FIXED_S = 120.0  # within which work that ends when it is done must be done
+# A run above these is marked as disturbed, and kept. 1 % steal or 5 % of a CPU is about the noise of the quietest
 # workload (its coefficient of variation is 0.6-0.9 % in 5 s).
 MAX_STEAL_PERCENT = 1.0
 MAX_FOREIGN_PERCENT = 5.0
@@ -34,7 +34,7 @@ MOST_LATE = 0.1  # of the window, by which a reading at one of its ends may be l
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long is measured, after how much warm-up: `warmup_s`, and up to `warmup_most_s` until windows are steady."""
+    """Measured time, after a warm-up of `warmup_s` that goes on, up to `warmup_most_s`, until windows are steady."""
 
     seconds: int
     warmup_s: float
@@ -56,9 +56,9 @@ class MetricValue:
 class RunMeasurement:
     """The results of one run. `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
-    `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
-    are those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up:
-    its counters are of another part of the time than what the programs reached.
+    `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up really was; `speeds` are
+    those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up: its
+    counters are then of another time than what the programs reached.
     """
 
     started: str
@@ -93,7 +93,7 @@ class _WindowEdge:
 
     @property
     def kernel_ns(self) -> int:
-        """Run time of those who work for the instances: the kernel's I/O threads, a VM's threads beside its vCPUs."""
+        """Run time of the threads that work for instances: the kernel's I/O threads, and a VM's beside its vCPUs."""
         driver = self.counters.driver
         if driver is None:
             return 0
@@ -137,9 +137,10 @@ def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | N
 
 @contextmanager
 def _backends(instances: Instances) -> Iterator[tuple[Backend, Backend]]:
-    """One reader for the ends of the window and one for its windows: what is read seldom counts from end to end.
+    """One reader for the ends of the measured time, and one for the short windows within it.
 
-    Where only one may read at a time, as on Xen, it does both.
+    A reader reads some counters only now and then; one that reads at the ends alone has them from end to end. Where
+    only one may read at a time, as on Xen, it does both.
     """
     with contextlib.ExitStack() as opened:
         backend = instances.backend()
@@ -152,14 +153,14 @@ def _backends(instances: Instances) -> Iterator[tuple[Backend, Backend]]:
 
 
 def _warm_up(works: list[InstancePrograms], watch: UsageWatch, timing: Timing) -> float:
-    """Let fillers work for the warm-up, and longer until all are steady; how long it took."""
+    """Let fillers work for the warm-up, and longer until all are steady; returns how long it took."""
     begin = time.monotonic()
     settled = timing.warmup_most_s <= timing.warmup_s
     while (now := time.monotonic()) < begin + timing.warmup_s or (not settled and now < begin + timing.warmup_most_s):
         for work in works:
             work.check()
         if watch.look() and now >= begin + timing.warmup_s:
-            series = watch.series(now + 1)  # all of it lies before the measured time
+            series = watch.series(now + 1)  # so that all of it lies before the measured time
             settled = all(has_settled(series.activity(work.name, measured=False)) for work in works)
         time.sleep(_POLL_S)
     for work in works:
@@ -180,7 +181,7 @@ def _release(works: list[InstancePrograms]) -> float:
 
 
 def _window(works: list[InstancePrograms], watch: UsageWatch, begin: float, seconds: float) -> None:
-    """Wait for the end of the measured window: when fixed work is done, or else when the time is over."""
+    """Wait for the end of the measured window: until fixed work is done or, where there is none, the time is over."""
     fixed = [work for work in works if work.fixed]
     if fixed:
         _until_ended(works, fixed, begin, MOST_FIXED_S, watch)
@@ -231,17 +232,22 @@ def _measured(
         for name, used in second.generator_ns.items()
         if name in first.generator_ns
     }
+    values, dropped = metric_values(collected)
+    steal = next((value.value for value in values if (value.scope, value.metric) == ("host", "steal")), None)
+    unsteady = tuple(name for name in reached if drifts(series.activity(name)))
+    foreign = _foreign(collected, generators, first, second)
+    return RunMeasurement(
+        started, seconds, reached, values, generators, steal, foreign, dropped, warmup_s, unsteady, series, speeds, late
+    )
+
+
+def metric_values(collected: Collected) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
+    """What two readings gave: values, and what was dropped, with its reason."""
     values = tuple(
         MetricValue(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
         for sample in collected.samples
     )
-    found = {(value.instance, value.metric): value.value for value in values if value.scope != "driver_domain"}
-    return RunMeasurement(
-        started, seconds, reached, values, generators, found.get((None, "steal")),
-        _foreign(collected, generators, first, second),
-        tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops),
-        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series, speeds, late,
-    )  # fmt: skip
+    return values, tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops)
 
 
 def _foreign(
@@ -249,8 +255,8 @@ def _foreign(
 ) -> float | None:
     """CPU time of everybody else on this host, 100 = one CPU: not of the instances, their generators or their I/O.
 
-    Exact where the host counts all tasks. Elsewhere from the ticks of /proc/stat, as a lower bound: softirqs on an
-    instance's back count there for the instance as well as for the driver domain.
+    Exact where the host counts all tasks. Elsewhere a lower bound from the ticks of /proc/stat: softirqs that interrupt
+    an instance count there for the instance as well as for the driver domain.
     """
     samples = collected.samples
     fillers = (second.filler_ns - first.filler_ns) / 1e7 / collected.seconds

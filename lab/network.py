@@ -4,8 +4,8 @@
                                     └ line and HTB on the way to the generators, as on a host's physical port
 
 Bridge and uplink have a namespace of their own: the host's firewall (Docker drops what is forwarded), its network
-manager and its interfaces are not touched, and nothing is left when the namespaces are gone. They are made anew for
-every run, because a namespace remembers (TCP metrics, neighbours, sockets in TIME_WAIT), and cost some 15 ms.
+manager and its interfaces are not touched, and nothing is left when the namespaces are gone. All are made anew for
+every run, because a namespace remembers (TCP metrics, neighbours, sockets in TIME_WAIT). That takes some 15 ms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.resource_registry import ResourceRegistry
 from lab.shaping import htb_commands, most_segments
 from profiler.observed import NetworkSettings
 
-SUBNET = "10.77.0.0/24"  # exists inside the lab's own namespaces only, and beside native programs
+SUBNET = "10.77.0.0/24"  # only inside the lab's own namespaces, and on the host while native programs run
 _PREFIX = SUBNET.removesuffix(".0/24")
 GENERATOR_ADDRESS = f"{_PREFIX}.1"
 _FIRST_ADDRESS = 10
@@ -33,7 +33,7 @@ STEERING = "queues/rx-0/rps_cpus"  # Documentation/networking/scaling.rst; veth 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where one instance is attached: `device` is the switch's end, `namespace` the path of where its own end is."""
+    """Where one instance is attached: `device` is the switch's end, `namespace` the path of its own namespace."""
 
     address: str
     namespace: str
@@ -54,10 +54,10 @@ class Wiring:
     """How the network is to be built.
 
     `link_mbit` is the rate that `shared` instances share. `line_mbit` is the rate of the line behind the uplink, which
-    everybody's traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus`
-    are the CPUs that the kernel's packet work is steered to, as `_steer` says. With `taps` the instances' ends are not
-    `eth0` in namespaces of their own: these devices stand already in the namespace `switch`, the last one for all that
-    follow.
+    all traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus` are the
+    CPUs that the kernel's packet work is steered to, see `_steer`. With `taps` the instances' ends are not `eth0` in
+    namespaces of their own, but these devices, which are already in the namespace `switch`; instances beyond the last
+    tap have that one.
     """
 
     link_mbit: float | None = None
@@ -116,8 +116,8 @@ def unplug(switch: str) -> None:
 
 
 def _switch_commands(ends: dict[str, str | None]) -> list[str]:
-    """The bridge and its ports, by device: a veth pair into that namespace, or a tap device that is there."""
-    # Without an address the switch's ends send nothing of their own (router solicitations) into the measurement.
+    """ip lines for the bridge and its ports, by device: a veth pair into a namespace; None = a tap that is there."""
+    # Without addresses the switch's ends send nothing of their own (router solicitations) into the measurement.
     lines = ["link add bridge type bridge", "link set bridge addrgenmode none up"]
     for device, namespace in ends.items():
         if namespace is not None:
@@ -139,14 +139,14 @@ def batch(command: list[str], lines: Sequence[str]) -> None:
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """A set of CPUs as the kernel reads it: hexadecimal words of 32 bits, the highest first, divided by commas."""
+    """A set of CPUs as the kernel reads it: hexadecimal words of 32 bits, the highest first, with commas between."""
     mask = sum(1 << cpu for cpu in set(cpus))
     words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, max(mask.bit_length(), 1), 32)]
     return ",".join(reversed(words))
 
 
 def _steering(cpus: tuple[int, ...] | None) -> str:
-    """The mask for these CPUs, empty when nothing is to be steered."""
+    """The mask for these CPUs; empty where nothing is steered."""
     if cpus is None:
         return ""
     if not Path("/sys/class/net/lo", STEERING).exists():
@@ -155,15 +155,16 @@ def _steering(cpus: tuple[int, ...] | None) -> str:
 
 
 def _steer(namespace: str, devices: Sequence[str], mask: str) -> None:
-    """Let what arrives at these devices be worked on by these CPUs (receive packet steering).
+    """Let these CPUs work on what arrives at these devices (receive packet steering).
 
-    With every end steered, the softirqs of the pairs, bridge, HTB and of the receiver's IP and TCP run there, and what
-    they set off (TCP's answers, and what an answer lets it send next). On the sender's CPU stay its system call with
-    the way down to the first pair, and the interrupt that it raises on the other CPU; on the receiver's its own call.
-    The devices' files are in a sysfs of their namespace only, which `ip netns exec` mounts for the command it starts.
+    With every end steered, the softirqs of pairs, bridge and HTB and of the receiver's IP and TCP run there, and with
+    them what they set off: TCP's answers, and what an answer lets it send next. The sender's CPU still does its system
+    call with the way down to the first pair, and the interrupt that it raises on the other CPU; the receiver's CPU does
+    its own system call. The devices' files are only in the sysfs of their namespace, which `ip netns exec` mounts for
+    the command that it starts.
     """
     files = [f"/sys/class/net/{device}/{STEERING}" for device in devices]
     try:
         call(["ip", "netns", "exec", namespace, "tee", *files], mask)
     except ToolError as error:
-        raise PreparationError(f"packets cannot be steered to the driver's CPUs: {error}") from None
+        raise PreparationError(f"packets cannot be steered to the CPUs of `driver`: {error}") from None

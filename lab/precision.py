@@ -14,7 +14,7 @@ _NORMAL = 1.96
 
 
 class Precision:
-    """Intervals of T/B from finished runs; what was worked out for a run is kept, so that asking again is cheap."""
+    """Intervals of T/B from finished runs; what was computed for a run is kept, so that asking again is cheap."""
 
     def __init__(self) -> None:
         self._redraws = RatioBootstrap()
@@ -25,27 +25,27 @@ class Precision:
         Infinite where there is no interval yet: one repeat, no solo run beside it, or nothing reached at all.
         """
         records = list(records)
-        found = _on_off_widths(records)
+        widths = _on_off_widths(records)
         for run, members in _paired(records).items():
-            found[run] = max((self._width(pairs) for pairs in members.values()), default=math.inf)
-        return found
+            widths[run] = max((self._width(pairs) for pairs in members.values()), default=math.inf)
+        return widths
 
     def interval(self, pairs: Sequence[tuple[MemberRepeat, MemberRepeat]]) -> tuple[float, float, float] | None:
         """Median T/B and its 95 % interval from (together, alone) of each round; None below two repeats."""
         ratios = [together.value / alone.value for together, alone in pairs]
-        found = rounds_interval(ratios, [self._redraws.ratios(together, alone) for together, alone in pairs])
-        return None if found is None else (median(ratios), *found)
+        ends = rounds_interval(ratios, [self._redraws.ratios(together, alone) for together, alone in pairs])
+        return None if ends is None else (median(ratios), *ends)
 
     def _width(self, pairs: Sequence[tuple[MemberRepeat, MemberRepeat]]) -> float:
-        found = self.interval(pairs)
-        if found is None or found[0] <= 0:
+        interval = self.interval(pairs)
+        if interval is None or interval[0] <= 0:
             return math.inf
-        middle, low, high = found
+        middle, low, high = interval
         return (high - low) / 2 / middle
 
 
 def _on_off_widths(records: Iterable[Record]) -> dict[str, float]:
-    """The same of runs on/off, whose ratios bring their errors: over rounds the mean ratio counts."""
+    """The same of runs on/off, whose ratios have errors of their own: over rounds the mean ratio counts."""
     values: dict[str, dict[object, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         for state in record.states if record.kind == "group" else ():
@@ -62,7 +62,7 @@ def _mean_width(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]]:
-    """By group run and instance: what it reached together and alone in the same round, where a round has both."""
+    """By group run and instance: what it reached (together, alone) in each round that has both."""
     groups: list[Record] = []
     alone: dict[tuple[str, int], MemberRepeat] = {}
     for record in records:
@@ -72,18 +72,18 @@ def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[MemberR
             alone[record.run, record.round] = _repeat(record, record.members[0], "")
         elif record.kind == "group":
             groups.append(record)
-    found: dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]] = defaultdict(lambda: defaultdict(list))
+    paired: dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]] = defaultdict(lambda: defaultdict(list))
     for record in groups:
         for member in record.members:
-            pairs = found[record.run][member.instance]
+            pairs = paired[record.run][member.instance]
             solo = alone.get((member.solo_key, record.round))
             if solo is not None and solo.value > 0:
                 pairs.append((_repeat(record, member, member.instance), solo))
-    return found
+    return paired
 
 
 def _repeat(record: Record, member: MemberRecord, instance: str) -> MemberRepeat:
-    """Under the key that `lab show` has for it, so that both come to the same interval; nobody is named alone."""
+    """A repeat under the key that `lab show` uses, so that both get the same interval; alone `instance` is empty."""
     key = f"{record.run} {record.round} {instance}"
     return MemberRepeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
 

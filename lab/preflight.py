@@ -42,13 +42,13 @@ PACKAGES = {  # Debian and Ubuntu
     "mke2fs": "e2fsprogs",
 }
 _EMULATED_TOOLS = frozenset({"qemu-system-x86_64", "mmdebstrap", "mke2fs", "setpriv", "busybox", "ldd", "nginx", "ip"})
-_GUEST_TOOLS = {  # what whole VMs need beside their workloads
+_GUEST_TOOLS = {  # that instances need beside those of their workloads
     "container": frozenset[str](),
     "native": frozenset[str](),
     "qemu": frozenset({"qemu-system-x86_64", "busybox", "mkfs.ext4"}),
     "xen": frozenset({"xl", "busybox", "mkfs.ext4", "ldd"}),
 }
-_COPIES = {"container": 1, "native": 1, "qemu": 2, "xen": 2}  # a guest has its files on a disk of its own
+_COPIES = {"container": 1, "native": 1, "qemu": 2, "xen": 2}  # a guest has a second copy of its files on its own disk
 _SPARE_MB = 64  # tables, journal and logs beside the workloads' own files
 
 
@@ -74,7 +74,7 @@ def check_ready(campaign: Campaign, directory: Path) -> None:
 
 
 def refuse_impossible(campaign: Campaign) -> None:
-    """Raise PreparationError for what no host can do, or this one as far as that shows without root."""
+    """Raise PreparationError for what no host can do, and for what this one visibly cannot, also without root."""
     if campaign.emulated is not None:
         _refuse_in_emulation(campaign, campaign.emulated)
     members = [member for group in campaign.groups for member in group.members]
@@ -93,7 +93,7 @@ def refuse_impossible(campaign: Campaign) -> None:
 
 
 def _refuse_in_emulation(campaign: Campaign, emulated: EmulatedXen) -> None:
-    """What the emulated machine's two guests of one vCPU cannot do."""
+    """Raise PreparationError for what the emulated machine's two guests of one vCPU cannot do."""
     if campaign.on_off is None or campaign.on_off.tunes:
         raise PreparationError("the emulated machine needs on_off with dwell_ms and guard_ms")
     for form in campaign.pinnings:
@@ -142,7 +142,7 @@ def needed_tools(campaign: Campaign) -> frozenset[str]:
     if campaign.emulated is not None:
         return _EMULATED_TOOLS
     members = [member for group in campaign.groups for member in group.members]
-    needed = {tool for member in members for tool in campaign.workloads[member.workload].tools(member.load)}
+    needed = {tool for member in members for tool in campaign.workloads[member.workload].tools}
     needed |= {"ip"} | _GUEST_TOOLS.get(campaign.instances, frozenset())
     if campaign.line_mbit is not None or any(member.settings.network is not None for member in members):
         needed |= {"tc"}
@@ -152,7 +152,7 @@ def needed_tools(campaign: Campaign) -> frozenset[str]:
 
 
 def _file_mb(campaign: Campaign) -> dict[tuple[str, int], float]:
-    """Space per workload and position: files are made once for each place in a group."""
+    """Space in MB by workload and position: files are made once for each position in a group."""
     needed: dict[tuple[str, int], float] = {}
     for group in campaign.groups:
         for position, member in enumerate(group.members):

@@ -19,7 +19,7 @@ _SHOWN = 400  # characters of a program's complaint that an error repeats
 
 
 class LabProcess:
-    """A program inside an instance. Its output goes to memory: a full disk or an unread pipe cannot stop it."""
+    """A program inside an instance. Its output goes to memory, so that no full disk and no unread pipe can stop it."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ def wait_until(done: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def sleep_until(moment: float) -> None:
-    """Until this time on the monotonic clock; not at all when it is over."""
+    """Sleep until this time on the monotonic clock; not at all when it has passed."""
     time.sleep(max(0.0, moment - time.monotonic()))
 
 

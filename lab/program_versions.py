@@ -19,12 +19,12 @@ def versions(tools: Iterable[str]) -> dict[str, str]:
     """Versions by tool; tools that do not report one are left out."""
     names = sorted(set(tools))
     packaged = _packaged({PACKAGES[tool] for tool in names if tool in PACKAGES})
-    found = {tool: packaged.get(PACKAGES.get(tool, "")) or _asked(tool) for tool in names}
-    return {tool: version for tool, version in found.items() if version}
+    known = {tool: packaged.get(PACKAGES.get(tool, "")) or _own_version(tool) for tool in names}
+    return {tool: version for tool, version in known.items() if version}
 
 
 def _packaged(packages: set[str]) -> dict[str, str]:
-    """What Debian's package system has installed of these; nothing where there is none."""
+    """The versions of these packages that are installed; none on a system without Debian's package manager."""
     if not packages or shutil.which("dpkg-query") is None:
         return {}
     try:
@@ -35,7 +35,8 @@ def _packaged(packages: set[str]) -> dict[str, str]:
     return {name: version for name, _, version in pairs if name in packages and version}
 
 
-def _asked(tool: str) -> str | None:
+def _own_version(tool: str) -> str | None:
+    """The version that the program prints itself; some print it on standard error."""
     try:
         done = subprocess.run(
             [tool, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

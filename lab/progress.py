@@ -9,8 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
 from profiler import rich_console
 
-_EVERY_S = 10.0  # plain lines come at most this often, besides the first and the last
-OVERHEAD_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
+_EVERY_S = 10.0  # at least, between plain lines but the first and the last
+OVERHEAD_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs have been timed
 _RECENT = 50
 
 
@@ -80,7 +80,7 @@ class CampaignProgress:
             self._console.print(line)
 
     def say(self, text: str) -> None:
-        """A line that must not be missed."""
+        """Show a line that must not be missed."""
         if not self._quiet:
             self._console.print(text)
 

@@ -11,8 +11,8 @@ from lab.processes import call
 from lab.resource_registry import ResourceRegistry
 
 _DROPPED = re.compile(r"\(dropped (\d+),")
-_COUNTS = re.compile(r" direct_packets_stat \d+")  # a count in the midst of the settings
-_AUTOMATIC = re.compile(r"\b[89a-f][0-9a-f]{3}:(?=\s|$)")  # handles that the kernel counts up (tc(8), HANDLES)
+_COUNTS = re.compile(r" direct_packets_stat \d+")  # a count among the settings
+_AUTOMATIC = re.compile(r"\b[89a-f][0-9a-f]{3}:(?=\s|$)")  # handles that the kernel numbers itself (tc(8), HANDLES)
 _DIGEST = 12
 
 

@@ -23,8 +23,8 @@ SETTINGS = ("cap_percent", "weight", "net_mode", "net_rate_mbit", "disk_limit_mb
 class MemberRecord:
     """One instance of a finished run; `rate` is the requested load in the workload's unit, None = saturation.
 
-    `outcomes` are those of the dataset format; `further` is what else the workload told: name -> (value, unit);
-    `cpu_speed` is the mean of its CPUs, see `lab.cpu_speed`.
+    `outcomes` are those of the dataset format, `further` everything else that the workload reported: name -> (value,
+    unit). `cpu_speed` is the mean of its CPUs, see `lab.cpu_speed`.
     """
 
     instance: str
@@ -46,7 +46,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunConditions:
-    """What a run was done under beside what it measured.
+    """The circumstances of one run.
 
     `qdisc` is the digest of the lab's own qdiscs, whose text the journal keeps once; `net_dropped` are the packets that
     they dropped during the run; `load` is the host's load average over a minute when the run began.
@@ -77,7 +77,7 @@ class StateOutcome:
 
     @classmethod
     def load(cls, entry: Sequence[Any]) -> StateOutcome:
-        """Inverse of `entry`; TypeError or ValueError when it is none."""
+        """Inverse of `entry`; TypeError or ValueError for anything else."""
         state, place, outcome, alone, together, error, pairs = entry
         return cls(
             tuple(map(int, state)), int(place), str(outcome), float(alone), float(together), float(error), int(pairs)
@@ -117,7 +117,7 @@ class Record:
         cls, run: Run, number: int, measured: RunMeasurement, rates: Mapping[str, float | None], units: Mapping[str,
         str], took_s: float, around: RunConditions | None = None, states: tuple[StateOutcome, ...] = (),
     ) -> Record:  # fmt: skip
-        """Everything that is known about a run that just finished."""
+        """The record of a run that has just finished."""
         driver = run.placed[0].driver
         return cls(
             run.kind, run.run, number, run.pinning, measured.started, _short(measured.seconds),
@@ -150,7 +150,7 @@ class Record:
         windows = dict(entry["series"])
         at_s = tuple(windows.pop("at_s"))
         values = {
-            name: {metric: tuple(found) for metric, found in metrics.items()} for name, metrics in windows.items()
+            name: {metric: tuple(series) for metric, series in metrics.items()} for name, metrics in windows.items()
         }
         plain = {name: entry[name] for name in _PLAIN}
         if not all(isinstance(plain[name], str) for name in _TEXTS) or type(plain["round"]) is not int:
@@ -173,11 +173,11 @@ _TEXTS = ("kind", "run", "pinning", "started")
 
 
 def _values(by_scope: Mapping[str, Mapping[str, float]]) -> list[_Value]:
-    found: list[_Value] = []
+    values: list[_Value] = []
     for key, metrics in by_scope.items():
-        scope, _, instance = key.partition(":")
-        found += [(instance or None, scope, metric, float(value), unit_of(metric)) for metric, value in metrics.items()]
-    return found
+        scope, _, name = key.partition(":")
+        values += [(name or None, scope, metric, float(value), unit_of(metric)) for metric, value in metrics.items()]
+    return values
 
 
 def _loaded(member: Mapping[str, Any]) -> MemberRecord:

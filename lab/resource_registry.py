@@ -1,8 +1,8 @@
 """A list on disk of everything that a lab run created on this host, so that a later run can remove it after a crash.
 
-An object is written here before it is made, and only when nobody has one of that name. The run holds a lock on its list
-while it lives; only lists whose owner is dead are cleaned, and only objects whose names carry that run's id. One that
-cannot be removed does not keep the others from it, and stays on the list.
+An object is written here before it is made, and only when there is none of that name. The run holds a lock on its list
+while it lives; only lists whose owner is dead are cleaned, and only objects whose names carry that run's id. An object
+that cannot be removed stays on the list, and the others are removed all the same.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ResourceRegistry:
         return f"cotenant-{self.run}-{name}"
 
     def driver(self, online: int, cpus: Sequence[int] | None) -> str:
-        """What Dom0 had before it was moved, as a name: the number of its vCPUs and its pCPUs, None = all."""
+        """Name that tells what Dom0 had before it was moved: the number of its vCPUs, and its pCPUs, None = all."""
         where = "all" if cpus is None else format_cpus(tuple(cpus))
         return f"cotenant-{self.run}-{online}-on-{where}"
 
@@ -72,9 +72,9 @@ class ResourceRegistry:
         return parent / f".cotenant-lab-{self.run}"
 
     def made(self, kind: str, name: str, *, lasting: bool = False) -> None:
-        """Remember an object that is about to be made; RunError when it is there. Kinds: see `_REMOVERS`.
+        """Remember an object that is about to be made; RunError when it is there already. Kinds: see `_REMOVERS`.
 
-        One that is `lasting` stays when a measurement ends, as directories do.
+        An object that is `lasting` stays when a measurement ends, as directories do.
         """
         if any(path.exists() or path.is_symlink() for path in _PLACES[kind](name)):
             raise RunError(f"{kind} {name} is there already and was not made by this run: remove it or run again")
@@ -85,7 +85,7 @@ class ResourceRegistry:
         self._made.append((kind, name))
 
     def remove(self, kind: str, name: str) -> None:
-        """Remove one object now; what was never made, or is gone already, is fine."""
+        """Remove one object now; nothing happens where it was never made, or is gone already."""
         _remove(self.run, kind, name)
         if (kind, name) in self._made:
             self._made.remove((kind, name))
@@ -169,7 +169,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
             entry = json.loads(line)
             entries.append((str(entry["kind"]), str(entry["name"])))
         except (ValueError, KeyError, TypeError):
-            continue  # a torn last line: its object was not made yet
+            continue  # an incomplete last line: its object was not made yet
     return entries
 
 
@@ -212,23 +212,19 @@ def _remove_domain(name: str) -> None:
 
 def _remove_driver(name: str) -> None:
     """Put Dom0 back to where it was."""
-    found = re.fullmatch(r"cotenant-[0-9a-f]{6}-(\d+)-on-(all|[\d,-]+)", name)
-    if found is None:
+    before = re.fullmatch(r"cotenant-[0-9a-f]{6}-(\d+)-on-(all|[\d,-]+)", name)
+    if before is None:
         return
-    count, where = int(found[1]), found[2]
+    count, where = int(before[1]), before[2]
     now = Dom0Cpus.parse(call(["xl", "vcpu-list", DOM0]))
     for command in move_commands(now.online, count, None if where == "all" else parse_cpus(where)):
         call(command)
 
 
-def _remove_directory(name: str) -> None:
-    shutil.rmtree(name, ignore_errors=True)
-
-
 _REMOVERS: dict[str, Callable[[str], None]] = {
     "group": remove_group,
     "network": _remove_network,
-    "directory": _remove_directory,
+    "directory": partial(shutil.rmtree, ignore_errors=True),
     "bridge": _remove_bridge,
     "domain": _remove_domain,
     "driver": _remove_driver,

@@ -15,8 +15,8 @@ from lab.schedule import Run, calibrations, expand, in_round, tunings
 class Round:
     """A round: its runs in their order; round 0 calibrates.
 
-    `wide` groups are why a further round is needed, None = one of the least.
-    `due_s` is when the round is to start, in seconds after the grid's origin; None = now.
+    A further round is needed because of `wide` groups; None = it is one of the least rounds. `due_s` is when the round
+    starts, in seconds after the grid's origin; None = now.
     """
 
     number: int
@@ -39,7 +39,7 @@ class RoundPlan:
 
     @property
     def least_rounds(self) -> int:
-        """Rounds that are measured whatever they give."""
+        """Rounds that are measured whatever their results are."""
         temporal = self._campaign.temporal
         return self._campaign.repeats.least if temporal is None else temporal.slots
 
@@ -49,7 +49,7 @@ class RoundPlan:
         return len(self.calibrations) + self.least_rounds * len(self.runs)
 
     def steps(self, records: Sequence[Record]) -> Iterator[Round]:
-        """Step by step; `records` is looked at anew for each, so that it may grow meanwhile."""
+        """The rounds in their order. `records` is read anew for each, so it may grow meanwhile."""
         campaign, repeats = self._campaign, self._campaign.repeats
         yield Round(0, self.calibrations)
         for number in range(1, self.least_rounds + 1):

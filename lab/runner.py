@@ -1,4 +1,4 @@
-"""Runs a campaign round by round, without runs that are in the journal, and cleans up however it ends."""
+"""Runs a campaign round by round, without the runs that are in the journal, and cleans up however it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lab.single_run import RunMaker, utc_now
 from lab.time_grid import TimeGrid
 
 Ending = Literal["finished", "interrupted", "out of time"]
-# So many failed runs one after another are no accident of one of them: something that all need is not there.
+# When so many runs fail one after another, something is missing that all of them need.
 _MOST_FAILED = 3
 
 
@@ -66,7 +66,7 @@ def run_campaign(
 ) -> Summary:  # fmt: skip
     """Measure all runs that are not in the journal and write the dataset; LabError says why it had to stop.
 
-    `again` measures the runs once more that something from outside disturbed.
+    `again` also measures those runs once more that something from outside disturbed.
     """
     try:
         with _new(directory):
@@ -82,7 +82,7 @@ def run_campaign(
 
 @dataclass(slots=True)
 class _Counts:
-    """How far it is; `total` grows with every further round."""
+    """How far the campaign is; `total` grows with every further round."""
 
     total: int
     measured: int = 0
@@ -115,7 +115,7 @@ class _Campaigner:
                     with _registered(state, self._directory) as (registry, scratch):
                         ending = self._rounds(self._run_maker(registry, scratch))
                     if self._counts.measured:
-                        self._remember("after")  # now that nothing of the lab's own is left
+                        self._remember("after")  # when nothing of the lab's own is left
                         self._compare_host()
             except StopRequested:
                 ending = "interrupted"
@@ -139,8 +139,8 @@ class _Campaigner:
         return "finished"
 
     def _round(self, number: int, todo: Sequence[Run], maker: RunMaker | EmulatedXenRuns) -> bool:
-        """Measure what is left of a round; False when the time that may be taken is over."""
-        self._write()  # tables of all whole rounds so far
+        """Measure what is left of a round; False when the campaign's minutes are over."""
+        self._write()  # tables of all complete rounds so far
         started = self._round_started(number)
         for run in todo:
             if self._is_over_time():
@@ -201,11 +201,11 @@ class _Campaigner:
         return minutes is not None and sum(record.took_s for record in self._journal.records) >= minutes * 60
 
     def _remember(self, when: str) -> None:
-        """Note what it is measured under; the host's qdiscs are looked at while the lab has none of its own."""
-        found: dict[str, Any] = {**circumstances(), "host_qdiscs": host_qdiscs()}
+        """Note the circumstances, the host's qdiscs among them; the lab has none of its own at these times."""
+        facts: dict[str, Any] = {**circumstances(), "host_qdiscs": host_qdiscs()}
         if when == "before":
-            found["tools"] = versions(needed_tools(self._campaign))
-        self._journal.note(when, {"at": utc_now(), **found})
+            facts["tools"] = versions(needed_tools(self._campaign))
+        self._journal.note(when, {"at": utc_now(), **facts})
 
     def _compare_host(self) -> None:
         qdiscs = remembered(self._journal)["host_qdiscs_after"]
@@ -235,13 +235,13 @@ class _Campaigner:
 
 @contextmanager
 def _new(directory: Path) -> Iterator[None]:
-    """Make a directory, and leave none behind where nothing comes of it."""
-    was_there = directory.exists()
+    """Make a directory; a new one is removed again when a LabError follows."""
+    existed = directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except LabError:
-        if not was_there:
+        if not existed:
             directory.rmdir()
         raise
 

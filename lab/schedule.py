@@ -40,7 +40,7 @@ class Run:
 
 
 def expand(campaign: Campaign) -> tuple[Run, ...]:
-    """All runs of one round: groups first, then the solo runs that they need, without an order that matters.
+    """All runs of one round: the groups, then the solo runs that they need; `in_round` orders them.
 
     A group of one is its solo run. On/off, a group holds its own base cases: only profiles are measured alone.
     """
@@ -68,33 +68,33 @@ def _place(campaign: Campaign, member: Member, form: PinningForm, position: int)
 
 
 def solo_run(label: str, cpus: str, clients: str, driver: str) -> str:
-    """Name of the base case of a member: its place is its CPUs, its load generator's, and those of the driver domain.
+    """Name of the base case of a member in its place: its CPUs, those of its load generator, and of the driver domain.
 
-    CPU lists such as `0-1`; the last two are empty where there is no such thing.
+    These are CPU lists such as `0-1`; the last two are empty where there is no generator or no `driver`.
     """
     return ":".join(["solo", label, cpus, *([clients] if clients else []), *([f"driver{driver}"] if driver else [])])
 
 
 def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     """Saturated solo runs that part loads need first: load 0.5 means half of what was reached there."""
-    found: dict[str, Run] = {}
+    needed: dict[str, Run] = {}
     for run in runs:
         for entry in run.placed:
             if entry.member.load < 1.0:
                 key = calibration_key(entry)
-                found.setdefault(key, Run("calibration", key, run.pinning, (_saturated(entry),)))
-    return tuple(found.values())
+                needed.setdefault(key, Run("calibration", key, run.pinning, (_saturated(entry),)))
+    return tuple(needed.values())
 
 
 def _saturated(entry: PlacedMember) -> PlacedMember:
-    """The same at full load, under the name that it has then."""
+    """The same member at full load, under its name at full load."""
     part = f".load{entry.member.load:g}"
     member = replace(entry.member, load=1.0, label=entry.member.label.replace(part, "", 1))
     return replace(entry, member=member, instance=entry.instance.replace(part, "", 1))
 
 
 def tunings(campaign: Campaign, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    """Runs that find how long a state must last: each member of any group beside the workload that shows it."""
+    """Runs that find how long a state must last: each member of any group beside the campaign's `beside`."""
     if campaign.on_off is None or not campaign.on_off.tunes:
         return ()
     labels: dict[str, PlacedMember] = {}
@@ -133,15 +133,15 @@ def profile_keys(campaign: Campaign) -> frozenset[str]:
 
 
 def _profiled(campaign: Campaign) -> list[PlacedMember]:
-    """Who is measured alone as the profile of a workload: on the first place of the first pinning form.
+    """The members that are measured alone as profiles of their workloads: on the first place of the first pinning form.
 
-    Every workload of any group as it is defined, and at the part loads that it has somewhere with no other settings:
-    held back by a cap or a limit is not how a workload is.
+    Every workload of any group as it is defined, and at the part loads that it has in a group with no other settings: a
+    workload that a cap or a limit holds back is no profile.
     """
-    found: dict[str, Member] = {}
+    profiled: dict[str, Member] = {}
     for member in (member for group in campaign.groups for member in group.members):
         base = campaign.members[member.workload]
-        found.setdefault(base.label, base)
+        profiled.setdefault(base.label, base)
         if member.settings == base.settings:
-            found.setdefault(member.label, member)
-    return [_place(campaign, member, campaign.pinnings[0], 0) for member in found.values()]
+            profiled.setdefault(member.label, member)
+    return [_place(campaign, member, campaign.pinnings[0], 0) for member in profiled.values()]

@@ -1,7 +1,7 @@
 """Traffic shaping of the uplink: the rate of the line, HTB classes below it, and the size of packets.
 
-Rates count whole Ethernet frames (without preamble and checksum), as the kernel does: of a full-size TCP frame 95.6 %
-is payload (1448 of 1514 bytes), of a UDP one 97.2 %.
+Rates count whole Ethernet frames (without preamble and checksum), as the kernel does: 95.6 % of a full-size TCP frame
+is payload (1448 of 1514 bytes), and 97.2 % of a UDP one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from lab.errors import PreparationError
 from profiler.observed import NetworkSettings
 
 _FRAME = 1514  # bytes of a full frame as qdiscs count it
-_MIN_BURST = 2 * _FRAME  # bytes; a bucket of less than a frame or two starves a slow class
+_MIN_BURST = 2 * _FRAME  # bytes; a smaller bucket starves a slow class
 _MOST_SEGMENTS = 64_000 // _FRAME  # of the biggest packet that TCP makes
 _QUANTUM_RANGE = (_FRAME, 60_000)  # outside of it the kernel warns and clamps (sch_htb.c)
 _MILLISECOND_BYTES = 1e6 / 8 / 1000  # at 1 Mbit/s
 _ALL, _REST, _FIRST_CLASS = "1:1", "1:2", 10
-# Of the line, at least, for instances without shaping: guarantees to others never starve them.
+# The least share of the line for instances without shaping: guarantees to others never starve them.
 _LEAST_REST = 0.01
 
 
@@ -28,9 +28,9 @@ def htb_commands(
 ) -> list[str]:  # fmt: skip
     """tc lines for the uplink, by address: `dedicated` keeps to its rate, `shared` may borrow up to the link.
 
-    With a line everything passes one class of its rate; who has no class of its own queues in one fifo, `queue_packets`
-    deep. 1000 is what Linux gives every Ethernet device and what the paper's hosts had (at 1 Mbit/s twelve seconds:
-    that is what made every query time out). Without a line, what is not shaped goes straight through.
+    With a line everything passes one class of its rate; instances without a class of their own queue in one fifo of
+    `queue_packets`. 1000 is the default of Linux for Ethernet devices, and what the paper's hosts had (twelve seconds
+    at 1 Mbit/s, which made every query time out). Without a line, what is not shaped goes straight through.
     """
     shaped = [(address, net) for address, net in attached if net is not None and net.mode != "none"]
     if not shaped and line_mbit is None:
@@ -72,7 +72,7 @@ def most_segments(net: NetworkSettings | None, link_mbit: float | None, line_mbi
 
 
 def _link(shared: Sequence[NetworkSettings], link_mbit: float | None) -> float:
-    """What `shared` instances share; without a link of its own as much as was promised to them; 0 = there are none."""
+    """The rate that `shared` instances share; without a link's own as much as they are promised. 0 = there are none."""
     if not shared:
         return 0.0
     return link_mbit or max(_promised(shared), *(net.ceil_mbit or 0.0 for net in shared))
@@ -85,7 +85,7 @@ def _promised(settings: Sequence[NetworkSettings]) -> float:
 def check_promises(
     settings: Sequence[NetworkSettings | None], link_mbit: float | None, line_mbit: float | None
 ) -> None:
-    """PreparationError when these instances are promised more than there is.
+    """Raise PreparationError when these instances are promised more than there is.
 
     HTB gives every class its rate even beyond that of its parent, so all rates below one parent must fit into it.
     """
@@ -106,7 +106,7 @@ def _class(device: str, parent: str, name: str, rates: str, queue_packets: int) 
 
 
 def _filters(device: str, address: str, name: str) -> list[str]:
-    """What this address sends belongs to the class: also its ARP, which would else wait behind everybody's traffic."""
+    """The rate that `shared` instances share; without a link as much as they are promised. 0 = there are none."""
     packed = IPv4Address(address).packed
     # RFC 826: the sender's address is 14 bytes into the packet
     sender = f"match u16 0x{packed[:2].hex()} 0xffff at 14 match u16 0x{packed[2:].hex()} 0xffff at 16"

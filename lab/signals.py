@@ -17,12 +17,12 @@ def stoppable() -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal become StopRequested; the same signals during clean-up change nothing."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        for each in _STOPPING:
-            signal.signal(each, signal.SIG_IGN)
+        for stopping in _STOPPING:
+            signal.signal(stopping, signal.SIG_IGN)
         raise StopRequested(signal.Signals(number).name)
 
     before = {number: signal.signal(number, stop) for number in _STOPPING}
-    if before[signal.SIGHUP] is signal.SIG_IGN:  # started with nohup: it is to outlive its terminal
+    if before[signal.SIGHUP] is signal.SIG_IGN:  # started with nohup, in order to outlive its terminal
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield
@@ -33,7 +33,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Stopping signals are ignored inside."""
+    """Ignore stopping signals meanwhile."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
     try:
         yield

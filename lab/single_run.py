@@ -54,7 +54,7 @@ class RunMaker:
 
     def _make(self, run: Run, number: int, round_started: str) -> Record:
         began = time.monotonic()
-        load = _load()
+        load = round(os.getloadavg()[0], 2)
         rates = self._rates(run)
         with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
             if made := instances.circumstances():
@@ -63,8 +63,8 @@ class RunMaker:
             units: Mapping[str, str] = self._units
             states: tuple[StateOutcome, ...] = ()
             if is_on_off(self._campaign, run):
-                found = make_on_off(self._campaign, run, number, self._journal.records, instances, rates)
-                measured, units, states = found.measured, found.units, found.states
+                on_off = make_on_off(self._campaign, run, number, self._journal.records, instances, rates)
+                measured, units, states = on_off.measured, on_off.units, on_off.states
             else:
                 measured = measure(instances, self._timing, rates)
             around = self._around(round_started, load, before, lab_qdiscs(self._registry))
@@ -79,9 +79,7 @@ class RunMaker:
             queue_packets=campaign.queue_packets, fill_idle=campaign.on_off is not None and campaign.on_off.fill_idle,
         )  # fmt: skip
 
-    def _around(
-        self, round_started: str, load: float | None, before: Qdiscs | None, after: Qdiscs | None
-    ) -> RunConditions:
+    def _around(self, round_started: str, load: float, before: Qdiscs | None, after: Qdiscs | None) -> RunConditions:
         if after is None:
             return RunConditions(round_started, load)
         self._journal.note("qdisc", {"digest": after.digest, "text": after.text})
@@ -94,18 +92,12 @@ class RunMaker:
         for entry in run.placed:
             if entry.member.load < 1.0:
                 key = calibration_key(entry)
-                reached = [r.members[0].outcomes["throughput"] for r in self._journal.records if r.run == key]
+                calibrations = [record.members[0] for record in self._journal.records if record.run == key]
+                reached = [member.outcomes["throughput"] for member in calibrations]
                 rates[entry.instance] = entry.member.load * median(reached)
         return rates
 
 
 def utc_now() -> str:
-    """Now, as dates are written in journals and tables."""
+    """Now, as journals and tables have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _load() -> float | None:
-    try:
-        return round(os.getloadavg()[0], 2)
-    except OSError:
-        return None

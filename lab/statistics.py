@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import fmean, median, stdev
 
 _LEVEL = 0.95
-_REPLICATES = 200  # of each run, as in the simulation of what hierarchical intervals hold
+_REPLICATES = 200  # of each run, as in the simulation of the coverage of hierarchical intervals
 FEWEST_FOR_ORDER = 6  # below, no pair of order statistics brackets the median with 95 %
 _FEWEST_FOR_ANY = 2
 
@@ -51,9 +51,9 @@ def order_interval(values: Sequence[float], level: float = _LEVEL) -> tuple[floa
 
 
 def order_coverage(count: int, level: float = _LEVEL) -> float:
-    """How often `order_interval` of so many independent values holds the median of what they are drawn from.
+    """The probability that `order_interval` of so many independent values holds the median of their distribution.
 
-    At least `level` from six values on; of fewer it is their whole range, which holds it with 1 - 2 / 2**count.
+    At least `level` from six values on. Of fewer the interval is their whole range, with 1 - 2 / 2**count.
     """
     return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count, level) + 1)) / 2.0**count
 
@@ -70,26 +70,26 @@ def _narrowest_rank(count: int, level: float) -> int:
 
 
 def window_replicates(value: float, windows: Sequence[float], count: int, draw: random.Random) -> list[float]:
-    """What a run might as well have reached, `count` times: its value with windows drawn anew from its own.
+    """Bootstrap replicates of what a run reached: its value, `count` times, with windows drawn anew from its own.
 
     `windows` follow the run's progress in any unit, so only their spread around their mean counts. They are taken as
-    exchangeable: windows that depend on each other make this level too narrow, which the level of rounds makes up for.
-    Without at least two windows the value has no spread.
+    exchangeable: where they depend on each other, the spread within runs is too narrow, which that between rounds makes
+    up for. With fewer than two windows the value has no spread.
     """
     mean = fmean(windows) if len(windows) >= _FEWEST_FOR_ANY else 0.0
     if mean <= 0:
         return [value] * count
     size = len(windows)
-    drawn = draw.choices(windows, k=size * count)
+    resamples = draw.choices(windows, k=size * count)
     scale = value / mean / size
-    return [scale * sum(drawn[at : at + size]) for at in range(0, size * count, size)]
+    return [scale * sum(resamples[at : at + size]) for at in range(0, size * count, size)]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRepeat:
     """One member in one round, alone or together: what it reached, and windows that follow its progress.
 
-    `key` is different for every run, round and member; the same key is always redrawn alike.
+    `key` is different for every run, round and member; replicates of the same key are always the same.
     """
 
     key: str
@@ -98,13 +98,13 @@ class MemberRepeat:
 
 
 class RatioBootstrap:
-    """What ratios T/B might as well have been, by the windows of their runs; each run is redrawn once."""
+    """Bootstrap replicates of ratios T/B, by the windows of their runs; each run is resampled once."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[float]] = {}
 
     def ratios(self, together: MemberRepeat, alone: MemberRepeat) -> tuple[float, ...]:
-        """Equally many for any two; `alone` must have reached something."""
+        """Replicates of the ratio, equally many for any two repeats; `alone` must have reached something."""
         ratio = together.value / alone.value
         pairs = zip(self._of(together), self._of(alone), strict=True)
         return tuple(top / bottom if bottom > 0 else ratio for top, bottom in pairs)  # 0: only idle windows were drawn
@@ -119,8 +119,8 @@ class RatioBootstrap:
 def rounds_interval(values: Sequence[float], replicates: Sequence[Sequence[float]] = ()) -> tuple[float, float] | None:
     """95 % interval of the median over rounds, one value each; None for one round. Below 0 only where a value is.
 
-    From six rounds on by order statistics; below, by the hierarchical bootstrap, over the rounds and their
-    `replicates` (as many rounds as values, as many replicates in each), or over the rounds alone without them.
+    From six rounds on by order statistics. For fewer by the hierarchical bootstrap over rounds and their `replicates`
+    (one sequence for each value, all of one length); without replicates over the rounds alone.
     """
     if len(values) >= FEWEST_FOR_ORDER:
         return order_interval(values)
@@ -133,12 +133,11 @@ def rounds_interval(values: Sequence[float], replicates: Sequence[Sequence[float
 def hierarchical_interval(middle: float, rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
     """95 % interval of a median over rounds, where each round has replicates of equal number; `middle` is the median.
 
-    Rounds are drawn with replacement, within each a replicate. A draw is then one of all replicates, each as likely,
-    and the distribution of a median of such draws is known (Maritz & Jarrett 1978), so nothing is drawn here: the ends
-    are quantiles of all replicates. A bootstrap of n rounds is too narrow by sqrt((n - 1) / n) (Hesterberg 2015,
-    section 4.1), which is put right. Simulated coverage of the nominal 95 %, by how much of the spread lies
-    within rounds: 88-99 % for 2 rounds, 89-99 % for 3, 95-100 % for 4 and 5. Assumes that rounds do not depend on each
-    other.
+    The bootstrap draws rounds with replacement, and a replicate within each. So every replicate is as likely, and the
+    distribution of a median of such draws is known (Maritz & Jarrett 1978): nothing is drawn here, the ends are
+    quantiles of all replicates. A bootstrap of n rounds is too narrow by sqrt((n - 1) / n) (Hesterberg 2015, section
+    4.1), which is corrected. Simulated coverage of the nominal 95 %, by how much of the spread lies within rounds:
+    88-99 % for 2 rounds, 89-99 % for 3, 95-100 % for 4 and 5. Assumes that rounds do not depend on each other.
     """
     values = sorted(replicate for replicates in rounds for replicate in replicates)
     count = len(rounds)
@@ -152,7 +151,7 @@ def hierarchical_interval(middle: float, rounds: Sequence[Sequence[float]]) -> t
 def _tail_share(count: int, level: float = _LEVEL) -> float:
     """Share p of all values below which the median of `count` draws lies with probability (1 - level) / 2.
 
-    Of an even number the lower of the two middle ones counts, which makes intervals wider rather than narrower.
+    The median of an even number is taken as the lower of the two in the middle, which makes intervals wider.
     """
     needed = (count + 1) // 2
     low, high = 0.0, 0.5

@@ -9,14 +9,14 @@ from statistics import median
 
 from lab.statistics import variation
 
-FEWEST_WINDOWS = 6  # fewer show no trend that chance would not show as well
-MOST_VARIATION = 0.05  # of windows that count as steady whatever their order
+FEWEST_WINDOWS = 6  # any trend of fewer may be chance
+MOST_VARIATION = 0.05  # of windows that count as steady in whatever order
 MOST_DRIFT = 0.05  # of the second half's median against the first's; less moves a run's mean by under 2.5 %
 _SIGNIFICANT = 1.96  # two-sided 5 %
 
 
 def trend(values: Sequence[float]) -> float:
-    """Mann-Kendall's Z: above 0 for rising values; beyond +-1.96 chance alone gives it in 5 % of the cases.
+    """Mann-Kendall's Z: above 0 for rising values; beyond +-1.96 in 5 % of the cases by chance alone.
 
     With the correction for ties (Gilbert 1987, section 16.4); 0 where all values are equal. Windows that follow each
     other closely are not independent, so trends are found somewhat more often than in 5 % of steady runs.
@@ -38,9 +38,9 @@ def drift(values: Sequence[float]) -> float:
 
 
 def drifts(values: Sequence[float]) -> bool | None:
-    """Whether windows moved in one direction: a significant trend, and halves that differ; None for too few windows.
+    """Whether windows have a significant trend and halves that differ; None for too few windows.
 
-    Both, because a tiny trend that is significant does no harm, and a large one that is not may be chance.
+    Both, because a tiny significant trend does no harm, and a large one that is not significant may be chance.
     """
     if len(values) < FEWEST_WINDOWS:
         return None

@@ -1,4 +1,4 @@
-"""The time grid of a temporal campaign: rounds start at fixed times; late rounds are skipped and reported."""
+"""The time grid of a temporal campaign: rounds start at fixed times, and late ones are skipped and reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORIGIN = "grid_origin"
 
 
 class TimeGrid:
-    """Knows when each round is due; the first start of the campaign is the origin, kept in its journal."""
+    """Knows when each round is due. The origin is when the campaign first started; the journal keeps it."""
 
     def __init__(
         self, temporal: Temporal, journal: Journal, say: Callable[[str], None],
@@ -34,7 +34,7 @@ class TimeGrid:
         return self._origin() + self._slots * self._every_s
 
     def wait(self, step: Round, *, resumed: bool) -> bool:
-        """Wait until a round is due; False when it is too late. A round that had already begun may be finished."""
+        """Wait until a round is due; False when it is too late. A `resumed` round may be finished within its slot."""
         if step.due_s is None:
             return True
         due = self._origin() + step.due_s

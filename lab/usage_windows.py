@@ -11,20 +11,20 @@ from profiler.backends import Backend, DomainCounters
 
 _SHORTEST_S = 0.25
 _LONGEST_S = 0.5
-_WINDOWS = 12  # as many in a run, where that keeps them between shortest and longest …
-_MOST_WINDOWS = 240  # … and this many in a long one
-_SHARE = 0.01  # of one CPU that readings may take; who costs more is read less often
+_WINDOWS = 12  # in a run, where that keeps them between shortest and longest …
+_MOST_WINDOWS = 240  # … and the most in a long run
+_SHARE = 0.01  # of one CPU that readings may take; costly ones are taken less often
 _DIGITS = 4
 METRICS = {"cpu": "%", "net_mbit": "Mbit/s", "disk_mb_s": "MB/s"}
 _SCALES = {"cpu": 1e-7, "net_mbit": 8e-6, "disk_mb_s": 1e-6}  # ns and bytes per second into these units
-_BUSY = 1.0  # Mbit/s or MB/s: who moves less than this works with its CPU
+_BUSY = 1.0  # Mbit/s or MB/s: the progress of an instance that moves less shows in its CPU time
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSeries:
     """Windows of a run: window i ended `at_s[i]` seconds after the measured time began, warm-up before 0.
 
-    `values[instance][metric][i]` is its mean rate, 100 % = one CPU; metrics that are not counted here are missing.
+    `values[instance][metric][i]` is its mean rate, 100 % = one CPU; metrics that this host does not count are missing.
     """
 
     at_s: tuple[float, ...] = ()
@@ -35,10 +35,10 @@ class UsageSeries:
 
     def activity(self, instance: str, *, measured: bool = True) -> tuple[float, ...]:
         """The windows that follow its progress best: traffic or disk where it moves any, its CPU time otherwise."""
-        found = self.of(instance)
+        metrics = self.of(instance)
         for metric in ("net_mbit", "disk_mb_s", "cpu"):
             windows = tuple(
-                value for at_s, value in zip(self.at_s, found.get(metric, ()), strict=False) if (at_s > 0) is measured
+                value for at_s, value in zip(self.at_s, metrics.get(metric, ()), strict=False) if (at_s > 0) is measured
             )
             if windows and (metric == "cpu" or median(windows) > _BUSY):
                 return windows
@@ -53,11 +53,11 @@ class UsageWatch:
         self._usual_s = max(min(max(seconds / _WINDOWS, _SHORTEST_S), _LONGEST_S), seconds / _MOST_WINDOWS)
         self._ticks: list[tuple[float, Mapping[str, DomainCounters]]] = []
         self._due = 0.0
-        self.mark()  # the first reading finds files and opens them; what the next one costs is usual
-        self.mark()
+        self.mark()  # finds files and opens them, which costs more than usual …
+        self.mark()  # … and must not decide when the next reading is due
 
     def look(self) -> bool:
-        """Read where the time has come; whether it did."""
+        """Read when a reading is due; whether it was."""
         if time.monotonic() < self._due:
             return False
         self.mark()
@@ -110,5 +110,5 @@ def _used(counters: DomainCounters) -> dict[str, int]:
     cpu_ns = counters.cpu_ns
     if cpu_ns is None and "tasks" not in counters.absent:
         cpu_ns = sum(task.run_ns for task in counters.tasks.values())
-    found = {"cpu": cpu_ns, "net_mbit": counters.net_bytes, "disk_mb_s": counters.disk_bytes}
-    return {metric: value for metric, value in found.items() if value is not None}
+    used = {"cpu": cpu_ns, "net_mbit": counters.net_bytes, "disk_mb_s": counters.disk_bytes}
+    return {metric: value for metric, value in used.items() if value is not None}

@@ -26,11 +26,11 @@ def read_cross(fields: Fields, size: int) -> list[Changes]:
     """Every combination of what `cross` lists, for a group of `size` members; one empty change without it."""
     if not fields.has("cross"):
         return [{}]
-    given = fields.raw("cross")
-    blocks = given if isinstance(given, list) else [given]
+    cross = fields.raw("cross")
+    blocks = cross if isinstance(cross, list) else [cross]
     axes: list[_Axis] = []
     for number, block in enumerate(blocks):
-        place = fields.at("cross") + (f"[{number}]" if isinstance(given, list) else "")
+        place = fields.at("cross") + (f"[{number}]" if isinstance(cross, list) else "")
         axes += _axes(Fields(fields.file, place, block), size)
     varied = [(position, name) for targets, name, _ in (axis[0] for axis in axes) for position in targets]
     if len(set(varied)) < len(varied):

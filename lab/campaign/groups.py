@@ -40,14 +40,12 @@ def _entry(
     fields: Fields, members: Mapping[str, Member], forms: Mapping[str, PinningForm], seed: int
 ) -> list[MemberGroup]:
     listings, place = _listings(fields, members, seed)
-    chosen = [forms[name] for name in check_names(
-        fields, "pinnings", fields.sequence("pinnings", list(forms)), forms, "pinnings"
-    )]  # fmt: skip
+    names = check_names(fields, "pinnings", fields.sequence("pinnings", list(forms)), forms, "pinnings")
     groups = [
-        MemberGroup(read_members(fields, place, listing, members, changes, least=1), form)
+        MemberGroup(read_members(fields, place, listing, members, changes, least=1), forms[name])
         for listing in listings
         for changes in read_cross(fields, len(listing))
-        for form in chosen
+        for name in names
     ]
     fields.done()
     if len(groups) > MOST_GROUPS:

@@ -9,10 +9,9 @@ from typing import Any
 from lab.campaign.model import Member
 from lab.errors import CampaignError
 from lab.fields import Fields
-from profiler.observed import IsolationSettings, NetMode, NetworkSettings
+from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings
 
 NONE = "none"  # removes a setting that the workload has
-_MODES: dict[str, NetMode] = {"none": "none", "shared": "shared", "dedicated": "dedicated"}
 
 
 def read_load(fields: Fields, default: float) -> float:
@@ -37,16 +36,16 @@ def read_members(
     top: Fields, place: str, entries: Any, members: Mapping[str, Member], changes: Mapping[int, Mapping[str, Any]],
     least: int = 2,
 ) -> tuple[Member, ...]:  # fmt: skip
-    """A list of members; `changes` overrides fields of members by position, as factors that are crossed do."""
+    """A list of members; `changes` overrides fields of members by position, as crossed factors do."""
     if not isinstance(entries, list) or len(entries) < least:
         top.wrong(place, f"must be a list of at least {'two members' if least > 1 else 'one member'}")
-    found: list[Member] = []
+    listed: list[Member] = []
     for position, entry in enumerate(entries):
-        given = entry if isinstance(entry, dict) else {"workload": entry}
-        fields = Fields(top.file, f"{place}[{position}]", {**given, **changes.get(position, {})})
-        found.append(_member(fields, members))
+        values = entry if isinstance(entry, dict) else {"workload": entry}
+        fields = Fields(top.file, f"{place}[{position}]", {**values, **changes.get(position, {})})
+        listed.append(_member(fields, members))
         fields.done()
-    return tuple(found)
+    return tuple(listed)
 
 
 def check_names(fields: Fields, name: str, chosen: Sequence[Any], known: Mapping[str, Any], where: str) -> list[str]:
@@ -79,7 +78,7 @@ def _network(fields: Fields, base: NetworkSettings | None) -> NetworkSettings | 
     if fields.raw("network") == NONE:
         return None
     inner = fields.fields("network")
-    mode = _MODES[inner.choice("mode", tuple(_MODES))]
+    mode = inner.choice("mode", NET_MODES)
     rate, ceil = inner.optional("rate_mbit", most=1e6), inner.optional("ceil_mbit", most=1e6)
     inner.done()
     try:
@@ -94,13 +93,13 @@ def _label(base: Member, changed: Member) -> str:
     if changed.load != base.load:
         parts.append(f"load{changed.load:g}")
     new, old = changed.settings, base.settings
-    for word, value, before in (
+    for name, value, defined in (
         ("cap", new.cap_percent, old.cap_percent),
         ("weight", new.weight, old.weight),
         ("disk", new.disk_limit_mb_s, old.disk_limit_mb_s),
     ):
-        if value != before:
-            parts.append(f"no{word}" if value is None else f"{word}{value:g}")
+        if value != defined:
+            parts.append(f"no{name}" if value is None else f"{name}{value:g}")
     if new.network != old.network:
         parts.append("nonet" if new.network is None else _net_label(new.network))
     return ".".join(parts)

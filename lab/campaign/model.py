@@ -40,8 +40,8 @@ class GuestSettings:
 class EmulatedXen:
     """A Xen machine that the lab emulates, with two guests of one vCPU.
 
-    Dom0 has at most `dom0_vcpus`, `memory_mb` is the machine's. Each pCPU gets at most `pcpu_percent` of a CPU of this
-    host, None = no limit. The eight metrics are read over `metrics_s` of each run, 0 = not at all.
+    Dom0 has at most `dom0_vcpus`; `memory_mb` is the memory of the whole machine. Each pCPU gets at most `pcpu_percent`
+    of a CPU of this host, None = no limit. The eight metrics are read over `metrics_s` of each run, 0 = not at all.
     """
 
     pcpus: int = 4
@@ -107,10 +107,10 @@ class Temporal:
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """Groups are measured on/off, within one run: `dwell_ms` long states of which the first `guard_ms` do not count.
+    """Groups are measured on/off, within one run: in states of `dwell_ms`, of which the first `guard_ms` do not count.
 
-    Where both are None they are found for each workload in a run beside the workload `beside`, before the first round.
-    With `fill_idle` CPUs without work are kept busy meanwhile, so that each is as fast as beside a busy one.
+    Where both are None, each workload has a run beside the workload `beside` before the first round, which finds them.
+    With `fill_idle`, CPUs without work are kept busy meanwhile, so that each is as fast as beside a busy one.
     """
 
     beside: str
@@ -120,6 +120,7 @@ class OnOff:
 
     @property
     def tunes(self) -> bool:
+        """Whether both lengths are still to be found."""
         return self.dwell_ms is None or self.guard_ms is None
 
 
@@ -162,10 +163,11 @@ class Campaign:
 
     def repeated(self, rounds: int | None, minutes: float | None) -> Campaign:
         """This campaign with another minimum of rounds and another limit of minutes; None = unchanged."""
-        given = self.repeats
-        least = given.least if rounds is None else rounds
-        most = least if given.narrow is None else max(least, given.most)
-        return replace(self, repeats=Repeats(least, most, given.narrow, given.minutes if minutes is None else minutes))
+        repeats = self.repeats
+        least = repeats.least if rounds is None else rounds
+        most = least if repeats.narrow is None else max(least, repeats.most)
+        minutes = repeats.minutes if minutes is None else minutes
+        return replace(self, repeats=Repeats(least, most, repeats.narrow, minutes))
 
     def measured_on(self, platform: str | None) -> Campaign:
         """This campaign for a host that is called `platform`, with a name of its own; None = unchanged.

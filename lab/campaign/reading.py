@@ -30,10 +30,10 @@ from lab.fields import Fields
 from lab.workloads import KINDS, Workload
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
-# Finished runs stay comparable when these fields change.
+# When these fields change, finished runs stay comparable.
 _FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
 MOST_ON_OFF = 4  # members: 15 states
-_ENOUGH_ROUNDS = 30  # intervals of medians hardly shrink beyond; the usual limit of adaptive repeats
+_ENOUGH_ROUNDS = 30  # the default limit of adaptive repeats: intervals of medians hardly shrink beyond
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -49,7 +49,7 @@ def read_campaign(path: Path) -> Campaign:
         line = f", line {mark.line + 1}" if mark else ""
         raise CampaignError(f"{path}{line}: not valid YAML ({getattr(error, 'problem', None) or error})") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        # what PyYAML lets through of values it cannot build, such as the 99th of a month, and of endless nesting
+        # PyYAML lets these through for values that it cannot build, such as the 99th of a month, and for deep nesting
         raise CampaignError(f"{path} holds a value that cannot be read: {error}") from None
     return _campaign(Fields(str(path), "", document), document)
 
@@ -76,7 +76,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         groups=read_groups(top, members, forms, seed),
         pinnings=tuple(forms.values()),
         fingerprint=_fingerprint(document),
-        instances=_one_of(top, "instances", get_args(Backing), "container"),
+        instances=top.choice("instances", get_args(Backing), "container"),
         guests=_guests(top.fields("guests")),
         temporal=_temporal(top),
         warmup_most_s=top.number("warmup_most_s", warmup_s, above=-1e-9, most=3600),
@@ -94,10 +94,10 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
 
 
 def _check_members(top: Fields, campaign: Campaign) -> None:
-    """Refuse two members with the same label (their runs would be mixed up), and part loads without a request rate."""
-    known: dict[str, Member] = {}
+    """Refuse different members with the same label (their runs would be mixed up), and part loads of rateless work."""
+    by_label: dict[str, Member] = {}
     for member in (*campaign.members.values(), *(member for group in campaign.groups for member in group.members)):
-        if known.setdefault(member.label, member) != member:
+        if by_label.setdefault(member.label, member) != member:
             top.wrong("groups", f"make two different members that would both be called {member.label!r}")
         workload = campaign.workloads[member.workload]
         if member.load < 1 and not workload.takes_rate:
@@ -174,10 +174,12 @@ def _check_on_off(top: Fields, campaign: Campaign) -> None:
 
 
 def _guests(fields: Fields) -> GuestSettings:
-    usual = GuestSettings()
-    accelerator: Accelerator = _one_of(fields, "accelerator", get_args(Accelerator), usual.accelerator)
-    vhost: Vhost = _one_of(fields, "vhost", get_args(Vhost), usual.vhost)
-    guests = GuestSettings(fields.whole("memory_mb", usual.memory_mb, least=32), accelerator, vhost)
+    default = GuestSettings()
+    guests = GuestSettings(
+        fields.whole("memory_mb", default.memory_mb, least=32),
+        fields.choice("accelerator", get_args(Accelerator), default.accelerator),
+        fields.choice("vhost", get_args(Vhost), default.vhost),
+    )
     fields.done()
     return guests
 
@@ -187,25 +189,17 @@ def _emulated(top: Fields) -> EmulatedXen | None:
         return None
     if not top.has("on_off"):
         top.wrong("emulated", "needs on_off with dwell_ms and guard_ms: in blocks an emulated machine is too noisy")
-    fields, usual = top.fields("emulated"), EmulatedXen()
+    fields, default = top.fields("emulated"), EmulatedXen()
     emulated = EmulatedXen(
-        fields.whole("pcpus", usual.pcpus, most=64),
-        fields.whole("dom0_vcpus", usual.dom0_vcpus, most=64),
-        fields.whole("memory_mb", usual.memory_mb, least=1024),
-        _one_of(fields, "scheduler", ("credit", "credit2"), usual.scheduler),
+        fields.whole("pcpus", default.pcpus, most=64),
+        fields.whole("dom0_vcpus", default.dom0_vcpus, most=64),
+        fields.whole("memory_mb", default.memory_mb, least=1024),
+        fields.choice("scheduler", ("credit", "credit2"), default.scheduler),
         fields.optional("pcpu_percent", most=100),
-        fields.number("metrics_s", usual.metrics_s, above=-1e-9, most=60),
+        fields.number("metrics_s", default.metrics_s, above=-1e-9, most=60),
     )
     fields.done()
     return emulated
-
-
-def _one_of(fields: Fields, name: str, choices: tuple[Any, ...], default: str) -> Any:
-    """One of a Literal's values; YAML reads on and off as truth values."""
-    value = {True: "on", False: "off"}.get(given) if isinstance(given := fields.raw(name, default), bool) else given
-    if value not in choices:
-        fields.wrong(fields.at(name), f"must be one of {', '.join(choices)}, not {str(value)[:40]!r}")
-    return value
 
 
 def _identifier(fields: Fields, name: str, default: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What clients of the emulated guests tell of their progress, and what this host did meanwhile."""
+"""The progress that clients of the emulated guests report, and the CPU time of this host meanwhile."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """What one guest did, in its unit, by bins of `bin_s` seconds of the monotonic clock."""
+    """What one guest did, in its workload's unit, by bins of `bin_s` seconds of the monotonic clock."""
 
     bin_s: float
     amounts: Mapping[int, float]
 
     def between(self, begin_s: float, end_s: float) -> tuple[float, float]:
-        """Amount and seconds of the bins that lie whole in this time."""
+        """Amount and seconds of the bins that lie wholly in this time."""
         first, last = math.ceil(begin_s / self.bin_s), math.floor(end_s / self.bin_s)
         return sum(self.amounts.get(number, 0.0) for number in range(first, last)), max(0, last - first) * self.bin_s
 
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
-    """CPU seconds so far: of this host, stolen from it, of the machine and the lab, and of each client."""
+    """CPU seconds so far: of all this host, stolen from it, of the emulated machine and the lab, and of each client."""
 
     at_s: float
     busy_s: float
@@ -41,15 +41,15 @@ class HostUsage:
 
     @classmethod
     def read(cls, machine: XenMachine, clients: Sequence[LabProcess], fillers: Sequence[LabProcess] = ()) -> HostUsage:
-        """`fillers` keep idle CPUs busy, and are the lab's."""
+        """Now; `fillers` keep idle CPUs busy and count as the lab's."""
         user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text("ascii").split()[1:9])
-        ours = _process_s(machine.process) + time.process_time() + sum(_process_s(one.pid) for one in fillers)
-        used = tuple(_process_s(client.pid) for client in clients)
+        ours = _process_s(machine.process) + time.process_time() + sum(_process_s(filler.pid) for filler in fillers)
+        of_clients = tuple(_process_s(client.pid) for client in clients)
         busy = (user + nice + system + irq + softirq) * _TICK_S
-        return cls(time.monotonic(), busy, steal * _TICK_S, ours, used)
+        return cls(time.monotonic(), busy, steal * _TICK_S, ours, of_clients)
 
     def since(self, before: HostUsage) -> tuple[float, float]:
-        """Percent of a CPU that was stolen, and that others took than the machine, the lab and the clients."""
+        """Percent of a CPU that was stolen, and that went to others than the machine, the lab and the clients."""
         ours = self.ours_s - before.ours_s + sum(self.clients) - sum(before.clients)
         foreign = self.busy_s - before.busy_s - ours
         scale = 100 / (self.at_s - before.at_s)

@@ -15,24 +15,24 @@ from typing import Any, Literal
 
 from lab.errors import RunError
 
-_ABORTED = 4  # tries of a command that aborts
-_PIECE = 16384  # bytes of a file
-_GARBLED = 5  # tries for each
+_TRIES = 4  # of a command that aborts
+_PIECE = 16384  # bytes of a file that are fetched at once
+_PIECE_TRIES = 5
 _PIECE_S = 20.0
-_GRACE_S = 60.0  # what an answer may take longer than its command: an emulated machine on a busy host stalls
+_GRACE_S = 60.0  # that an answer may take longer than its command: an emulated machine on a busy host stalls
 
 
 class Dom0Error(RunError):
-    """Dom0 does not answer or went away."""
+    """Dom0 does not answer, went away, or refused."""
 
 
 class GarbledError(Dom0Error):
-    """What arrived is none of the agent's lines."""
+    """What arrived is not a line of the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dom0Answer:
-    """A command that ended; `code` None = it took too long or could not be started."""
+    """How a command ended; `code` None = it took too long or could not be started."""
 
     argv: tuple[str, ...]
     code: int | None
@@ -44,7 +44,7 @@ class Dom0Answer:
         return self.output.decode("utf-8", "replace")
 
     def checked(self) -> Dom0Answer:
-        """This, or Dom0Error with the command's own words when it failed."""
+        """The same; Dom0Error with the command's own words when it failed."""
         if self.code != 0:
             raise Dom0Error(f"{' '.join(self.argv)} failed with {self.code}: {self.errors.strip()[-2000:]}")
         return self
@@ -60,7 +60,7 @@ class Dom0Order:
 
 
 class Dom0Channel:
-    """Commands in Dom0 through a stream socket; several may be under way."""
+    """Orders to the agent in Dom0 through a stream socket; several commands may be under way."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
@@ -76,64 +76,57 @@ class Dom0Channel:
         self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0
     ) -> Dom0Order:
         """Start a command with `given` as its standard input; it is killed after `timeout_s`."""
-        self._last += 1
-        self._send({
-            "id": self._last, "argv": list(argv), "input": base64.b64encode(given).decode(), "folder": folder,
-            "timeout_s": timeout_s,
-        })  # fmt: skip
-        return Dom0Order(self._last, tuple(argv), timeout_s)
+        text = base64.b64encode(given).decode()
+        number = self._send(argv=list(argv), input=text, folder=folder, timeout_s=timeout_s)
+        return Dom0Order(number, tuple(argv), timeout_s)
 
     def switch(self, *, pause: Sequence[int] = (), resume: Sequence[int] = ()) -> None:
         """Pause and resume domains, by their numbers, within about a millisecond, and wait until that is done."""
-        self._last += 1
-        self._send({"id": self._last, "pause": list(pause), "resume": list(resume)})
-        if problem := self._answer(self._last, _GRACE_S)["problem"]:
+        if problem := self._answer(self._send(pause=list(pause), resume=list(resume)))["problem"]:
             raise Dom0Error(problem)
 
     def look(self, how: Literal["read", "names", "link"], path: str) -> Any:
         """A file's text, the names of a folder's folders, or a link's target; OSError as Dom0 has it."""
-        self._last += 1
-        self._send({"id": self._last, "look": how, "path": path})
-        answer = self._answer(self._last, _GRACE_S)
+        answer = self._answer(self._send(look=how, path=path))
         if "errno" in answer:
             raise OSError(answer["errno"], os.strerror(answer["errno"]), path)
         return answer["found"]
 
     def snapshot(self, looks: Sequence[tuple[str, str]], trace: str, into: str) -> None:
-        """Let Dom0 look at all of these (how, path) at once, and at the trace's length, and keep it in a file there."""
-        self._last += 1
-        self._send({"id": self._last, "snapshot": list(looks), "trace": trace, "into": into})
-        self._answer(self._last, _GRACE_S)
+        """Let Dom0 look at all these (how, path) and the length of the trace at once, and keep it in a file there."""
+        self._answer(self._send(snapshot=list(looks), trace=trace, into=into))
 
     def fetch(self, path: str, most: int | None = None) -> bytes:
-        """A file of Dom0, or the first bytes of it. Parts that arrive garbled are asked for again."""
-        found = b""
-        while most is None or len(found) < most:
-            piece = self._piece(path, len(found), _PIECE if most is None else min(_PIECE, most - len(found)))
+        """A file of Dom0, or its first `most` bytes. Pieces that arrive garbled are fetched again."""
+        content = b""
+        while most is None or len(content) < most:
+            piece = self._piece(path, len(content), _PIECE if most is None else min(_PIECE, most - len(content)))
             if not piece:
                 break
-            found += piece
-        return found
+            content += piece
+        return content
 
     def _piece(self, path: str, begin: int, most: int) -> bytes:
-        for _ in range(_GARBLED):
-            self._last += 1
-            self._send({"id": self._last, "piece": path, "from": begin, "most": most})
+        for _ in range(_PIECE_TRIES):
+            number = self._send(piece=path, begin=begin, most=most)
             try:
-                answer = self._answer(self._last, _PIECE_S)
+                answer = self._answer(number, _PIECE_S)
                 data = base64.b64decode(answer["found"])
             except (GarbledError, ValueError):
                 continue
             if zlib.crc32(data) == answer["crc32"]:
                 return data
-        raise Dom0Error(f"{path} of Dom0 arrived garbled {_GARBLED} times")
+        raise Dom0Error(f"{path} of Dom0 arrived garbled {_PIECE_TRIES} times")
 
-    def _send(self, order: dict[str, Any]) -> None:
+    def _send(self, **order: Any) -> int:
+        """Send an order; its number, by which it is answered."""
+        self._last += 1
         try:
             self._wire.settimeout(_GRACE_S)
-            self._wire.sendall(json.dumps(order).encode() + b"\n")
+            self._wire.sendall(json.dumps({"id": self._last, **order}).encode() + b"\n")
         except OSError as error:
             raise Dom0Error(f"Dom0 takes no orders: {error}") from None
+        return self._last
 
     def wait(self, order: Dom0Order) -> Dom0Answer:
         """Wait for a command that was started."""
@@ -143,13 +136,13 @@ class Dom0Channel:
 
     def run(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Dom0Answer:
         """Run one command to its end; again when it aborted, as `xl` does now and then where emulation is slow."""
-        for _ in range(_ABORTED):
+        for _ in range(_TRIES):
             answer = self.wait(self.start(argv, given=given, folder=folder, timeout_s=timeout_s))
             if answer.code != -signal.SIGABRT:
                 break
         return answer
 
-    def _answer(self, number: int, timeout_s: float) -> dict[str, Any]:
+    def _answer(self, number: int, timeout_s: float = _GRACE_S) -> dict[str, Any]:
         end = time.monotonic() + timeout_s
         while number not in self._answers:
             line = self._line(end)

@@ -1,7 +1,7 @@
-"""Dom0 of an emulated machine as the profiler's Xen backend reads it, without its own work in what it measures.
+"""Dom0 of an emulated machine as the profiler's Xen backend reads it, without the cost of reading in what is measured.
 
-With guests at work each command takes an emulated Dom0 seconds. So what stays the same is read before they begin, what
-changes by the agent at once and where it is, and what it kept is fetched when they are done.
+While guests work, each command takes an emulated Dom0 seconds. So what stays the same is read before they begin; the
+agent in Dom0 reads what changes, all at once, and keeps it there; and that is fetched when they are done.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import errno
 import json
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
 
 from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Order
@@ -23,8 +24,8 @@ How = Literal["read", "names", "link"]
 
 _TRACE = "/tmp/trace"  # noqa: S108 - of Dom0, which nobody else uses
 _SNAPSHOT = "/tmp/snapshot.{number}"  # noqa: S108
-_BUFFERS = ("-S", "512")  # pages for each pCPU, 16 times the usual: an emulated Dom0 with much work comes late
-_START_S = 1.2  # until xentrace writes
+_BUFFERS = ("-S", "512")  # pages for each pCPU, 16 times the default: a busy emulated Dom0 empties them late
+_START_S = 1.2  # that xentrace takes until it writes
 _MOST_S = 600.0
 
 
@@ -44,7 +45,7 @@ class Dom0Source:
         return str(self._dom0.look("link", path))
 
     def value(self, key: str, read: Callable[[], T], /) -> T:
-        """What a tool prints in Dom0, by its command; `read` would ask this host instead."""
+        """What a tool prints in Dom0; `key` is its command. `read`, which asks this host, is not used."""
         del read
         done = self._dom0.run(key.split(" "), timeout_s=20)
         if done.code != 0:
@@ -55,14 +56,14 @@ class Dom0Source:
         return time.time(), time.monotonic()
 
     def sweep(self, *, ended: bool = False) -> None:
-        """Nothing is kept open."""
+        """Nothing to do: no file is kept open."""
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to do: no file is kept open."""
 
 
 class Dom0Snapshots:
-    """Readings of one Dom0: `learn` when its domains or their vCPUs have changed, then `start`, `take` and `finish`."""
+    """Readings of one Dom0: `start`, `take`, `finish`; `learn` before them when its domains or vCPUs have changed."""
 
     def __init__(self, dom0: Dom0Channel) -> None:
         self._dom0 = dom0
@@ -71,7 +72,7 @@ class Dom0Snapshots:
         self._taken = 0
 
     def learn(self) -> None:
-        """Find out what the profiler looks at, and ask the tools, while nobody works."""
+        """Find out which files the profiler reads, and ask the tools; while no guest works."""
         source = RecordingSource(Dom0Source(self._dom0))
         backend = XenBackend(source, "emulated", "off")
         try:
@@ -99,26 +100,26 @@ class Dom0Snapshots:
         if self._trace is not None:
             self._dom0.run(["pkill", "-INT", "-x", "xentrace"])
             self._dom0.wait(self._trace)
-        kept = [json.loads(self._dom0.fetch(_SNAPSHOT.format(number=number))) for number in range(self._taken)]
-        trace = self._dom0.fetch(_TRACE, kept[-1]["size"])
-        before = [0, *(one["size"] for one in kept)]
-        return RecordedSource([self._reading(one, trace[begin : one["size"]])
-                               for begin, one in zip(before, kept, strict=False)])  # fmt: skip
+        snapshots = [json.loads(self._dom0.fetch(_SNAPSHOT.format(number=number))) for number in range(self._taken)]
+        ends = [snapshot["size"] for snapshot in snapshots]
+        trace = self._dom0.fetch(_TRACE, ends[-1])
+        pieces = [trace[begin:end] for begin, end in pairwise([0, *ends])]
+        return RecordedSource(list(map(self._reading, snapshots, pieces)))
 
     def _looks(self) -> list[tuple[str, str]]:
         known = self._known
         looks = [("read", path) for path in known.files] + [("names", path) for path in known.directories]
         return looks + [("link", path) for path in known.links]
 
-    def _reading(self, kept: dict[str, Any], trace: bytes) -> RecordedReading:
+    def _reading(self, snapshot: dict[str, Any], trace: bytes) -> RecordedReading:
         piece = {"stream": 1, "data": base64.b64encode(trace).decode(), "problem": ""}
         reading = RecordedReading(
-            clock=tuple(kept["clock"]),
+            clock=tuple(snapshot["clock"]),
             values={**self._known.values, "xentrace": [piece]},
         )
-        into: dict[str, dict[str, Any]] = {
+        parts: dict[str, dict[str, Any]] = {
             "read": reading.files, "names": reading.directories, "link": reading.links,
         }  # fmt: skip
-        for (how, path), answer in zip(self._looks(), kept["found"], strict=True):
-            into[how][path] = answer.get("found", answer.get("errno"))
+        for (how, path), answer in zip(self._looks(), snapshot["found"], strict=True):
+            parts[how][path] = answer.get("found", answer.get("errno"))
         return reading

@@ -1,4 +1,4 @@
-"""Two paravirtualised guests on an emulated Xen machine, kept over a campaign, each of which can do every workload."""
+"""Two paravirtualised guests on an emulated Xen machine, kept for a whole campaign; each can do every workload."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ vcpus = 1
 vif = ['mac=00:16:3e:00:00:{number:02x},bridge=xenbr0,script={work}/plug']
 on_crash = "destroy"
 """
-
-
 # Xen's own script takes an emulated Dom0 some seconds, and xl gives up after ten.
 _PLUG = """#!/bin/sh
 [ "$1" = online ] || exit 0
@@ -106,7 +104,7 @@ def put(dom0: Dom0Channel, path: str, content: bytes) -> None:
 
 
 def start_guests(machine: XenMachine, image: BootImage, scratch: Path, memory_mb: int) -> list[ServingDomain]:
-    """Start two guests, which boot `image` from Dom0's second disk, and wait until both serve."""
+    """Start two guests, which boot `image` (Dom0 has it as its second disk), and wait until both serve."""
     size = image.initramfs.stat().st_size
     machine.dom0.run(
         ["dd", "if=/dev/vdb", f"of={_WORK}/guest.img", "bs=1M", "iflag=count_bytes", f"count={size}", "status=none"],

@@ -40,7 +40,7 @@ class MachineShape:
 
 @dataclass(frozen=True, slots=True)
 class XenMachine:
-    """A running machine: its Dom0, and the process whose network namespace holds the clients."""
+    """A running machine: its Dom0, and its QEMU process, in whose network namespace the clients are."""
 
     dom0: Dom0Channel
     process: int
@@ -51,14 +51,13 @@ class XenMachine:
         return f"/proc/{self.process}/ns/net"
 
     def cpu_threads(self) -> list[int]:
-        """The host's threads that emulate the pCPUs, in their order."""
-        named = {
-            (task / "comm").read_text().strip(): int(task.name) for task in Path(f"/proc/{self.process}/task").iterdir()
-        }
-        return [named[name] for name in sorted(named) if name.startswith("CPU ")]
+        """The host's threads that emulate the pCPUs, in the order of the pCPUs."""
+        tasks = Path(f"/proc/{self.process}/task").iterdir()
+        by_name = {(task / "comm").read_text().strip(): int(task.name) for task in tasks}
+        return [by_name[name] for name in sorted(by_name) if name.startswith("CPU ")]
 
     def client(self, argv: Sequence[str]) -> list[str]:
-        """`argv` made to run where the clients are, for as long as this process lives."""
+        """The command that runs `argv` where the clients are, for as long as this process lives."""
         return ["setpriv", "--pdeathsig", "KILL", "nsenter", "--target", str(self.process), "--net", "--", *argv]
 
 
@@ -68,8 +67,8 @@ def boot(
 ) -> Iterator[XenMachine]:
     """Boot Xen in this shape and wait for Dom0's agent; `scratch` gets the serial log, Dom0 sees `image` as /dev/vdb.
 
-    Raises PreparationError with the end of that log when it does not come up. QEMU lives in a network namespace that
-    has no name, dies with this process, and writes to no disk: nothing can be left behind.
+    Raises PreparationError or Dom0Error when it does not come up, with the end of that log. QEMU lives in a network
+    namespace without a name, dies with this process, and writes to no disk: nothing can be left behind.
     """
     (scratch / "dom0.img").write_bytes(dom0_image(parts))
     ours, theirs = socket.socketpair()
@@ -117,7 +116,7 @@ def qemu(parts: XenParts, scratch: Path, shape: MachineShape, channel: int, imag
 
 
 def dom0_image(parts: XenParts) -> bytes:
-    """Dom0's initial RAM disk, packed: enough to find its disk, and the lab's own programs."""
+    """Dom0's initial RAM disk, packed: what it needs to find its disk, and the lab's own programs."""
     entries = small_root(parts, "disk", "mount insmod sleep cp switch_root", FILES / "first-init")
     for name, executable in (("dom0-init", True), ("agent.py", False)):
         entries[f"lab/{name}"] = RamDiskEntry.file((FILES / name).read_bytes(), executable=executable)
@@ -125,7 +124,7 @@ def dom0_image(parts: XenParts) -> bytes:
 
 
 def small_root(parts: XenParts, drivers: str, programs: str, first: Path) -> dict[str, RamDiskEntry]:
-    """A first root: busybox under the names of these programs, drivers of `disk` or `guest`, its first script."""
+    """A first root: busybox under the names of these programs, drivers for `disk` or `guest`, and its first script."""
     entries = {name: RamDiskEntry.folder() for name in ("dev", "proc", "sys")}
     entries["init"] = RamDiskEntry.file(first.read_bytes(), executable=True)
     entries["bin/busybox"] = RamDiskEntry.file(parts.busybox.read_bytes(), executable=True)
@@ -137,7 +136,7 @@ def small_root(parts: XenParts, drivers: str, programs: str, first: Path) -> dic
 
 
 def _connect(process: subprocess.Popen[bytes]) -> None:
-    """Give the clients' side of the tap device its address, as soon as QEMU made it."""
+    """Give the clients' side of the tap device its address, as soon as QEMU has made it."""
     inside = ["nsenter", "--target", str(process.pid), "--net", "--", "ip"]
     end = time.monotonic() + _STEP_S
     add = [*inside, "addr", "add", f"{CLIENT_ADDRESS}/24", "dev", _TAP]

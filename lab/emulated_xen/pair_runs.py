@@ -1,8 +1,8 @@
 """Runs of a campaign on one emulated Xen machine: two guests, driver domain and guests pinned anew for each run.
 
-A run of a pair has a window with both at work, over which the eight metrics are read, and then turns in which both,
-only the first or only the second work (the others are paused), from which T/B comes: together and alone are of the
-same seconds. A run of one is a window in which the other guest is paused.
+A run of a pair has a window with both at work, over which the eight metrics are read. Then come turns in which both,
+only the first, or only the second work, while the others are paused. T/B comes from these turns, so together and alone
+are of the same seconds. A run of one is a window in which the other guest is paused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lab.guests.image import build_image, cache_directory
 from lab.guests.renaming_backend import RenamingBackend
 from lab.idle_filler import IdleFiller
 from lab.journal import Journal
-from lab.measure import MetricValue, RunMeasurement
+from lab.measure import MetricValue, RunMeasurement, metric_values
 from lab.on_off.making import on_off_measurement
 from lab.on_off.measure import OnOffRun, OnOffWindow
 from lab.on_off.outcomes import state_outcomes
@@ -46,14 +46,14 @@ from lab.workloads import WebWorkload
 from profiler.backends import BackendError
 from profiler.backends.xen.backend import XenBackend
 from profiler.backends.xen.runstates import LAG_S
-from profiler.collectors import collect, unit_of
+from profiler.collectors import collect
 from profiler.observed import format_cpus, parse_cpus
 
 _TRIES = 2
-_MOST_STOPPED_S = 5.0  # a client that ended says so at once
+_END_S = 5.0  # for a client that was asked to end
 _ONLINE_S = 20.0  # Dom0's kernel takes vCPUs on and off line by itself
 _LOOP_UNIT = "1000 turns/s"
-# Percent of a CPU in one window; counters go in ticks of 10 ms, and the packets' own softirqs count as others'.
+# Percent of a CPU in one window; counters go in ticks of 10 ms, and the softirqs of packets count as others' work.
 _MOST_STEAL = 20.0
 _MOST_FOREIGN = 40.0
 
@@ -133,7 +133,7 @@ class EmulatedXenRuns:
         self._open.close()
 
     def _place(self, machine: XenMachine, run: Run) -> None:
-        """Pin Dom0 and the guests for this run, and stop whoever has no part in it."""
+        """Pin Dom0 and the guests for this run, and pause the guests that have no part in it."""
         driver = run.placed[0].driver or tuple(range(self._shape.pcpus))
         now = Dom0Cpus.parse(machine.dom0.run(["xl", "vcpu-list", DOM0]).checked().text)
         commands = move_commands(now.online, len(driver), driver)
@@ -149,9 +149,9 @@ class EmulatedXenRuns:
         self._switch(machine, frozenset(range(len(run.placed))))
 
     def _switch(self, machine: XenMachine, working: frozenset[int]) -> None:
-        """Let exactly these guests work. Xen counts pauses, and refuses to let go on who is not paused."""
-        pause = [self._guests[one].domain for one in sorted(self._working - working)]
-        resume = [self._guests[one].domain for one in sorted(working - self._working)]
+        """Let exactly these guests work. Xen counts pauses, and refuses to resume a domain that is not paused."""
+        pause = [self._guests[number].domain for number in sorted(self._working - working)]
+        resume = [self._guests[number].domain for number in sorted(working - self._working)]
         machine.dom0.switch(pause=pause, resume=resume)
         self._working = working
 
@@ -172,16 +172,16 @@ class EmulatedXenRuns:
         }
         units = tuple(self._units[entry.member.workload] for entry in placed)
         windows = tuple(_window(spell, progress, self._guard_s, first.at_s) for spell in spells)
-        got = OnOffRun(
+        on_off = OnOffRun(
             started, seconds, campaign.warmup_s, tuple(entry.instance for entry in placed), units, windows, percent,
             steal, foreign, {},
         )  # fmt: skip
-        return replace(on_off_measurement(got), values=values, dropped=dropped), state_outcomes(got)
+        return replace(on_off_measurement(on_off), values=values, dropped=dropped), state_outcomes(on_off)
 
     def _at_work(
         self, machine: XenMachine, run: Run, opened: ExitStack
     ) -> tuple[Sequence[LabProcess], Sequence[LabProcess]]:
-        """What fills idle CPUs, and the clients, warmed up."""
+        """The programs that fill idle CPUs, and the clients, warmed up."""
         fillers = self._fill_idle(machine, opened)
         clients = [self._client(machine, guest, entry, opened) for guest, entry in self._pairs(run)]
         time.sleep(self._campaign.warmup_s)
@@ -211,17 +211,17 @@ class EmulatedXenRuns:
     def _ended(self, client: LabProcess, entry: PlacedMember) -> ClientProgress:
         client.check()
         client.terminate()
-        wait_until(lambda: client.returncode is not None, _MOST_STOPPED_S)
+        wait_until(lambda: client.returncode is not None, _END_S)
         try:
-            found = json.loads(client.output())
+            report = json.loads(client.output())
         except ValueError:
-            raise RunError(f"the client of {entry.instance} told nothing: {client.errors()}") from None
-        return ClientProgress(found["bin_s"], {int(number): amount for number, amount in found["amounts"].items()})
+            raise RunError(f"the client of {entry.instance} printed no report: {client.errors()}") from None
+        return ClientProgress(report["bin_s"], {int(number): amount for number, amount in report["amounts"].items()})
 
     def _spells(
         self, machine: XenMachine, programs: tuple[Sequence[LabProcess], Sequence[LabProcess]], seed: str, members: int
     ) -> list[StateSpell]:
-        """One after another; a spell counts from its switch's end to the next one's begin."""
+        """One after another; a spell lasts from the end of its switch to the begin of the next one."""
         blocks = blocks_for(self._campaign.seconds, self._dwell_s)
         spells: list[StateSpell] = []
         for block, state in draw_order(all_states(members), blocks, seed):
@@ -241,14 +241,17 @@ class EmulatedXenRuns:
         return (self._on_off.guard_ms or 0) / 1000
 
     def _metrics(self, machine: XenMachine, run: Run) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
-        """The eight metrics with everybody at work, for clients of their own: they are fetched when those are gone."""
+        """The eight metrics with everybody at work, for clients of their own; they are fetched when those are gone.
+
+        Beside them what was dropped, with its reason.
+        """
         if self._snapshots is None:
             return (), ()
         self._snapshots.start()
         with ExitStack() as opened:
             self._at_work(machine, run, opened)
             everybody = frozenset(range(len(run.placed)))
-            for working in (frozenset[int](), everybody):  # a vCPU that always runs has a record of it, too
+            for working in (frozenset[int](), everybody):  # so the trace has a record also of a vCPU that always runs
                 self._switch(machine, working)
             time.sleep(LAG_S)
             self._snapshots.take()
@@ -259,12 +262,7 @@ class EmulatedXenRuns:
         backend = RenamingBackend(XenBackend(source, "emulated", "full"), names)
         first = backend.read_counters()
         source.advance()
-        found = collect(first, backend.read_counters())
-        values = tuple(
-            MetricValue(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
-            for sample in found.samples
-        )
-        return values, tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in found.drops)
+        return metric_values(collect(first, backend.read_counters()))
 
 
 def _online(machine: XenMachine) -> int:
@@ -274,9 +272,8 @@ def _online(machine: XenMachine) -> int:
 def _window(spell: StateSpell, progress: Sequence[ClientProgress], guard_s: float, origin_s: float) -> OnOffWindow:
     begin, end = spell.first.at_s + guard_s, spell.last.at_s
     steal, foreign = spell.last.since(spell.first)
-    shares = [one.between(begin, end) for one in progress]
-    nothing = tuple(0 for _ in progress)
+    done = [client.between(begin, end) for client in progress]
     return OnOffWindow(
-        spell.block, spell.state, end - origin_s, shares[0][1], tuple(amount for amount, _ in shares), nothing,
-        tuple(map(float, nothing)), steal > _MOST_STEAL or foreign > _MOST_FOREIGN,
+        spell.block, spell.state, end - origin_s, done[0][1], tuple(amount for amount, _ in done), (0,) * len(done),
+        (0.0,) * len(done), steal > _MOST_STEAL or foreign > _MOST_FOREIGN,
     )  # fmt: skip

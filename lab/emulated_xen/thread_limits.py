@@ -1,7 +1,7 @@
-"""Holds the threads that emulate pCPUs to a part of a CPU each, so that more of them than there are CPUs run alike.
+"""Limits each thread that emulates a pCPU to a part of a CPU, so that there may be more pCPUs than CPUs.
 
-Four emulated pCPUs on two CPUs would slow each other by themselves, whatever runs in them. Held to a part that all of
-them can have at once, each has its own speed at any time, as real ones have.
+Four emulated pCPUs on two CPUs would slow each other by themselves, whatever runs in them. Limited to a part that all
+can have at once, each has the same speed at any time, as real ones have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PERIOD_US = 4000  # short against a guest's time slice of 30 ms; the kernel tak
 
 
 def limit_threads(threads: Sequence[int], percent: float, registry: ResourceRegistry) -> None:
-    """Put each thread into a group of its own with this part of a CPU; PreparationError where groups cannot do so."""
+    """Put each thread into its own group with this part of a CPU; PreparationError where no group can limit threads."""
     mount = find_mounts(LiveSource()).get("cpu")
     if mount is None:
         raise PreparationError("pcpu_percent needs control groups of version 1, which can limit threads: leave it out")

@@ -1,12 +1,12 @@
 """The first process of a guest: starts programs and reports their end, reads and writes small files, over JSON lines.
 
-Run as a file of its own (`python -I -S agent.py PORT`) inside the guest; it imports only what that needs. PORT is the
+Run as a file of its own (`python -I -S agent.py PORT`) inside the guest; it imports only what it needs. PORT is the
 name of a virtio-serial port, or the number of a TCP port where there is none. A request is one object on one line with
-`do`; one with `number` is answered with that number. The agent also reports when it is up and when a program ended.
+`do`; one that has a `number` is answered with it. The agent also reports when it is up and when a program ends.
 """
 
 # ruff: noqa: PTH123, PTH208
-# Without pathlib, which would be half of the agent's start in an emulated CPU.
+# Without pathlib, which would take half of the time that the agent needs to start on an emulated CPU.
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     Request = dict[str, Any]
 
-_NICE = -20  # an answer takes a moment also while the guest's programs keep its CPUs busy
-_SHOWN = 8 << 20  # bytes of a program's output that are handed over; the end counts
-_NOBODY_S = 0.05
+_NICE = -20  # so that it answers at once also while the guest's programs keep its CPUs busy
+_MOST_OUTPUT = 8 << 20  # bytes of a program's output that are handed over, from its end
+_HUNG_UP_S = 0.05  # between two looks at a port that nobody has opened
 _FIRST = 1  # process id of the agent in a guest
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games"
 
@@ -81,7 +81,7 @@ class ForkedProgram:
 
     def _text(self, file: int) -> str:
         size = os.fstat(file).st_size
-        return os.pread(file, _SHOWN, max(0, size - _SHOWN)).decode("utf-8", "replace")
+        return os.pread(file, _MOST_OUTPUT, max(0, size - _MOST_OUTPUT)).decode("utf-8", "replace")
 
     def forget(self) -> None:
         for file in (*self._files, self._gate):
@@ -98,7 +98,7 @@ class GuestAgent:
         self._rest = b""
 
     def serve(self) -> NoReturn:
-        """For ever: a guest without its agent is over. A virtio port that the lab has not opened yet is hung up."""
+        """Serve for ever: a guest without its agent is over. A virtio port that the lab has not opened is hung up."""
         wake, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write_end)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -114,12 +114,12 @@ class GuestAgent:
                 elif events & select.POLLIN:
                     self._hear()
                 else:
-                    time.sleep(_NOBODY_S)
+                    time.sleep(_HUNG_UP_S)
 
     def _hear(self) -> None:
         data = os.read(self._descriptor, 65536)
         if not data:
-            time.sleep(_NOBODY_S)
+            time.sleep(_HUNG_UP_S)
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -128,7 +128,7 @@ class GuestAgent:
     def _answer(self, request: Request) -> None:
         try:
             answer = getattr(self, f"do_{request['do']}")(request) or {}
-        except Exception as error:  # noqa: BLE001 - the lab gets it; an agent that ends takes the guest along
+        except Exception as error:  # noqa: BLE001 - the lab gets it; a guest ends with its agent
             answer = {"error": getattr(error, "strerror", None) or str(error) or repr(error)}
         if "number" in request:
             self._say({"number": request["number"], **answer})
@@ -141,12 +141,12 @@ class GuestAgent:
             self._programs[request["program"]].release()
 
     def do_output(self, request: Request) -> Request | None:
-        """The output so far; none for a program that has just ended, whose end was reported with its output."""
+        """The output so far; None for a program that has just ended: its output was reported with its end."""
         program = self._programs.get(request["program"])
         return None if program is None else program.texts()
 
     def do_signal(self, request: Request) -> None:
-        """To one program's process and all it started; without a program to everything but this agent."""
+        """Signal one program and all that it started; without a program everything but this agent."""
         with contextlib.suppress(ProcessLookupError):
             if "program" not in request:
                 if os.getpid() != _FIRST:
@@ -164,7 +164,7 @@ class GuestAgent:
             file.write(request["text"])
 
     def do_uncache(self, request: Request) -> None:
-        """Write what is below a folder to its disk, and read it from there the next time."""
+        """Write what is below a folder to its disk, and drop it from the page cache."""
         os.sync()
         for folder, _folders, files in os.walk(request["path"]):
             for name in files:
@@ -176,7 +176,7 @@ class GuestAgent:
         time.clock_settime(time.CLOCK_REALTIME, request["seconds"])
 
     def _reap(self) -> None:
-        """Report the programs that ended; what they left behind ends unseen."""
+        """Report the programs that ended; processes that they left behind end without a report."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -215,7 +215,7 @@ def open_port(name: str) -> int:
 
 
 def main() -> None:
-    """Be the guest's agent; comes back never."""
+    """Be the guest's agent; never returns."""
     if os.getpid() == _FIRST:
         os.nice(_NICE)
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:

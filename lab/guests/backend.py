@@ -1,4 +1,4 @@
-"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and kernel I/O as driver domain."""
+"""Reads the lab's own guests: vCPU threads are instances; QEMU's other threads and kernel I/O the driver domain."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class WatchedGuest:
 class GuestBackend:
     """The eight metrics as the libvirt backend has them, without libvirt: the lab knows its QEMUs.
 
-    Bytes of a guest are its tap's, both ways, and its drive's as QEMU counts them. Events are KVM's exits and injected
-    interrupts, or under emulation the wakes of QEMU's threads.
+    A guest's bytes are those of its tap, both ways, and those of its drive as QEMU counts them. Events are KVM's exits
+    and injected interrupts or, under emulation, the wakeups of QEMU's threads.
     """
 
     name = "qemu"
@@ -44,11 +44,12 @@ class GuestBackend:
         self.host = instance_id(socket.gethostname() or "localhost")
         self._vcpus = {guest.name: guest.machine.vcpu_threads() for guest in self._guests}
         self._tasks = TaskReader(self._source)
-        self._events = Events(self._source, kvm=any(one.machine.shape.accelerator == "kvm" for one in self._guests))
+        kvm = any(guest.machine.shape.accelerator == "kvm" for guest in self._guests)
+        self._events = Events(self._source, kvm=kvm)
         self._host_reader = HostReader(self._source)
 
     def list_instances(self) -> list[Instance]:
-        found = [
+        instances = [
             Instance(
                 guest.name,
                 vcpus=guest.placed.member.vcpus,
@@ -58,7 +59,7 @@ class GuestBackend:
             )
             for guest in self._guests
         ]
-        return sorted(found, key=lambda instance: instance.id)
+        return sorted(instances, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
         time_s, monotonic_s = self._source.clock()
@@ -95,14 +96,14 @@ class GuestBackend:
 
     def _threads(self) -> tuple[dict[str, list[int]], list[str]]:
         """Threads by guest, and the guests that are gone."""
-        found: dict[str, list[int]] = {}
+        threads: dict[str, list[int]] = {}
         vanished: list[str] = []
         for guest in self._guests:
             try:
-                found[guest.name] = guest.machine.threads()
+                threads[guest.name] = guest.machine.threads()
             except OSError:
                 vanished.append(guest.name)
-        return found, vanished
+        return threads, vanished
 
     def _domain(self, guest: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:
         absent: dict[str, str] = {}
@@ -124,6 +125,6 @@ class GuestBackend:
         driver, whole = self._host_reader.read(absent)
         if driver is None or whole is None:
             return driver, whole
-        unknown = dict(whole.absent)
-        whole = replace(whole, events=self._events.read(counts, unknown), absent=unknown)
+        of_host = dict(whole.absent)
+        whole = replace(whole, events=self._events.read(counts, of_host), absent=of_host)
         return replace(driver, vcpus=whole.pcpus, tasks={**driver.tasks, **emulators}), whole

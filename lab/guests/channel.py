@@ -17,7 +17,7 @@ from lab.errors import RunError
 
 _ANSWER_WITHIN_S = 30.0  # an emulated guest that shares its CPU with three others takes its time
 _SHOWN = 400  # characters of a program's complaint that an error repeats
-_MOST = 64 << 20  # bytes of one line; more than the agent ever says
+_MOST = 64 << 20  # bytes of one line; the agent never sends so many
 _EARLY = "the lab ended it"
 
 
@@ -36,7 +36,7 @@ class AgentChannel:
         connection.setblocking(False)
 
     def wait_up(self, timeout_s: float) -> bool:
-        """Wait for the agent's first word; False when it does not come, or the guest hung up, in this time."""
+        """Wait for the agent's first message; False when it does not come in this time, or the guest hangs up."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(RunError):
             while not self.up and time.monotonic() < deadline:
@@ -59,7 +59,7 @@ class AgentChannel:
         return answer
 
     def tell(self, do: str, **details: object) -> None:
-        """Send a request that wants no answer."""
+        """Send a request without waiting for an answer."""
         data = json.dumps({"do": do, **details}).encode() + b"\n"
         deadline = time.monotonic() + _ANSWER_WITHIN_S
         while data:
@@ -113,7 +113,7 @@ class AgentChannel:
         self._connection.close()
 
     def _listen(self, timeout_s: float) -> None:
-        """Take in what the agent said, waiting at most so long for it."""
+        """Take in what the agent sent; wait for it at most so long."""
         if not select.select([self._connection], [], [], max(0.0, timeout_s))[0]:
             return
         try:
@@ -127,7 +127,7 @@ class AgentChannel:
         *lines, rest = (bytes(self._rest) + data).split(b"\n")
         self._rest = bytearray(rest)
         if len(rest) > _MOST:
-            raise self._silent("says what is not an answer")
+            raise self._silent("sends what is not an answer")
         for line in lines:
             self._take(line)
 
@@ -135,7 +135,7 @@ class AgentChannel:
         try:
             message = json.loads(line)
         except ValueError:
-            return  # noise on a console that shares the line
+            return  # noise of a console on the same line
         if not isinstance(message, dict):
             return
         if "up" in message:
@@ -150,7 +150,7 @@ class AgentChannel:
 
 
 class GuestProgram:
-    """A program inside a guest; how it ended and what it wrote comes with the agent's word of its end."""
+    """A program inside a guest; the agent's report of its end holds its status and its output."""
 
     def __init__(self, channel: AgentChannel, number: int, command: tuple[str, ...]) -> None:
         self.command = command
@@ -203,7 +203,7 @@ class GuestProgram:
 
     def _text(self, name: str) -> str:
         texts = self._channel.ask("output", program=self._number) if self.returncode is None else {}
-        if self.returncode is not None:  # also when it ended only now: of that the agent told before it answered
+        if self.returncode is not None:  # also when it ended just now: the agent reported that before it answered
             texts = self._end or {}
         return str(texts.get(name, ""))
 

@@ -1,4 +1,4 @@
-"""Initial RAM disks: the cpio archives that Linux unpacks as its first root, written without help of any tool."""
+"""Initial RAM disks: the cpio archives that Linux unpacks as its first root, written without a tool."""
 
 from __future__ import annotations
 

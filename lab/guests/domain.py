@@ -26,7 +26,7 @@ _MAC = "00:16:3e:c0:7e:{:02x}"  # Xen's own range
 
 @dataclass(frozen=True, slots=True)
 class DomainConfig:
-    """What a domain is to be."""
+    """What a domain's configuration says."""
 
     name: str
     type: str
@@ -67,14 +67,14 @@ def config_text(config: DomainConfig) -> str:
 
 def _literal(value: str | int | list[str]) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_literal(one) for one in value)}]"
+        return f"[{', '.join(_literal(entry) for entry in value)}]"
     if isinstance(value, str) and set(value) & set('"\\\n'):
         raise PreparationError(f"xl cannot be given {value!r}: choose a directory without quotes in its name")
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
 def domain_type(info: str) -> str:
-    """`pvh` where the CPUs can, else `pv`, from what `xl info` prints."""
+    """`pvh` where the CPUs are able to, else `pv`, by what `xl info` prints."""
     line = next((line for line in info.splitlines() if line.startswith("virt_caps")), "")
     return "pvh" if "hvm" in line.partition(":")[2].split() else "pv"
 
@@ -106,14 +106,14 @@ class Domain:
         self._channel = connect_agent(self.name, self._address, self._network, BOOT_WITHIN_S, self.console)
 
     def settle(self, site: Site) -> None:
-        """Give the domain the folders of its site: a disk with the workload's files, where it has any, and memory."""
+        """Give the domain the folders of its site: in memory, and those of the workload's files on its disk, if any."""
         self.channel.ask("clock", seconds=time.time())
         self.channel.call("mkdir", "-p", str(site.files), str(site.directory))
         if self._has_disk:
             self.channel.call("mount", "-t", "ext4", "-o", "noatime", "/dev/xvda", str(site.files))
 
     def deliver(self, directory: Path) -> None:
-        """Bring the small text files that a server is configured by."""
+        """Copy the small text files that configure a server into the domain."""
         for path in sorted(directory.rglob("*")):
             if path.is_dir():
                 self.channel.call("mkdir", "-p", str(path))
@@ -128,14 +128,14 @@ class Domain:
             return ""
 
     def close(self) -> None:
-        """Let go of the agent; safe to repeat. The registry destroys the domain."""
+        """Close the connection to the agent; safe to repeat. The registry destroys the domain."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
 
 def connect_agent(name: str, address: str, network: str, within_s: float, console: Callable[[], str]) -> AgentChannel:
-    """The agent of a domain that boots, once it is up; RunError with the end of the console when it does not come."""
+    """A channel to a domain's agent once it is up; RunError with the end of the console when it does not come."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -165,7 +165,7 @@ def connect_from(namespace: str, address: str, port: int, timeout_s: float = 2.0
         if libc.setns(other, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
         try:
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         finally:
             if libc.setns(own, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "cannot come back from another network namespace")
@@ -173,10 +173,10 @@ def connect_from(namespace: str, address: str, port: int, timeout_s: float = 2.0
         os.close(own)
         os.close(other)
     try:
-        made.settimeout(timeout_s)
-        made.connect((address, port))
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(timeout_s)
+        connection.connect((address, port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection

@@ -1,7 +1,7 @@
 """What a guest boots: a Debian kernel out of its package, and a first root with busybox, drivers and the agent.
 
-A guest on this host sees the host's own files (virtio-9p), so that every program is there, at the same path and in the
-same version. Where that cannot be (Xen), the programs travel in the image, with the libraries and files they need.
+A guest on this host sees the host's own files (virtio-9p), so it has every program at the same path and in the same
+version. Where that is impossible (Xen), the image holds the programs, with the libraries and files that they need.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lab.processes import call
 from profiler.whole_files import write_whole
 
 AGENT = Path(__file__).with_name("agent.py")
-PORT = "cotenant.agent"  # virtio-serial port that the agent speaks on
+PORT = "cotenant.agent"  # the virtio-serial port of the agent
 TCP_PORT = 7077  # where there is no such port
 HOST_TAG, SCRATCH_TAG = "host", "scratch"  # 9p shares: all of the host's files, and the campaign's own
 _AGENT_IN_GUEST = "/run/agent.py"
-# The root is the host's in guests that see it, with a layer of memory above that takes what is written.
+# Guests that see the host's files have them as their root, below a layer in memory that takes what is written.
 _INIT = f"""\
 #!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /bin /sbin /host /top /new
@@ -68,7 +68,7 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
 
 @dataclass(frozen=True, slots=True)
 class BootImage:
-    """What a guest boots: an uncompressed kernel, which spares emulated CPUs the unpacking, and an initramfs."""
+    """What a guest boots: an uncompressed kernel, which an emulated CPU need not unpack, and an initramfs."""
 
     kernel: Path
     initramfs: Path
@@ -94,10 +94,10 @@ def _image(programs: Sequence[str], cache: Path) -> BootImage:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         kernel = fetch_kernel(cache)
-        found = [_program(name) for name in programs]
-        key = hashlib.sha256(" ".join(map(str, found)).encode()).hexdigest()[:8] if found else "shared"
+        paths = [_program(name) for name in programs]
+        key = hashlib.sha256(" ".join(map(str, paths)).encode()).hexdigest()[:8] if paths else "shared"
         target = cache / f"initramfs-{key}.cpio"
-        write_whole(target, _archive(kernel, found))
+        write_whole(target, _archive(kernel, paths))
     except (OSError, ToolError) as error:
         raise PreparationError(f"the guests' image cannot be made: {error}") from None
     return BootImage(kernel.vmlinux, target)
@@ -107,16 +107,16 @@ def _archive(kernel: Kernel, programs: Sequence[Path]) -> bytes:
     busybox = _program("busybox")
     port, python = (str(TCP_PORT) if programs else PORT), _python()
     init = _INIT.replace("{ready}", READY).replace("$python", python).replace("$port", port)
-    there = [name for name in DRIVERS if (kernel.modules / f"{name}.ko").is_file()]  # others are built in
+    drivers = [name for name in DRIVERS if (kernel.modules / f"{name}.ko").is_file()]  # others are built in
     entries = {
         "bin/busybox": RamDiskEntry.file(busybox.read_bytes(), executable=True),
         "init": RamDiskEntry.file(init.encode(), executable=True),
         "agent.py": RamDiskEntry.file(AGENT.read_bytes()),
-        "modules/order": RamDiskEntry.file("".join(f"{name}.ko\n" for name in there).encode()),
+        "modules/order": RamDiskEntry.file("".join(f"{name}.ko\n" for name in drivers).encode()),
     }
     for library in libraries([busybox]):
         entries[f"{library}"[1:]] = RamDiskEntry.file(library.read_bytes(), executable=True)
-    for name in there:
+    for name in drivers:
         entries[f"modules/{name}.ko"] = RamDiskEntry.file((kernel.modules / f"{name}.ko").read_bytes())
     if programs:
         entries |= {"self-contained": RamDiskEntry.file(b""), "programs/bin": RamDiskEntry.folder()}
@@ -127,19 +127,19 @@ def _archive(kernel: Kernel, programs: Sequence[Path]) -> bytes:
 
 
 def libraries(programs: Iterable[Path]) -> list[Path]:
-    """Shared libraries, and the loader, that these programs name, by the paths that the loader finds them at."""
-    found: dict[Path, None] = {}
+    """The shared libraries of these programs, and the loader, at the paths where the loader finds them."""
+    paths: dict[Path, None] = {}
     for program in programs:
         try:
             printed = call(["ldd", str(program)])
         except ToolError:
             continue  # a static program, or a script
-        found |= dict.fromkeys(Path(path) for path in _LIBRARY.findall(printed))
-    return list(found)
+        paths |= dict.fromkeys(Path(path) for path in _LIBRARY.findall(printed))
+    return list(paths)
 
 
 def agent_modules() -> list[Path]:
-    """Files of the standard library that the agent needs, its start included."""
+    """Files of the standard library that the agent needs, those for Python's own start included."""
     finder = ModuleFinder()
     finder.run_script(str(AGENT))
     for name in ("encodings.utf_8", "encodings.ascii", "encodings.latin_1", "codecs", "io", "site", "zipimport"):
@@ -154,8 +154,8 @@ def _python() -> str:
 
 
 def _program(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         package = {"busybox": "busybox-static"}.get(name, name)
         raise PreparationError(f"{name} is not installed: apt-get install {package}")
-    return Path(found)
+    return Path(path)

@@ -14,7 +14,7 @@ from lab.errors import PreparationError, ToolError
 from lab.processes import call
 
 _PACKAGE = "linux-image-amd64"  # the cloud flavour has no 9p
-# In the order in which they need each other; those that a kernel has built in are not found and not missed.
+# In the order in which they need each other. Those that a kernel has built in have no file, and need none.
 DRIVERS = (
     "virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "failover", "net_failover",
     "virtio_net", "virtio_blk", "virtio_console", "netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay", "crc16",
@@ -34,7 +34,7 @@ class Kernel:
 
 
 def fetch_kernel(cache: Path) -> Kernel:
-    """The kernel in this folder, downloaded when it is not there; PreparationError when it cannot be had."""
+    """The kernel in this folder, downloaded when it is not there; PreparationError when that fails."""
     kernel = Kernel(cache / "vmlinux", cache / "modules")
     if platform.machine() != "x86_64":
         raise PreparationError(f"the lab has guests for x86_64 only, this host is {platform.machine()}")
@@ -59,14 +59,14 @@ def _fetch(directory: Path, kernel: Kernel) -> None:
     shutil.rmtree(kernel.modules, ignore_errors=True)
     kernel.modules.mkdir()
     for driver in DRIVERS:
-        for found in (directory / "tree").glob(f"**/{driver}.ko*"):
-            (kernel.modules / f"{driver}.ko").write_bytes(_plain(found))
+        for file in (directory / "tree").glob(f"**/{driver}.ko*"):
+            (kernel.modules / f"{driver}.ko").write_bytes(_plain(file))
     missing = [driver for driver in _NEEDED if not (kernel.modules / f"{driver}.ko").is_file()]
     if missing:
         raise PreparationError(f"{package} has no driver {missing[0]}, which the guests need")
     unpacked = directory / "vmlinux"
     unpacked.write_bytes(uncompressed(compressed.read_bytes()))
-    os.replace(unpacked, kernel.vmlinux)  # noqa: PTH105 - last: its presence says that all is there
+    os.replace(unpacked, kernel.vmlinux)  # noqa: PTH105 - last: where it is, everything is
 
 
 def uncompressed(image: bytes) -> bytes:
@@ -80,7 +80,7 @@ def uncompressed(image: bytes) -> bytes:
         if unpacked.startswith(_ELF):
             return unpacked
         start = image.find(_XZ, start + 1)
-    raise PreparationError("the kernel is packed in a way that is not known here")
+    raise PreparationError("the kernel is packed in a way that the lab does not know")
 
 
 def _plain(driver: Path) -> bytes:

@@ -19,12 +19,12 @@ from lab.processes import LabProcess, call
 from lab.workloads import Site, Workload
 
 BOOT_WITHIN_S = 90.0
-_DISK_BYTES = 16 << 30  # sparse: what the workloads' files do not use costs nothing
-_JOURNAL_MB = 16  # the default would take 128 MB of the host for each guest
+_DISK_BYTES = 16 << 30  # sparse: what no file uses takes no space
+_JOURNAL_MB = 16  # the default would take 128 MB of the host's disk for each guest
 _ANY_SEGMENTS = 65_535  # the kernel's own limit (include/linux/netdevice.h, GSO_MAX_SEGS)
-_TRIAL_S = 1  # the shortest time that all tools take
+_TRIAL_S = 1  # the shortest run time that all tools accept
 _BATCH = "/run/network"
-_FILES = "/run/files"  # where a guest sees what the host keeps for its disk
+_FILES = "/run/files"  # where a guest sees the host's files that it copies to its disk
 
 
 class QemuGuest:
@@ -74,26 +74,26 @@ class QemuGuest:
     def prepare(self, address: str, segments: int | None = None) -> None:
         """Before a run: the time of day, the address, and the files that the workload made on the host, uncached.
 
-        `segments` is how many frames the guest may make one packet of, None = as many as it likes. The generators have
-        another hardware address in every run; a link that was down knows no neighbours.
+        `segments` is the most frames that the guest may make of one packet, None = no limit. Its link goes down so that
+        it forgets its neighbours: the generators have another hardware address in every run.
         """
         channel = self.channel
         channel.ask("clock", seconds=time.time())
-        most = f"link set eth0 gso_max_segs {segments or _ANY_SEGMENTS}"
-        lines = ["link set lo up", "link set eth0 down", "addr flush dev eth0", most, "link set eth0 up"]
+        limit = f"link set eth0 gso_max_segs {segments or _ANY_SEGMENTS}"
+        lines = ["link set lo up", "link set eth0 down", "addr flush dev eth0", limit, "link set eth0 up"]
         channel.write(_BATCH, "\n".join([*lines, f"addr add {address}/24 dev eth0", ""]))
         channel.call("ip", "-batch", _BATCH)
-        there = listing(self.files)
-        if there != self._copied:
+        on_host = listing(self.files)
+        if on_host != self._copied:
             channel.call("cp", "--archive", "--update", f"{_FILES}/.", f"{self.files}/", timeout_s=600.0)
-            self._copied = there
+            self._copied = on_host
         channel.ask("uncache", path=str(self.files))
 
     def lead_s(self, workload: Workload, site: Site) -> float:
-        """The start-up and end time of the workload's program in this guest, in seconds.
+        """The time that the workload's program needs in this guest beside its work, to start and to end, in seconds.
 
-        An emulated CPU is slow at what starts a program, so it is tried: once so that its files are there, and once
-        for a second by the clock. Load generators are outside and start as fast as elsewhere.
+        An emulated CPU starts programs slowly, so this is tried: once so that the files are cached, and once by the
+        clock, for a second of work. Load generators are outside, and start as fast as elsewhere.
         """
         if workload.has_generator or workload.fixed:
             return workload.lead_s
@@ -109,7 +109,7 @@ class QemuGuest:
         return self._leads[workload]
 
     def deliver(self, directory: Path) -> None:
-        """Nothing to bring: a guest of this host sees the folder itself."""
+        """Nothing to do: a guest of this host sees the folder itself."""
 
     def place(self, groups: Sequence[str], cpus: Iterable[int], driver_cpus: Iterable[int]) -> None:
         """Move QEMU into control groups, its vCPUs onto these CPUs and its other threads onto the driver's."""
@@ -136,7 +136,7 @@ class QemuGuest:
         return self._control.disk_bytes()
 
     def threads(self) -> list[int]:
-        """All threads of QEMU, with those of the kernel that carry its packets (vhost; its own threads since 6.4)."""
+        """All threads of QEMU, with the kernel's threads that carry its packets (vhost; QEMU's own since Linux 6.4)."""
         pid = self.process.pid
         own = [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - names only
         return own + (kernel_threads(f"vhost-{pid}") if self.shape.vhost else [])
@@ -154,9 +154,9 @@ class QemuGuest:
 
 
 def make_disk(path: Path, files: Path | None = None) -> None:
-    """A sparse file with an ext4, laid out whole, so that no guest writes tables while it is measured.
+    """A sparse file with an ext4 that holds the files of this folder, or none.
 
-    It has the files of this folder in it, or none.
+    It is laid out whole, so that no guest writes inode tables while it is measured.
     """
     with path.open("wb") as file:
         file.truncate(_DISK_BYTES)
@@ -182,10 +182,10 @@ def join(groups: Sequence[str], pid: int) -> None:
 
 def kernel_threads(name: str) -> list[int]:
     """Kernel threads of this name; all are children of kthreadd, which is always process 2."""
-    found: list[int] = []
+    named: list[int] = []
     with contextlib.suppress(OSError):
         for tid in Path("/proc/2/task/2/children").read_text(encoding="ascii").split():
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{tid}/comm").read_text(encoding="utf-8", errors="replace").strip() == name:
-                    found.append(int(tid))
-    return found
+                    named.append(int(tid))
+    return named

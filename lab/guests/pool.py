@@ -1,20 +1,19 @@
 """The guests of a campaign, booted once and kept: a boot takes seconds, resuming a stopped guest takes none.
 
-Between runs a guest is stopped: nothing of the run before works in it, and it uses no CPU. A run takes the guest of its
-position, so that files which a workload made there stay on its disk. A guest that fails is ended and booted anew.
+Between runs a guest is stopped: nothing of an earlier run works in it, and it uses no CPU. Each position of a run has
+its own guest, so that the files that a workload made there stay on its disk. A guest that fails is booted anew.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from lab.campaign import GuestSettings
 from lab.control_groups import GroupMaker
-from lab.errors import PreparationError, RunError
+from lab.errors import PreparationError, RunError, ToolError
 from lab.guests.image import BootImage, shared_image
 from lab.guests.machine import QemuGuest
 from lab.guests.qemu_command import QEMU, Accelerated, GuestShape, kvm_boots
@@ -22,12 +21,12 @@ from lab.processes import call
 from lab.resource_registry import ResourceRegistry
 from profiler.observed import IsolationSettings
 
-_PROBE_S = 10.0  # no more than a kernel and its drivers have to come up
+_PROBE_S = 10.0  # for a kernel and its drivers to come up
 _VHOST = Path("/dev/vhost-net")
 
 
 class GuestPool:
-    """Boots guests as runs ask for them; all end with the registry's run."""
+    """Boots guests when runs need them; all end with the registry's run."""
 
     def __init__(self, registry: ResourceRegistry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> None:
         self._registry = registry
@@ -39,7 +38,7 @@ class GuestPool:
         self._machines: dict[tuple[int, int], QemuGuest] = {}
         self._booted = 0
         self._circumstances: dict[str, str] = {}
-        self.network = registry.network("switch")  # where everybody looks for the switch of a run (qdiscs)
+        self.network = registry.network("switch")  # the name by which `lab.qdiscs` finds a run's switch
         registry.made("network", self.network, lasting=True)
         call(["ip", "netns", "add", self.network])
         group = registry.group("guests")
@@ -49,16 +48,16 @@ class GuestPool:
     def take(self, vcpus: Sequence[int]) -> tuple[QemuGuest, ...]:
         """Guests with these numbers of vCPUs, one per position; they are stopped until they are resumed."""
         keys = list(enumerate(vcpus))
-        fresh = [key for key in keys if not self._stands(key)]
+        new = [key for key in keys if not self._runs(key)]
         try:
-            for key in fresh:
+            for key in new:
                 self._drop(key)
                 self._boot(key)
-            for key in fresh:  # they boot side by side
+            for key in new:  # they boot side by side
                 self._machines[key].wait_up()
                 self._machines[key].rest()
-        except BaseException:  # one that is up, but has not got its folders and its disk, would be taken for whole
-            for key in fresh:
+        except BaseException:  # a guest that is up, but still without its folders and its disk, must not be used again
+            for key in new:
                 self._drop(key)
             raise
         return tuple(self._machines[key] for key in keys)
@@ -73,24 +72,24 @@ class GuestPool:
                     self._drop(key)
 
     def circumstances(self) -> dict[str, str]:
-        """What the guests are, for people who read results; asked for in a run, and the same in all that follow."""
+        """How the guests are made, for people who read results; found in the first run, the same in all that follow."""
         if not self._circumstances:
             boots = [machine.boot_s for machine in self._machines.values() if machine.boot_s is not None]
-            found = {
+            texts = {
                 "guest_accelerator": self._accelerator,
                 "guest_network": "vhost" if self._vhost else "userspace virtio",
                 "guest_memory_mb": str(self._settings.memory_mb),
                 "guest_boot_s": f"{min(boots):.1f}" if boots else "",
                 "qemu": next(iter(call([QEMU, "--version"]).splitlines()), ""),
             }
-            self._circumstances = {name: value for name, value in found.items() if value}
+            self._circumstances = {name: text for name, text in texts.items() if text}
         return self._circumstances
 
     def close(self) -> None:
         for key in list(self._machines):
             self._drop(key)
 
-    def _stands(self, key: tuple[int, int]) -> bool:
+    def _runs(self, key: tuple[int, int]) -> bool:
         machine = self._machines.get(key)
         return machine is not None and machine.process.returncode is None
 
@@ -123,7 +122,7 @@ def pool_of(registry: ResourceRegistry, maker: GroupMaker, settings: GuestSettin
 
 
 def choose_accelerator(settings: GuestSettings, image: BootImage) -> Accelerated:
-    """What the campaign asks for, or KVM where a guest comes up with it; PreparationError when it must be and fails."""
+    """What the campaign asks for; `auto` takes KVM if a guest comes up with it. PreparationError where `kvm` fails."""
     if settings.accelerator == "tcg":
         return "tcg"
     if kvm_boots(image, _probe):
@@ -134,19 +133,15 @@ def choose_accelerator(settings: GuestSettings, image: BootImage) -> Accelerated
 
 
 def choose_vhost(settings: GuestSettings) -> bool:
-    """Whether the kernel carries the guests' packets; PreparationError when it must and cannot."""
-    there = os.access(_VHOST, os.R_OK | os.W_OK)
-    if settings.vhost == "on" and not there:
+    """Whether the kernel carries the guests' packets; PreparationError where it must and cannot."""
+    available = os.access(_VHOST, os.R_OK | os.W_OK)
+    if settings.vhost == "on" and not available:
         raise PreparationError(f"{_VHOST} cannot be opened on this host (modprobe vhost_net): write `vhost: auto`")
-    return there and settings.vhost != "off"
+    return available and settings.vhost != "off"
 
 
 def _probe(command: list[str]) -> str:
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PROBE_S,
-            check=False, start_new_session=True,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        return call(command, timeout_s=_PROBE_S)
+    except ToolError:
         return ""
-    return done.stdout

@@ -15,7 +15,7 @@ Accelerated = Literal["kvm", "tcg"]
 
 QEMU = "qemu-system-x86_64"
 _MAC = "52:54:00:c0:7e:{:02x}"  # QEMU's own range
-# Emulated CPUs have no flaws to mitigate, and the emulation of the mitigations would be most of a system call.
+# Emulated CPUs have no flaws to mitigate, and emulated mitigations would take most of the time of a system call.
 _KERNEL = {"tcg": "mitigations=off tsc=reliable no_timer_check", "kvm": ""}
 _PROCESSOR = {"tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"], "kvm": ["-accel", "kvm", "-cpu", "host"]}
 
@@ -59,12 +59,12 @@ def qemu_command(shape: GuestShape, image: BootImage, disk: Path, scratch: Path,
 
 
 def _value(text: str) -> str:
-    """A value as QEMU's option lists want it: a comma doubled."""
+    """A value as QEMU's option lists need it: with commas doubled."""
     return text.replace(",", ",,")
 
 
 def kvm_boots(image: BootImage, run: Callable[[list[str]], str]) -> bool:
-    """Whether a guest really comes up under KVM: a /dev/kvm alone proves nothing (nested, partial, broken ones)."""
+    """Whether a guest really comes up under KVM: that /dev/kvm exists proves nothing (nested, partial, broken ones)."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     command = [

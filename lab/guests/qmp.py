@@ -26,10 +26,10 @@ class Qmp:
         """Host threads of the vCPUs, in their order."""
         answer = self.do("query-cpus-fast")
         try:
-            found = sorted((int(cpu["cpu-index"]), int(cpu["thread-id"])) for cpu in answer)
+            threads = sorted((int(cpu["cpu-index"]), int(cpu["thread-id"])) for cpu in answer)
         except (TypeError, KeyError, ValueError):
             raise RunError(f"QEMU of guest {self._name} does not say which threads are its vCPUs") from None
-        return [thread for _, thread in found]
+        return [thread for _, thread in threads]
 
     def disk_bytes(self) -> int:
         """Bytes that the guest read from its drives and wrote to them."""
@@ -43,7 +43,7 @@ class Qmp:
         """Carry a command out and return what QEMU answers."""
         try:
             if not self._greeted:
-                self._line()  # QEMU speaks first: its version and abilities
+                self._line()  # QEMU greets with its version and abilities
                 self._greeted = True
                 self._ask("qmp_capabilities")
             return self._ask(command)
@@ -71,5 +71,5 @@ class Qmp:
         line, self._rest = self._rest.split(b"\n", 1)
         answer = json.loads(line)
         if not isinstance(answer, dict):
-            raise ValueError("no QMP object")  # noqa: TRY004 - what it said is wrong, not what we did
+            raise ValueError("no QMP object")  # noqa: TRY004 - QEMU's answer is wrong, not our argument
         return answer

@@ -25,8 +25,9 @@ class RenamingBackend:
         return self._backend.host
 
     def list_instances(self) -> list[Instance]:
-        found = [instance for instance in self._backend.list_instances() if instance.id in self._names]
-        return sorted((replace(one, id=self._names[one.id]) for one in found), key=lambda one: one.id)
+        shown = [instance for instance in self._backend.list_instances() if instance.id in self._names]
+        renamed = [replace(instance, id=self._names[instance.id]) for instance in shown]
+        return sorted(renamed, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
         counters = self._backend.read_counters()

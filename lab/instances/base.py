@@ -19,11 +19,11 @@ class RunSetup:
     """The instances to build for one run. Instance `placed[i]` runs `workloads[i]`; scratch files go below `directory`.
 
     `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `line_mbit` is the
-    rate of the line that everybody's traffic to the generators leaves by, also that of instances without shaping, None
-    = as fast as the host; it is the link then. Who has no HTB class of its own queues there in one fifo of
-    `queue_packets`. `driver_cpus` are the CPUs that do the host's I/O work for the instances (softirqs of a container's
-    packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it. With `fill_idle` containers are
-    accompanied by a program that works on each CPU whenever nobody else does.
+    rate of the line by which all traffic to the generators leaves, also that of instances without shaping; it is then
+    the shared link, too. None = as fast as the host. Instances without an HTB class of their own queue there in one
+    fifo of `queue_packets`. `driver_cpus` are the CPUs that do the host's I/O work for the instances (softirqs of a
+    container's packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it. With `fill_idle` a
+    program beside the containers works on each CPU whenever nobody else does.
     """
 
     registry: ResourceRegistry

@@ -25,7 +25,7 @@ from profiler.observed import Instance
 class LabContainer(RunningInstance):
     """One started container.
 
-    `procs` are the files that a process joins its group by; `namespace` and `generators` are paths of network
+    A process joins its group by writing its id to the files `procs`. `namespace` and `generators` are paths of network
     namespaces, its own and that of the load generators.
     """
 
@@ -42,7 +42,7 @@ class LabContainer(RunningInstance):
         return LabProcess(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
 
     def listens(self, transport: Transport, port: int) -> bool:
-        """Reads the table of the instance's own network namespace; False before its server is in it."""
+        """By the table of the instance's own network namespace; False before its server has joined that."""
         if not isinstance(self.server, LabProcess):
             return False
         process = Path(f"/proc/{self.server.pid}")
@@ -52,7 +52,7 @@ class LabContainer(RunningInstance):
         return False
 
     def deliver(self) -> None:
-        """Nothing to bring: a container sees the host's files."""
+        """Nothing to do: a container sees the host's files."""
 
 
 class ContainerInstances(ManagedInstances[LabContainer]):
@@ -67,18 +67,18 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         self._filler: IdleFiller | None = None
 
     def backend(self) -> LxcBackend:
-        known = {
-            one.group: Instance(one.placed.instance, vcpus=one.placed.member.vcpus, workload=one.placed.member.workload)
-            for one in self._standing
-        }
-        return LxcBackend(known=known)
+        entries = {container.group: container.placed for container in self._standing}
+        return LxcBackend(known={
+            group: Instance(entry.instance, vcpus=entry.member.vcpus, workload=entry.member.workload)
+            for group, entry in entries.items()
+        })  # fmt: skip
 
     def usage_files(self) -> list[str]:
         groups = find_groups(LiveSource())
         if not isinstance(groups, GroupsV1):
             return []
         fillers = [] if self._filler is None else self._filler.groups
-        names = ("", *fillers, *(name for one in self._standing for name in one.groups))
+        names = ("", *fillers, *(name for container in self._standing for name in container.groups))
         return [f"{groups.mounts['cpuacct']}/{name}/cpuacct.usage" for name in names]
 
     def filler_ns(self) -> int:
@@ -107,13 +107,13 @@ class ContainerInstances(ManagedInstances[LabContainer]):
         return network.build(self._registry, self._networks(), self._wiring())
 
     def _leave(self) -> None:
-        """All but the programs that fill idle CPUs is on the registry."""
+        """End the programs that fill idle CPUs; everything else is on the registry."""
         self._filling.close()
         self._filler = None
 
 
 def listens(tables: Path, transport: Transport, port: int) -> bool:
-    """Whether a socket waits on this port, by the tables in this folder, as `/proc/PID/net` is one."""
+    """Whether a socket waits on this port, by the tables in a folder such as `/proc/PID/net`."""
     waiting = waiting_socket(transport, port)
     for name in (transport, f"{transport}6"):
         with contextlib.suppress(OSError):

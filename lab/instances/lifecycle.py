@@ -49,7 +49,7 @@ class RunningInstance(ABC):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Control groups that hold all its processes and those of its load generator; none where there are no such."""
+        """The control groups of all its processes and those of its load generator; none where it has none."""
         return ()
 
     def start(self, command: list[str], *, wait: bool = False) -> Program:
@@ -65,7 +65,7 @@ class RunningInstance(ABC):
 
     @abstractmethod
     def deliver(self) -> None:
-        """Let the instance have what its workload wrote into its folder, at the same path."""
+        """Let the instance see what its workload wrote into its folder, at the same path."""
 
     def _start_outside(self, command: list[str], wait: bool) -> LabProcess:
         if self.outside is None:
@@ -93,11 +93,11 @@ class RunningInstance(ABC):
             return True
         if self.asking is None:
             self.asking = self._start_outside(command, wait=False)
-        answer = self.asking.returncode
-        if answer is not None:
+        status = self.asking.returncode
+        if status is not None:
             self.asking.stop()
             self.asking = None
-        return answer == 0
+        return status == 0
 
     def complaint(self) -> str | None:
         """What is wrong with the server, naming the instance; None = it runs or there is none."""
@@ -107,7 +107,7 @@ class RunningInstance(ABC):
         return f"{command} of {self.placed.instance} ended with status {status}: {self.server.errors() or 'no message'}"
 
     def stop(self) -> None:
-        """End what serves and what asks; what else was started here is its starter's to end."""
+        """End the server and the check; whoever started another program here ends it."""
         for program in (self.asking, self.server):
             if program is not None:
                 program.stop()
@@ -120,7 +120,7 @@ S_co = TypeVar("S_co", bound=RunningInstance, covariant=True)
 class ManagedInstances(ABC, Generic[S_co]):
     """Context manager: on entry all instances run and their servers are ready; on exit everything is removed.
 
-    What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
+    What cannot be removed stays on the registry's list, and is an error only where nothing else went wrong.
     """
 
     ready_within_s: ClassVar[float]  # for the slowest server beside busy neighbours
@@ -137,12 +137,14 @@ class ManagedInstances(ABC, Generic[S_co]):
         return list(self._standing)
 
     def circumstances(self) -> dict[str, str]:
-        """How instances were made beyond the campaign's settings, for people; the same for all runs of a campaign."""
+        """How instances were made, beyond the campaign's settings, for people; the same in all runs of a campaign."""
         return {}
 
     def usage_files(self) -> list[str]:
-        """Files with the CPU time in ns of every task on this host, and then of each group of these instances; none
-        where that is not counted exactly."""
+        """Files with CPU time in ns: first that of all tasks on this host, then that of each group of these instances.
+
+        None where that is not counted exactly.
+        """
         return []
 
     def __enter__(self) -> Self:
@@ -156,7 +158,7 @@ class ManagedInstances(ABC, Generic[S_co]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        # A server that ended by itself is the cause of whatever else went wrong, and of results that look right.
+        # A server that ended by itself is the cause of whatever else went wrong; results may look right all the same.
         complaints = self._complaints()
         try:
             self._tear_down()
@@ -176,12 +178,16 @@ class ManagedInstances(ABC, Generic[S_co]):
 
     @abstractmethod
     def _leave(self) -> None:
-        """Take apart what `_build` made beyond what is on the registry, whatever of it stands."""
+        """Undo what `_build` made that is not on the registry, also where it came only half-way."""
 
     def generator_ns(self) -> dict[str, int]:
         """CPU time so far of each instance's load generator."""
         groups = find_groups(LiveSource())
-        return {one.placed.instance: groups.cpu_ns(one.outside.group) for one in self._standing if one.outside}
+        return {
+            running.placed.instance: groups.cpu_ns(running.outside.group)
+            for running in self._standing
+            if running.outside
+        }
 
     def all_tasks_ns(self) -> int | None:
         """CPU time so far of every task on this host; only version 1 counts that exactly (version 2 counts ticks)."""
@@ -193,7 +199,7 @@ class ManagedInstances(ABC, Generic[S_co]):
         return 0
 
     def host_cpus(self) -> frozenset[int]:
-        """CPUs that instances run on, by the numbers under which this system has them; none where it has other CPUs."""
+        """The CPUs that instances run on, by this system's numbers; none where pinning is by numbers of other CPUs."""
         return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)
 
     def _networks(self) -> list[NetworkSettings | None]:
@@ -212,7 +218,7 @@ class ManagedInstances(ABC, Generic[S_co]):
         return directory
 
     def _group(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings) -> tuple[str, ...]:
-        """Make a control group; the files that a process joins it by."""
+        """Make a control group; returns the files by which a process joins it."""
         self._registry.made("group", name)
         return tuple(self._maker.make(name, cpus, settings, device_of(self._setup.directory)))
 
@@ -225,43 +231,43 @@ class ManagedInstances(ABC, Generic[S_co]):
 
     def _serve(self) -> None:
         """Start all servers side by side and wait until the last one is ready."""
-        for one in self._standing:
-            one.serve()
+        for running in self._standing:
+            running.serve()
         waiting = list(self._standing)
         deadline = time.monotonic() + self.ready_within_s
-        while waiting := [one for one in waiting if not one.is_ready()]:
-            for one in waiting:
-                if complaint := one.complaint():
+        while waiting := [running for running in waiting if not running.is_ready()]:
+            for running in waiting:
+                if complaint := running.complaint():
                     raise RunError(complaint)
                 if time.monotonic() > deadline:
-                    program = one.server.command[0] if one.server else "the server"
+                    program = running.server.command[0] if running.server else "the server"
                     late = f"was not ready within {self.ready_within_s:.0f} s"
-                    raise RunError(f"{program} of {one.placed.instance} {late}")
+                    raise RunError(f"{program} of {running.placed.instance} {late}")
             time.sleep(self.poll_s)
 
     def _complaints(self) -> list[str]:
-        found: list[str] = []
-        for one in self._standing:
+        complaints: list[str] = []
+        for running in self._standing:
             try:
-                complaint = one.complaint()
-            except RunError as error:  # nobody answers there any more
+                complaint = running.complaint()
+            except RunError as error:  # the guest does not answer any more
                 complaint = str(error)
             if complaint:
-                found.append(complaint)
-        return found
+                complaints.append(complaint)
+        return complaints
 
     def _tear_down(self) -> None:
-        for one in self._standing:
-            if one.server is not None:
-                one.server.terminate()  # all at once; then each is waited for
-        for one in self._standing:
-            one.stop()
+        for running in self._standing:
+            if running.server is not None:
+                running.server.terminate()  # all at once; then each is waited for
+        for running in self._standing:
+            running.stop()
         self._leave()
         self._standing.clear()
         self._registry.remove_run()
 
 
 def waiting_socket(transport: Transport, port: int) -> re.Pattern[str]:
-    """Finds the socket that waits on this port in the tables `tcp`, `tcp6`, `udp`, `udp6` of a namespace (proc(5))."""
-    # local address and port, no peer; state 0A is TCP's LISTEN, 07 is what an unconnected UDP socket has
+    """Matches a socket that waits on this port in the tables `tcp`, `tcp6`, `udp`, `udp6` of a namespace (proc(5))."""
+    # local address and port, no peer; state 0A is TCP's LISTEN, 07 that of an unconnected UDP socket
     return re.compile(rf":{port:04X} 0+:0000 {'0A' if transport == 'tcp' else '07'} ")

@@ -2,9 +2,9 @@
 
     host's own network stack ── veth ── bridge ── uplink veth ── load generators
 
-Nothing holds them back: no network namespace, no cap, weight or disk limit. A control group keeps them on their CPUs
-and counts for them. All instances have the host's one stack, so two servers on one port get in each other's way, and a
-firewall of the host sees their packets. Bytes per instance are not counted, for the stack has no owner.
+Nothing limits them: no network namespace, no cap, weight or disk limit. A control group keeps them on their CPUs and
+counts their CPU time. All share the host's one network stack, so two servers on one port get in each other's way, and
+a firewall of the host sees their packets. Bytes per instance are not counted: the stack belongs to no instance.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class NativeInstances(ContainerInstances):
         setup, registry = self._setup, self._registry
         self._check()
         switch = registry.network("switch")
-        registry.made("network", switch)  # with it goes the pair, and so the host's end
+        registry.made("network", switch)  # with it the veth pair goes, and so the host's end
         call(["ip", "netns", "add", switch])
         call(["ip", "link", "add", self._interface, "type", "veth", "peer", "name", "port0", "netns", switch])
         net = network.build(registry, self._networks(), self._wiring(switch=switch, taps=("port0",)))
-        limits = [most_segments(one, setup.link_mbit, setup.line_mbit) for one in self._networks()]
+        limits = [most_segments(settings, setup.link_mbit, setup.line_mbit) for settings in self._networks()]
         segments = min((limit for limit in limits if limit is not None), default=None)
         addresses = [port.address for port in net.ports]
         network.batch(["ip"], network.end_commands(self._interface, addresses, segments))
@@ -53,8 +53,8 @@ class NativeInstances(ContainerInstances):
             if settings.cap_percent or settings.weight or settings.disk_limit_mb_s:
                 raise PreparationError(f"{entry.instance} has limits, which native programs never have: use containers")
         if json.loads(call(["ip", "-j", "route", "show", "root", network.SUBNET])):
-            raise PreparationError(f"this host has routes to {network.SUBNET}, which native programs are reached by")
+            raise PreparationError(f"this host has routes to {network.SUBNET}, the addresses of native programs")
 
     def _leave(self) -> None:
-        with contextlib.suppress(ToolError):  # not made yet; a namespace takes its devices along, but later
+        with contextlib.suppress(ToolError):  # it was not made yet; the namespace would remove it, but only later
             call(["ip", "link", "delete", self._interface])

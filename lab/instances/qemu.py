@@ -1,8 +1,8 @@
 """Whole VMs of one run on this host: each a QEMU process in a control group of its own, on a tap of the lab's switch.
 
-Guests are kept booted over a campaign (lab.guests.pool). Cap, weight and disk limit hold for all of QEMU, as
-libvirt's limits of a domain do; the vCPUs run on the member's CPUs, QEMU's other threads on the driver's CPUs where the
-run names them, else on the member's.
+Guests stay booted for a whole campaign (lab.guests.pool). Cap, weight and disk limit hold for all of QEMU, as libvirt's
+limits of a domain do. The vCPUs run on the member's CPUs, QEMU's other threads on the driver's CPUs where the run names
+any, else on the member's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class QemuInstances(GuestInstances):
     def backend(self) -> GuestBackend:
         """Reads exactly these guests."""
         pairs = zip(self._standing, self.machines, strict=True)
-        return GuestBackend(WatchedGuest(one.placed, machine) for one, machine in pairs)
+        return GuestBackend(WatchedGuest(guest.placed, machine) for guest, machine in pairs)
 
     def circumstances(self) -> dict[str, str]:
         return {} if self._pool is None else self._pool.circumstances()
@@ -54,14 +54,14 @@ class QemuInstances(GuestInstances):
             )
 
     def _settle(self, entry: PlacedMember, workload: Workload, site: Site, machine: QemuGuest) -> float:
-        """Let the guest have what its work needs, then hold it where and as this run wants it; its lead in seconds."""
+        """Give the guest what its work needs, then put it on its CPUs and under its limits; its lead in seconds."""
         workload.prepare(site)
         setup = self._setup
         machine.prepare(site.address, most_segments(entry.member.settings.network, setup.link_mbit, setup.line_mbit))
         lead_s = machine.lead_s(workload, site)
         driver = setup.driver_cpus or entry.cpus
-        every = tuple(sorted({*entry.cpus, *driver}))
-        procs = self._group(self._registry.group(entry.instance), every, entry.member.settings)
+        all_cpus = tuple(sorted({*entry.cpus, *driver}))
+        procs = self._group(self._registry.group(entry.instance), all_cpus, entry.member.settings)
         machine.place(procs, entry.cpus, driver)
         return lead_s
 

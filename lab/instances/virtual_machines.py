@@ -1,4 +1,4 @@
-"""What instances that are VMs share: their agents start programs and look at sockets."""
+"""What all instances that are VMs have in common: their agents start programs and look at sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lab.instances.lifecycle import ManagedInstances, RunningInstance, waiting_s
 
 
 class GuestSystem(Protocol):
-    """A guest, as far as programs in it matter."""
+    """A guest as programs in it need it."""
 
     @property
     def channel(self) -> AgentChannel: ...
 
     def deliver(self, directory: Path, /) -> None:
-        """Let the guest have what lies in this folder of the host, at the same path."""
+        """Let the guest see what is in this folder of the host, at the same path."""
 
 
 @dataclass(slots=True)
@@ -42,5 +42,5 @@ class GuestHandle(RunningInstance):
 class GuestInstances(ManagedInstances[GuestHandle]):
     """The guests of one run; see `lab.instances.lifecycle.ManagedInstances`."""
 
-    ready_within_s: ClassVar[float] = 60.0  # a server that starts in an emulated CPU is much slower than on the host's
-    poll_s: ClassVar[float] = 0.02  # the guest's own CPU answers
+    ready_within_s: ClassVar[float] = 60.0  # a server starts much slower on an emulated CPU than on the host's
+    poll_s: ClassVar[float] = 0.02  # each look takes CPU time of the guest

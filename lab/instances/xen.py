@@ -43,7 +43,7 @@ class XenInstances(GuestInstances):
     def backend(self) -> Backend:
         """Reads exactly these domains, by the names of their instances."""
         pairs = zip(self._domains, self._standing, strict=True)
-        return RenamingBackend(XenBackend(), {domain.name: one.placed.instance for domain, one in pairs})
+        return RenamingBackend(XenBackend(), {domain.name: guest.placed.instance for domain, guest in pairs})
 
     def circumstances(self) -> dict[str, str]:
         memory = str(self._setup.guests.memory_mb)
@@ -53,7 +53,7 @@ class XenInstances(GuestInstances):
         """Dom0 counts its own tasks only."""
 
     def host_cpus(self) -> frozenset[int]:
-        return frozenset()  # pCPUs are pinned to, and Dom0 has virtual ones
+        return frozenset()  # pinning is to pCPUs, and Dom0 sees its own virtual ones
 
     def _build(self) -> None:
         setup = self._setup
@@ -61,9 +61,7 @@ class XenInstances(GuestInstances):
         if setup.driver_cpus is not None:
             self._move_driver(setup.driver_cpus)
         self._type = domain_type(call(["xl", "info"]))
-        tools = {tool for entry, work in zip(setup.placed, setup.workloads, strict=True)
-                 for tool in work.tools(entry.member.load)}  # fmt: skip
-        key = tuple(sorted(tools))
+        key = tuple(sorted({tool for workload in setup.workloads for tool in workload.tools}))
         image = _IMAGES[key] = _IMAGES.get(key) or build_image(key)
         bridge, generators = self._wire()
         for position, entry in enumerate(setup.placed):
@@ -74,7 +72,7 @@ class XenInstances(GuestInstances):
             domain.settle(guest.site)
 
     def _move_driver(self, cpus: Cpus) -> None:
-        """Give Dom0 these pCPUs; where it was before stands on the registry, which puts it back after the run."""
+        """Give Dom0 these pCPUs; the registry knows which it had before, and puts it back after the run."""
         now = Dom0Cpus.parse(call(["xl", "vcpu-list", DOM0]))
         now.check(cpus)
         self._registry.made("driver", self._registry.driver(now.online, now.cpus))
@@ -82,9 +80,9 @@ class XenInstances(GuestInstances):
             call(command)
 
     def _wire(self) -> tuple[str, str]:
-        """Make bridge, uplink and the generators' namespace; names of the bridge and path of the namespace."""
+        """Make bridge, uplink and the generators' namespace; returns the bridge's name and the namespace's path."""
         setup, registry = self._setup, self._registry
-        bridge, generators = f"cotenant-{registry.run}", registry.network("load")  # 15 letters: all a name may have
+        bridge, generators = f"cotenant-{registry.run}", registry.network("load")  # 15 letters: the most of a name
         uplink = f"ctn-{registry.run}-up"
         registry.made("bridge", bridge)
         registry.made("network", generators)
@@ -142,6 +140,6 @@ def check_settings(setup: RunSetup) -> None:
         if entry.member.settings.disk_limit_mb_s is not None:
             raise PreparationError(f"{entry.instance} has a disk limit, which Xen does not have: leave it out")
     if any(len(entry.instance) > 200 for entry in setup.placed):
-        raise PreparationError("the name of an instance is too long for a domain: shorten its workload's label")
+        raise PreparationError("the name of an instance is too long for a domain: shorten its workload's name")
     if not Path("/proc/xen/capabilities").exists():
         raise PreparationError("this is no Dom0 of a Xen host: write `instances: qemu` or `container`")

@@ -10,7 +10,7 @@ from statistics import NormalDist, stdev
 
 _RESAMPLES = 400
 FEWEST_PAIRS = 4
-"""Blocks with both states; below there is no ratio."""
+"""Blocks with both states; of fewer there is no ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class OnOffRatio:
 def estimate_ratio(pairs: Sequence[tuple[StateShare, StateShare]], seed: str = "") -> OnOffRatio | None:
     """The ratio of rates from (together, alone) of each block, in the order of time; None where too little is known.
 
-    A ratio of sums, so that windows count by their length. Its error is by a circular moving block bootstrap (Politis &
-    Romano 1992): blocks are drawn with both of their windows, in stretches of the cube root of their number, so that
-    what both windows share cancels and what lasts longer than a block still counts. It is widened by
-    sqrt(n / (n - 1)) for being drawn from few.
+    It is a ratio of sums, so that windows count by their length. Its error is by a circular moving block bootstrap
+    (Politis & Romano 1992): blocks are drawn with both of their windows, so that what both share cancels, and in
+    stretches of the cube root of their number, so that what lasts longer than a block still counts. It is widened by
+    sqrt(n / (n - 1)), because a bootstrap of few blocks is too narrow.
     """
     count = len(pairs)
     if count < FEWEST_PAIRS:
@@ -57,20 +57,20 @@ def estimate_ratio(pairs: Sequence[tuple[StateShare, StateShare]], seed: str = "
         return None
     draw = random.Random(seed)  # noqa: S311 - resampling, not a secret
     length = max(1, round(count ** (1 / 3)))
-    drawn: list[float] = []
+    ratios: list[float] = []
     for _ in range(_RESAMPLES):
         starts = [draw.randrange(count) for _ in range(math.ceil(count / length))]
-        chosen = [rows[(start + step) % count] for start in starts for step in range(length)][:count]
-        top, bottom = _rates(chosen)
+        resample = [rows[(start + step) % count] for start in starts for step in range(length)][:count]
+        top, bottom = _rates(resample)
         if bottom > 0 and math.isfinite(top):
-            drawn.append(top / bottom)
-    error = stdev(drawn) * math.sqrt(count / (count - 1)) if len(drawn) > _RESAMPLES // 2 else math.inf
+            ratios.append(top / bottom)
+    error = stdev(ratios) * math.sqrt(count / (count - 1)) if len(ratios) > _RESAMPLES // 2 else math.inf
     return OnOffRatio(together, alone, error, count)
 
 
 def _rates(rows: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
-    together, long, alone, also = (sum(column) for column in zip(*rows, strict=True))
-    return (together / long if long > 0 else math.inf), (alone / also if also > 0 else 0.0)
+    together, exposure, alone, exposure_alone = (sum(column) for column in zip(*rows, strict=True))
+    return (together / exposure if exposure > 0 else math.inf), (alone / exposure_alone if exposure_alone > 0 else 0.0)
 
 
 def student_t(freedom: int, level: float = 0.95) -> float:

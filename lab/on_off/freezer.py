@@ -16,18 +16,18 @@ _MOST_S = 1.0
 
 
 class Freezer:
-    """Context manager over groups by position: those of an instance and of its load generator go together.
+    """Context manager over the groups of each position: an instance's and its load generator's are frozen together.
 
-    On exit everybody is thawed. PreparationError where groups cannot be frozen, RunError where one does not stop.
+    On exit all are thawed. PreparationError where groups cannot be frozen, RunError where one does not freeze in time.
     """
 
     def __init__(self, groups: Sequence[Sequence[str]], mounts: Mapping[str, str] | None = None) -> None:
         mounts = find_mounts(LiveSource()) if mounts is None else mounts
-        self._first = "freezer" in mounts
+        self._version_1 = "freezer" in mounts
         root = mounts.get("freezer") or ("" if "cpuacct" in mounts else mounts.get("unified", ""))
         if not root:
             raise PreparationError("groups cannot be frozen here: mount the freezer controller beside the others")
-        files = ("freezer.state", "freezer.state") if self._first else ("cgroup.freeze", "cgroup.events")
+        files = ("freezer.state", "freezer.state") if self._version_1 else ("cgroup.freeze", "cgroup.events")
         self._paths = [[(f"{root}/{name}/{files[0]}", f"{root}/{name}/{files[1]}") for name in own] for own in groups]
         self._open: list[list[tuple[int, int]]] = []
         self._frozen: set[int] = set()
@@ -48,27 +48,27 @@ class Freezer:
         self._close()
 
     def switch(self, working: Sequence[int]) -> None:
-        """Let these work and nobody else; back when the others stand still."""
+        """Let these positions work and no others; returns when the others are frozen."""
         begin = time.monotonic()
         off = [place for place in range(len(self._open)) if place not in working and place not in self._frozen]
         on = [place for place in working if place in self._frozen]
         self._write(off, freeze=True)
-        while not all(self._stands(place) for place in off):
+        while not all(self._is_frozen(place) for place in off):
             if time.monotonic() > begin + _MOST_S:
                 raise RunError(f"{self._paths[off[0]][0][0]} did not freeze within {_MOST_S:g} s")
             time.sleep(_POLL_S)
         self._write(on, freeze=False)
 
     def _write(self, places: Sequence[int], *, freeze: bool) -> None:
-        word = (b"FROZEN" if freeze else b"THAWED") if self._first else (b"1" if freeze else b"0")
+        word = (b"FROZEN" if freeze else b"THAWED") if self._version_1 else (b"1" if freeze else b"0")
         for place in places:
             for state, _ in self._open[place]:
                 os.pwrite(state, word, 0)
             (self._frozen.add if freeze else self._frozen.discard)(place)
 
-    def _stands(self, place: int) -> bool:
-        stands = b"FROZEN" if self._first else b"frozen 1"
-        return all(stands in os.pread(events, 64, 0) for _, events in self._open[place])
+    def _is_frozen(self, place: int) -> bool:
+        frozen = b"FROZEN" if self._version_1 else b"frozen 1"
+        return all(frozen in os.pread(events, 64, 0) for _, events in self._open[place])
 
     def _close(self) -> None:
         for own in self._open:

@@ -27,7 +27,7 @@ _DISTURBED_SHARE = 0.25  # of the windows, from which on the whole run counts as
 
 @dataclass(frozen=True, slots=True)
 class OnOffResult:
-    """A run as other runs are recorded; the units of throughput by workload; and what each state gave."""
+    """A run in the form of other runs, the units of throughput by workload, and the outcomes of each state."""
 
     measured: RunMeasurement
     units: Mapping[str, str]
@@ -35,7 +35,7 @@ class OnOffResult:
 
 
 def is_on_off(campaign: Campaign, run: Run) -> bool:
-    """Whether this run is to be measured on/off; base cases and the calibrations of loads are not."""
+    """Whether this run is measured on/off: groups and tunings are, base cases and the calibrations of loads are not."""
     return campaign.on_off is not None and (run.kind == "group" or run.run.startswith(f"{TUNING}:"))
 
 
@@ -46,17 +46,18 @@ def make_on_off(
     """Measure such a run; RunError as `measure_on_off`."""
     tunes = run.kind == "calibration"
     plan = _tuning_plan(campaign) if tunes else _plan(campaign, run, number, records)
-    got = measure_on_off(instances, plan, rates)
-    beside = {} if got.beside_busy is None else {_BESIDE: (got.beside_busy, "1")}
-    further = dict.fromkeys(got.members, beside) | ({got.members[0]: _tuned(got)} if tunes else {})
-    units = {entry.member.workload: unit for entry, unit in zip(run.placed, got.units, strict=True)}
-    return OnOffResult(on_off_measurement(got, further), units, () if tunes else state_outcomes(got))
+    measured = measure_on_off(instances, plan, rates)
+    beside = {} if measured.beside_busy is None else {_BESIDE: (measured.beside_busy, "1")}
+    further = dict.fromkeys(measured.members, beside) | ({measured.members[0]: _tuned(measured)} if tunes else {})
+    units = {entry.member.workload: unit for entry, unit in zip(run.placed, measured.units, strict=True)}
+    return OnOffResult(on_off_measurement(measured, further), units, () if tunes else state_outcomes(measured))
 
 
 def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) -> WindowPlan:
-    """As long as its slowest member needs, in an order of its own for each run and round."""
-    tuned = [_tuning_of(campaign, tuning_key(entry.member), records) for entry in run.placed]
-    dwell_s, guard_s = max(one.dwell_ms for one in tuned) / 1000, max(one.guard_ms for one in tuned) / 1000
+    """States as long as the slowest member needs, in an order of its own for each run and round."""
+    tunings = [_tuning_of(campaign, tuning_key(entry.member), records) for entry in run.placed]
+    dwell_s = max(tuning.dwell_ms for tuning in tunings) / 1000
+    guard_s = max(tuning.guard_ms for tuning in tunings) / 1000
     states = all_states(len(run.placed))
     order = draw_order(states, blocks_for(campaign.seconds, dwell_s), f"{campaign.seed}:{number}:{run.run}")
     return WindowPlan(order, dwell_s, guard_s, campaign.warmup_s)
@@ -68,25 +69,25 @@ def _tuning_plan(campaign: Campaign) -> WindowPlan:
 
 
 def _tuning_of(campaign: Campaign, key: str, records: Sequence[Record]) -> Tuning:
-    given = campaign.on_off
-    if given is not None and given.dwell_ms is not None and given.guard_ms is not None:
-        return Tuning(given.dwell_ms, given.guard_ms, 0.0)
-    found = next(record for record in records if record.run == key).members[0].further
-    return Tuning(round(found[_DWELL][0]), round(found[_GUARD][0]), found[_LAG][0])
+    on_off = campaign.on_off
+    if on_off is not None and on_off.dwell_ms is not None and on_off.guard_ms is not None:
+        return Tuning(on_off.dwell_ms, on_off.guard_ms, 0.0)
+    tuned = next(record for record in records if record.run == key).members[0].further
+    return Tuning(round(tuned[_DWELL][0]), round(tuned[_GUARD][0]), tuned[_LAG][0])
 
 
 def _tuned(run: OnOffRun) -> Mapping[str, tuple[float, str]]:
-    kept = [window for window in run.windows if not window.disturbed]
-    if len(kept) <= len(run.windows) // 2:
-        kept = list(run.windows)  # better than nothing: both lengths only make ratios more or less sure
-    found = tune([(str(window.state), [b[0] - a[0] for a, b in pairwise(window.steps)]) for window in kept])
-    return {_DWELL: (float(found.dwell_ms), "ms"), _GUARD: (float(found.guard_ms), "ms"), _LAG: (found.lag_one, "1")}
+    windows = [window for window in run.windows if not window.disturbed]
+    if len(windows) <= len(run.windows) // 2:
+        windows = list(run.windows)  # better than nothing: both lengths only make ratios more or less sure
+    tuning = tune([(str(window.state), [b[0] - a[0] for a, b in pairwise(window.steps)]) for window in windows])
+    return {_DWELL: (float(tuning.dwell_ms), "ms"), _GUARD: (float(tuning.guard_ms), "ms"), _LAG: (tuning.lag_one, "1")}
 
 
 def on_off_measurement(
     run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str]]] | None = None
 ) -> RunMeasurement:
-    """A run as other runs are recorded: its members' outcomes are those of the state in which everybody works."""
+    """A run in the form of other runs: its members' outcomes are those of the state in which everybody works."""
     reached = {
         name: WorkloadResult(_together(run, place), further=(further or {}).get(name, {}))
         for place, name in enumerate(run.members)
@@ -122,7 +123,7 @@ def _series(run: OnOffRun) -> UsageSeries:
 
 
 def _speeds(run: OnOffRun, place: int) -> dict[str, tuple[float, ...]]:
-    """Of the member's CPUs in each window, where every window has a sample."""
+    """The speed of the member's CPUs in each window; empty where a window has no sample."""
     speeds = [window.speeds[place] for window in run.windows if window.speeds]
     known = tuple(_short(speed) for speed in speeds if speed is not None)
     return {"speed": known} if len(known) == len(run.windows) else {}

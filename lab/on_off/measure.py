@@ -1,4 +1,4 @@
-"""One on/off run: everybody is started once, then frozen and thawed state by state while progress is read."""
+"""One on/off run: all members are started once, then frozen and thawed state by state while progress is read."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from lab.on_off.progress import CounterFile, ProgressReader, open_progress
 from lab.on_off.states import State
 from lab.processes import LabProcess, sleep_until
 
-_STEAL_SHARE = 0.05  # of a window's time on all CPUs; a tick of the counter is that of a window of 100 ms on two
+_STEAL_SHARE = 0.05  # of a window's time on all CPUs; one tick of the counter is as much of 100 ms on two CPUs
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
 _KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
 _FEWEST_SPEEDS = 5
-_ASKED = "answers per question"  # unit of throughput where questions come at moments fixed in advance
-_RISES, _RISE_S = 3, 0.08
+_ANSWERED = "answers per question"  # unit of throughput where questions come at moments fixed in advance
+_RISES, _RISE_S = 3, 0.08  # a member works once its progress has risen in so many steps in a row, of so long each
 _BEGINS_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """`order` are (block, state); each lasts `dwell_s` after its switch, the first `guard_s` of which do not count.
+    """`order` has (block, state) of each window: `dwell_s` from its switch, the first `guard_s` of which do not count.
 
     With `step_s` progress is also read in such steps, from the switch on.
     """
@@ -50,11 +50,10 @@ class WindowPlan:
 class OnOffWindow:
     """What every member did in a window after its guard, by position: progress, answers and the seconds they took.
 
-    `due` are the answers that were asked for, 0 where nobody asks at moments fixed in advance.
-
-    `steal` is its share of the time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` is decided by these
-    and the lab's lateness, never by what was reached. `steps` are progress in the order of reading, where asked for.
-    `speeds` are the mean speeds of each member's CPUs; None = no sample fell into it.
+    `due` is how many answers were asked for, 0 where nobody asks at moments fixed in advance. `steal` is a share of the
+    time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` depends on these and on the lab's lateness, never
+    on what was reached. `steps` has the progress at each step, where the plan asks for steps. `speeds` are the mean
+    speeds of each member's CPUs; None = no sample in this window.
     """
 
     block: int
@@ -76,8 +75,9 @@ class OnOffWindow:
 class OnOffRun:
     """All windows in the order of time; `units` and `members` by position.
 
-    `beside_busy` is the speed of CPUs while a member worked on another one, over their speed while none did: about 1
-    for cores, well below for threads of one core, which a guest cannot see and a hypervisor may change. None = unknown.
+    `beside_busy` is the speed of CPUs while a member worked on another CPU, over their speed while none did: about 1
+    for cores, and well below for threads of one core. A guest cannot see which they are, and a hypervisor may change
+    it. None = unknown.
     """
 
     started: str
@@ -94,7 +94,7 @@ class OnOffRun:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _RunningMember:
     """One member at work."""
 
     running: RunningInstance
@@ -130,14 +130,15 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
         seconds = time.monotonic() - begin
         used = {name: (ns - generators[name]) / 1e7 / seconds for name, ns in instances.generator_ns().items()}
         foreign = host.foreign_s(first, last)
+        placed = [member.running.placed for member in members]
+        samples, cpus = speed.samples(), [entry.cpus for entry in placed]
         return OnOffRun(
-            started, seconds, warmup_s, tuple(one.running.placed.instance for one in members),
-            tuple(_ASKED if one.counter.due else one.reader.unit for one in members),
-            tuple(_with_speeds(judged(windows), speed.samples(), begin, [one.running.placed.cpus for one in members])),
-            used,
+            started, seconds, warmup_s, tuple(entry.instance for entry in placed),
+            tuple(_ANSWERED if member.counter.due else member.reader.unit for member in members),
+            tuple(_with_speeds(judged(windows), samples, begin, cpus)), used,
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),
-            _beside_busy(speed.samples(), windows, begin, [one.running.placed.cpus for one in members]),
+            _beside_busy(samples, windows, begin, cpus),
         )  # fmt: skip
 
 
@@ -147,11 +148,11 @@ def _groups(running: RunningInstance) -> tuple[str, ...]:
     return running.groups
 
 
-def _start(running: RunningInstance, rate: float | None, opened: contextlib.ExitStack) -> _Watched:
+def _start(running: RunningInstance, rate: float | None, opened: contextlib.ExitStack) -> _RunningMember:
     counter = opened.enter_context(CounterFile(running.site.directory))
     command = running.workload.fill(running.site, rate)
     if command is None:
-        raise RunError(f"work of kind {running.workload.kind} does not work all the time: measure it in blocks")
+        raise RunError(f"workloads of kind {running.workload.kind} do not work all the time: measure them in blocks")
     program = running.start(command)
     opened.callback(program.stop, 0)
     if not isinstance(program, LabProcess):
@@ -159,38 +160,38 @@ def _start(running: RunningInstance, rate: float | None, opened: contextlib.Exit
     server = running.server.pid if isinstance(running.server, LabProcess) else None
     reader = open_progress(running.workload, counter, program.pid, server)
     opened.callback(reader.close)
-    return _Watched(running, program, counter, reader)
+    return _RunningMember(running, program, counter, reader)
 
 
-def _warm_up(members: Sequence[_Watched], freezer: Freezer, seconds: float) -> float:
-    """Everybody together, then each alone until it comes on; how long it took. RunError where one does not."""
+def _warm_up(members: Sequence[_RunningMember], freezer: Freezer, seconds: float) -> float:
+    """Let all work together, then each alone until it makes progress; returns how long it took. RunError without it."""
     begin = time.monotonic()
     time.sleep(seconds)
-    for place, one in enumerate(members):
+    for place, member in enumerate(members):
         freezer.switch((place,))
-        _until_it_works(one)
+        _until_it_works(member)
     freezer.switch(tuple(range(len(members))))
-    for one in members:
-        one.check()
+    for member in members:
+        member.check()
     return time.monotonic() - begin
 
 
-def _until_it_works(one: _Watched) -> None:
-    """Until it has come on in steps in a row: reading its own files is not work yet."""
-    begin, rises, before = time.monotonic(), 0, one.reader.read()
+def _until_it_works(member: _RunningMember) -> None:
+    """Wait until progress rises in several steps in a row: when a program reads its own files, that is no work yet."""
+    begin, rises, before = time.monotonic(), 0, member.reader.read()
     while rises < _RISES:
         time.sleep(_RISE_S)
-        one.check()
-        now = one.reader.read()
+        member.check()
+        now = member.reader.read()
         rises, before = (rises + 1 if now > before else 0), now
         if time.monotonic() > begin + _BEGINS_WITHIN_S:
-            raise RunError(f"{one.running.placed.instance} did nothing for {_BEGINS_WITHIN_S:g} s after its start")
+            raise RunError(f"{member.running.placed.instance} did nothing for {_BEGINS_WITHIN_S:g} s after its start")
 
 
 class _Switching:
     """The windows of a run, one after the other."""
 
-    def __init__(self, members: Sequence[_Watched], freezer: Freezer, host: _HostTimes, plan: WindowPlan) -> None:
+    def __init__(self, members: Sequence[_RunningMember], freezer: Freezer, host: _HostTimes, plan: WindowPlan) -> None:
         self._members = members
         self._freezer = freezer
         self._host = host
@@ -217,36 +218,36 @@ class _Switching:
 
     def _switch(self, state: State) -> None:
         now = time.monotonic()
-        for place, one in enumerate(self._members):
-            if place in state and one.frozen_at is not None:
-                one.counter.froze(now - one.frozen_at)
-                one.frozen_at = None
-            elif place not in state and one.frozen_at is None:
-                one.frozen_at = now
-        for one in self._members:
-            one.counter.begin_state()
+        for place, member in enumerate(self._members):
+            if place in state and member.frozen_at is not None:
+                member.counter.froze(now - member.frozen_at)
+                member.frozen_at = None
+            elif place not in state and member.frozen_at is None:
+                member.frozen_at = now
+        for member in self._members:
+            member.counter.begin_state()
         self._freezer.switch(state)
 
     def _steps(self, began: float) -> list[tuple[float, ...]]:
-        step_s, found = self._plan.step_s or 1.0, [self._read()[0]]
+        step_s, progress = self._plan.step_s or 1.0, [self._read()[0]]
         for number in range(1, round(self._plan.dwell_s / step_s)):
             sleep_until(began + number * step_s)
-            found.append(self._read()[0])
-        return found
+            progress.append(self._read()[0])
+        return progress
 
     def _read(self) -> tuple[tuple[float, ...], ...]:
-        """Progress, answers, their waiting in µs, and how many were due, of every member."""
+        """Of every member: its progress, answers, the µs that these took, and how many were due."""
         return (
-            tuple(one.reader.read() for one in self._members),
-            tuple(float(one.counter.slots[0]) for one in self._members),
-            tuple(float(one.counter.waited_us) for one in self._members),
-            tuple(float(one.counter.due) for one in self._members),
+            tuple(member.reader.read() for member in self._members),
+            tuple(float(member.counter.slots[0]) for member in self._members),
+            tuple(float(member.counter.waited_us) for member in self._members),
+            tuple(float(member.counter.due) for member in self._members),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Seconds so far: of everybody but instances, generators, the lab and the kernel's I/O threads, and of steal."""
+    """CPU seconds so far: of others than instances, generators, the lab and the kernel's I/O threads; and of steal."""
 
     at_s: float
     others_s: float | None
@@ -279,13 +280,13 @@ class _HostTimes:
         steal = int(os.pread(self._stat, 256, 0).split(b"\n", 1)[0].split()[8]) * self._tick_s
         others = None
         if self._usage:
-            every, *ours = (int(os.pread(descriptor, 64, 0)) for descriptor in self._usage)
-            others = (every - sum(ours) - self._kernel_ns()) / 1e9 - time.process_time()
+            all_ns, *ours_ns = (int(os.pread(descriptor, 64, 0)) for descriptor in self._usage)
+            others = (all_ns - sum(ours_ns) - self._kernel_ns()) / 1e9 - time.process_time()
         return _Times(time.monotonic(), others, steal)
 
     def _kernel_ns(self) -> int:
         for descriptor in self._threads:
-            with contextlib.suppress(OSError):  # who has ended keeps what he had
+            with contextlib.suppress(OSError):  # a thread that has ended keeps its last value
                 self._threads[descriptor] = int(os.pread(descriptor, 64, 0).split()[0])
         return sum(self._threads.values())
 
@@ -296,15 +297,15 @@ class _HostTimes:
         return max(0.0, last.others_s - first.others_s)
 
     def shares(self, first: _Times, last: _Times) -> tuple[float, float]:
-        """Steal of the time of all CPUs, and CPUs that others took."""
+        """Steal as a share of the time of all CPUs, and others' CPU time in CPUs."""
         seconds = max(last.at_s - first.at_s, self._tick_s)
         return (last.steal_s - first.steal_s) / seconds / self._cpus, (self.foreign_s(first, last) or 0.0) / seconds
 
 
 def judged(windows: Sequence[OnOffWindow]) -> list[OnOffWindow]:
-    """The same, with those disturbed in which others took much, or steal was well over the usual of the same state.
+    """The same windows; disturbed are also those in which others took much, or steal was well over its state's median.
 
-    The usual, because I/O of a member itself is steal where the hypervisor does it in the guest's time.
+    The median of the state, because a member's own I/O is steal where the hypervisor does it in the guest's time.
     """
     steals: dict[State, list[float]] = defaultdict(list)
     for window in windows:
@@ -322,53 +323,53 @@ def _beside_busy(
     samples: Mapping[int, Sequence[tuple[float, float]]], windows: Sequence[OnOffWindow], begin: float,
     cpus: Sequence[Sequence[int]],
 ) -> float | None:  # fmt: skip
-    """Median over CPUs; windows are what their state is from their begin to their end."""
-    found: list[float] = []
-    for cpu, taken in samples.items():
+    """The median over CPUs of what `OnOffRun.beside_busy` describes; None where there are too few samples."""
+    ratios: list[float] = []
+    for cpu, of_cpu in samples.items():
         speeds: dict[bool, list[float]] = {True: [], False: []}
         for window in windows:
             busy = any(set(cpus[place]) - {cpu} for place in window.state)
             end = begin + window.at_s
-            speeds[busy] += [speed for at, speed in taken if end - window.seconds <= at <= end]
+            speeds[busy] += [speed for at, speed in of_cpu if end - window.seconds <= at <= end]
         if min(len(values) for values in speeds.values()) >= _FEWEST_SPEEDS:
-            found.append(median(speeds[True]) / median(speeds[False]))
-    return median(found) if found else None
+            ratios.append(median(speeds[True]) / median(speeds[False]))
+    return median(ratios) if ratios else None
 
 
 def _with_speeds(
     windows: Sequence[OnOffWindow], samples: Mapping[int, Sequence[tuple[float, float]]], begin: float,
     cpus: Sequence[Sequence[int]],
 ) -> list[OnOffWindow]:  # fmt: skip
-    times = {cpu: [at for at, _ in taken] for cpu, taken in samples.items()}
-    found: list[OnOffWindow] = []
+    times = {cpu: [at for at, _ in of_cpu] for cpu, of_cpu in samples.items()}
+    with_speeds: list[OnOffWindow] = []
     for window in windows:
         end = begin + window.at_s
-        of_cpu = {
-            cpu: [speed for _, speed in taken[bisect(times[cpu], end - window.seconds) : bisect(times[cpu], end)]]
-            for cpu, taken in samples.items()
+        by_cpu = {
+            cpu: [speed for _, speed in of_cpu[bisect(times[cpu], end - window.seconds) : bisect(times[cpu], end)]]
+            for cpu, of_cpu in samples.items()
         }
-        of_members = [[speed for cpu in own for speed in of_cpu.get(cpu, ())] for own in cpus]
-        found.append(replace(window, speeds=tuple(fmean(one) if one else None for one in of_members)))
-    return found
+        by_member = [[speed for cpu in own for speed in by_cpu.get(cpu, ())] for own in cpus]
+        with_speeds.append(replace(window, speeds=tuple(fmean(own) if own else None for own in by_member)))
+    return with_speeds
 
 
 def _kernel_threads() -> list[str]:
-    """Where the kernel tells the run time of its threads that do the members' I/O: packets, journals, writing back."""
-    found: list[str] = []
+    """Files with the run time of the kernel's threads that do the members' I/O: packets, journals, writing back."""
+    paths: list[str] = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):
             if comm.read_text("ascii", "replace").startswith(_KERNEL_THREADS):
-                found.append(str(comm.with_name("schedstat")))
-    return found
+                paths.append(str(comm.with_name("schedstat")))
+    return paths
 
 
 @contextmanager
 def _prompt() -> Iterator[None]:
-    """The switching thread runs when it is due, before everybody it measures; it needs some 1 % of a CPU."""
-    policy, usual = os.sched_getscheduler(0), os.sched_getparam(0)
+    """Let the switching thread run as soon as it is due, before all that it measures; it takes some 1 % of a CPU."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     run_before_others()
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, policy, usual)
+            os.sched_setscheduler(0, policy, parameters)

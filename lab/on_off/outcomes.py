@@ -1,4 +1,4 @@
-"""What a run's windows say of every state: each member's value together and alone, and the error of their ratio."""
+"""From a run's windows to the outcomes of every state: each member's value together and alone, with their error."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ LATENCY = "latency_mean_ms"
 
 
 def state_outcomes(run: OnOffRun) -> tuple[StateOutcome, ...]:
-    """Of every state with company, where enough undisturbed blocks have it and each of its members alone.
+    """Outcomes of every state of several members where enough blocks have it, and each member alone, undisturbed.
 
-    A state of which one member is not known is left out: without it the others would seem to have had less company.
+    A state with a member that is not known is left out: without it the others would seem to have had less company.
     """
-    by_state: dict[State, dict[int, OnOffWindow]] = {}
-    for window in run.windows:
-        if not window.disturbed:
-            by_state.setdefault(window.state, {})[window.block] = window
-    found: list[StateOutcome] = []
     counted = [window for window in run.windows if not window.disturbed]
+    by_state: dict[State, dict[int, OnOffWindow]] = {}
+    for window in counted:
+        by_state.setdefault(window.state, {})[window.block] = window
+    known: list[StateOutcome] = []
     corrections = [SpeedCorrection(counted, place) for place in range(len(run.members))]
     for state, windows in sorted(by_state.items(), key=lambda item: (len(item[0]), item[0])):
         members = [
             _of_member(run, corrections[place], state, place, windows, by_state.get((place,), {})) for place in state
         ]
         if len(state) > 1 and all(members):
-            found += (outcome for outcomes in members for outcome in outcomes)
-    return tuple(found)
+            known += (outcome for outcomes in members for outcome in outcomes)
+    return tuple(known)
 
 
 def _of_member(
@@ -41,7 +40,7 @@ def _of_member(
 ) -> list[StateOutcome]:  # fmt: skip
     """Throughput, and latency where it is counted; nothing without throughput."""
     pairs = [(together[block], alone[block]) for block in sorted(together) if block in alone]
-    found: list[StateOutcome] = []
+    known: list[StateOutcome] = []
     name = run.members[place]
 
     def worked(window: OnOffWindow, place: int) -> StateShare:
@@ -49,14 +48,14 @@ def _of_member(
 
     throughput = _answered if asks(run, place) else worked
     for outcome, share in ((THROUGHPUT, throughput), (LATENCY, _waited)):
-        got = estimate_ratio(
+        ratio = estimate_ratio(
             [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
         )
-        if got is not None and math.isfinite(got.error):
-            found.append(StateOutcome(state, place, outcome, got.alone, got.together, got.error, got.pairs))
+        if ratio is not None and math.isfinite(ratio.error):
+            known.append(StateOutcome(state, place, outcome, ratio.alone, ratio.together, ratio.error, ratio.pairs))
         elif outcome == THROUGHPUT:
             return []
-    return found
+    return known
 
 
 def asks(run: OnOffRun, place: int) -> bool:
@@ -65,7 +64,7 @@ def asks(run: OnOffRun, place: int) -> bool:
 
 
 def _answered(window: OnOffWindow, place: int) -> StateShare:
-    """Answers over what was asked for meanwhile: how much that was in a short window is chance."""
+    """Answers over questions: how many of these fall into a short window is chance."""
     return StateShare(float(window.answers[place]), float(window.due[place]))
 
 

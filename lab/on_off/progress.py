@@ -1,4 +1,4 @@
-"""Reads how far an instance has come, at any moment and without asking its programs."""
+"""Reads an instance's progress at any moment, without asking its programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.errors import RunError
 from lab.workloads import Progress, Workload
 
 FILE = "progress"
-"""In the folder in which a program starts: it counts there what it has done, where the file exists."""
+"""The file, in the folder in which a program starts, where the program counts what it has done if the file exists."""
 SLOTS = 512
 _THREADS = slice(8, 72)
 _DONE, _WAITED_US, _DUE, _STATE, _FROZEN_NS = 0, 1, 2, SLOTS - 2, SLOTS - 1
@@ -35,9 +35,9 @@ class ProgressReader(Protocol):
 class CounterFile:
     """The file of one instance: slots of 64 bits, shared with its programs.
 
-    Slot 0 is what was done, and from slot 8 on what each thread did. Where somebody asks at moments fixed in advance,
-    slot 1 is the µs that answers took and slot 2 how many were due. The lab counts states in the last slot but one, and
-    in the last one for how many ns the instance was frozen: a clock that leaves them out stands still with the program.
+    Slot 0 counts what was done, and the slots from 8 on what each thread did. Where questions come at moments fixed in
+    advance, slot 1 has the µs that answers took, and slot 2 how many were due. The lab counts states in the last slot
+    but one, and in the last one the ns in which the instance was frozen: a program subtracts them from its clock.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -66,11 +66,11 @@ class CounterFile:
         return self.slots[_DUE]
 
     def begin_state(self) -> None:
-        """Tell who asks that a new state begins."""
+        """Let the load generator see that a new state begins."""
         self.slots[_STATE] += 1
 
     def froze(self, seconds: float) -> None:
-        """Add to the time in which it stood still; before it is thawed."""
+        """Add to the time in which the instance was frozen; to be called before it is thawed."""
         self.slots[_FROZEN_NS] += round(seconds * 1e9)
 
 
@@ -106,7 +106,7 @@ class _Table:
 
 
 def _moved(text: bytes) -> int:
-    """Bytes that system calls have read and written, of /proc/PID/io (proc(5)): counted when each is done."""
+    """Bytes that system calls have read and written, in /proc/PID/io (proc(5)); a call counts when it is done."""
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith((b"rchar", b"wchar")))
 
 
@@ -117,9 +117,9 @@ def _sent(text: bytes, source: Progress) -> int:
 
 
 def open_progress(workload: Workload, counter: CounterFile, program: int, server: int | None) -> ProgressReader:
-    """What follows this workload's progress; `program` and `server` are process ids.
+    """A reader of this workload's progress; `program` and `server` are process ids.
 
-    RunError where its kind of work has nothing that could be read while it runs.
+    RunError for a kind of work that shows nothing while it runs.
     """
     source = workload.progress
     if source is None:

@@ -1,8 +1,8 @@
-"""Takes out of rates what the speed of CPUs did in each window, as far as the member's own rate shows that it follows.
+"""Takes the changing speed of CPUs out of a member's rates, as far as the rates themselves show that they follow it.
 
 A hypervisor moves virtual CPUs between cores and threads of one core, so their speed jumps by up to 1.7, within seconds
-and for any time. The speed in each window is measured (`lab.cpu_speed`). How far a rate follows it depends on the work:
-wholly in registers, hardly in memory. That is found from windows of the same state, so it says nothing of states.
+and for any length of time. `lab.cpu_speed` measures it in each window. How far a rate follows it depends on the work:
+wholly in registers, hardly in memory. This is found from windows of the same state, so ratios of states do not enter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.on_off.measure import OnOffWindow
 from lab.on_off.states import State
 
 _FEWEST = 20  # windows with the member at work, below which nothing is taken out
-_STEP, _MOST = 0.05, 1.25  # memory that strangers use, too, can change a rate more than speed in registers
+_STEP, _MOST = 0.05, 1.25  # above 1, because strangers' use of memory can change a rate more than the speed does
 _FASTEST = 20  # the speed that counts as full is exceeded in one of so many windows
 
 
@@ -35,7 +35,7 @@ class SpeedCorrection:
             self.follows = min(steps, key=lambda follows: self._unexplained(known, follows))
 
     def seconds(self, window: OnOffWindow) -> float:
-        """As many seconds at full speed give what this window gave."""
+        """The seconds at full speed that would give what this window gave."""
         return window.seconds * self._part(window, self.follows)
 
     def _part(self, window: OnOffWindow, follows: float) -> float:

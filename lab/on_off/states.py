@@ -9,7 +9,7 @@ import random
 State = tuple[int, ...]
 """Positions of the members that work; the others are frozen."""
 FEWEST_BLOCKS = 6
-"""Fewer say too little of how sure a ratio is."""
+"""Fewer blocks say too little about the error of a ratio."""
 
 
 def all_states(members: int) -> tuple[State, ...]:
@@ -25,8 +25,9 @@ def blocks_for(seconds: float, dwell_s: float) -> int:
 def draw_order(states: tuple[State, ...], blocks: int, seed: str) -> list[tuple[int, State]]:
     """(block, state) of each window: every block has each state once, in a random order of its own.
 
-    So what is slower than a block, such as a clock rate that changes, meets all states alike; what is faster meets them
-    by chance. The first state of a block differs from the last one before it: every window begins with a switch.
+    So a change that is slower than a block, such as that of a clock rate, affects all states alike; a faster one
+    affects them at random. A block begins with another state than the one before ended with, so that every window
+    begins with a switch.
     """
     draw = random.Random(seed)  # noqa: S311 - an order, not a secret
     order: list[tuple[int, State]] = []

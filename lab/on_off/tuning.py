@@ -1,4 +1,4 @@
-"""How long a state must last for a workload: its settling after a switch, and the length that makes ratios surest."""
+"""How long a state must last for a workload: its settling time after a switch, and the length with the least error."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ class Tuning:
 
 
 def tune(windows: Sequence[tuple[str, Sequence[float]]]) -> Tuning:
-    """From the rates in steps of STEP_S since each switch, and the name of the state, in the order of time.
+    """The lengths for windows of (state, rates in steps of STEP_S since its switch), in the order of time.
 
-    No ratio between states is looked at: rates are taken relative to the mean of their own state. Of lengths that are
-    about as sure the shortest is taken: it also cancels what these few seconds did not show.
+    No ratio between states enters: rates are relative to the mean of their own state. Among lengths of about the same
+    error the shortest is taken, because it also cancels what these few seconds did not show.
     """
     guard_ms = settling_ms(windows)
     skipped = round(guard_ms / 1000 / STEP_S)
     relative = _relative([(name, rates[skipped:]) for name, rates in windows])
-    found: list[tuple[float, int, float]] = []
+    candidates: list[tuple[float, int, float]] = []
     for dwell_ms in DWELLS_MS:
         if guard_ms <= _MOST_GUARD * dwell_ms:
             means = _means(relative, round(dwell_ms / 1000 / STEP_S) - skipped)
-            found.append((_error(means, dwell_ms), dwell_ms, lag_one(means)))
-    if not found:
+            candidates.append((_error(means, dwell_ms), dwell_ms, lag_one(means)))
+    if not candidates:
         return Tuning(DWELLS_MS[-1], guard_ms, 0.0)
-    least, _, _ = min(found)
-    _, dwell_ms, correlation = next(one for one in found if one[0] <= _NEARLY * least or math.isinf(least))
+    least, _, _ = min(candidates)
+    _, dwell_ms, correlation = next(
+        candidate for candidate in candidates if candidate[0] <= _NEARLY * least or math.isinf(least)
+    )
     return Tuning(dwell_ms, guard_ms, correlation)
 
 
 def settling_ms(windows: Sequence[tuple[str, Sequence[float]]]) -> int:
-    """Time after a switch until the mean rate is that of the window's second half, but for noise or 5 %.
+    """Time after a switch until the mean rate is that of the window's second half, within noise or 5 %.
 
-    Until two steps in a row are: among many noisy ones some are always off by chance.
+    Two steps in a row must be: among many noisy steps some are off by chance.
     """
-    steps = max((_settling_steps([rates for name, rates in windows if name == state]) for state in _names(windows)),
-                default=0)  # fmt: skip
+    by_state: dict[str, list[Sequence[float]]] = defaultdict(list)
+    for state, rates in windows:
+        by_state[state].append(rates)
+    steps = max(map(_settling_steps, by_state.values()), default=0)
     return min(_MOST_GUARD_MS, max(_LEAST_GUARD_MS, round(steps * STEP_S * 1000)))
-
-
-def _names(windows: Sequence[tuple[str, Sequence[float]]]) -> list[str]:
-    return sorted({name for name, _ in windows})
 
 
 def _settling_steps(rows: Sequence[Sequence[float]]) -> int:
@@ -91,10 +91,10 @@ def lag_one(values: Sequence[float]) -> float:
 
 def _relative(windows: Sequence[tuple[str, Sequence[float]]]) -> list[float]:
     """One series of settled rates over time, relative to the mean of their state."""
-    every: dict[str, list[float]] = defaultdict(list)
+    by_state: dict[str, list[float]] = defaultdict(list)
     for name, rates in windows:
-        every[name] += rates
-    means = {name: fmean(rates) for name, rates in every.items()}
+        by_state[name] += rates
+    means = {name: fmean(rates) for name, rates in by_state.items()}
     return [rate / means[name] for name, rates in windows for rate in rates if means[name] > 0]
 
 
@@ -103,8 +103,10 @@ def _means(series: Sequence[float], size: int) -> list[float]:
 
 
 def _error(means: Sequence[float], dwell_ms: int) -> float:
-    """Error of a ratio of neighbouring windows after a second of each: the Allan deviation, over the root of their
-    number. Short windows win where noise is slow, long ones where the guard or single events cost much."""
+    """Error of a ratio of neighbouring windows after a second of each: Allan deviation over the root of their number.
+
+    Short windows have the least error where noise is slow, long ones where the guard or single events cost much.
+    """
     if len(means) <= 1:
         return math.inf
     steps = [b - a for a, b in itertools.pairwise(means)]

@@ -34,7 +34,7 @@ class SoloOutcome:
 class DatasetAnalysis:
     """The content of `cotenant-lab show`. `noise` describes solo throughput per workload and pinning over the rounds.
 
-    `disturbed` counts the runs, calibrations left out; None when the dataset does not tell.
+    `disturbed` counts disturbed runs, without calibrations; None where the dataset does not say.
     """
 
     directory: str
@@ -59,9 +59,9 @@ class DatasetAnalysis:
 
 
 def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") -> DatasetAnalysis:
-    """Read a dataset directory and compute all; LabError names file, line and column of what is wrong there.
+    """Read a dataset directory and compute everything; LabError names file, line and column of what is wrong there.
 
-    `workloads` keeps the groups of these workloads alone, `form` one pinning form.
+    `workloads` keeps only groups of these workloads, `form` only one pinning form.
     """
     dataset = read_dataset(directory).chosen(frozenset(workloads), form)
     replicates = Replicates(dataset)
@@ -77,7 +77,7 @@ def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") ->
         noise=solo_noise(dataset.groups),
         narrow=narrowness(results),
         marks=marks(dataset, results),
-        marked=tuple(sorted((i for i in measured if i.disturbed or i.unsteady), key=lambda i: (i.run, i.repeat))),
+        marked=tuple(sorted((info for info in measured if info.disturbed or info.unsteady), key=lambda info: info.key)),
         sweeps=sweeps(results),
         modes=modes(dataset.groups),
         composition=compose(dataset.groups, results, replicates),
@@ -92,11 +92,11 @@ def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:
     for row in dataset.reached:
         if (row.run, row.repeat) in solos:
             values[row.instance.rpartition(".")[0] or row.workload, row.outcome, row.unit].append(row.value)
-    return tuple(SoloOutcome(*name, describe(of)) for name, of in sorted(values.items()))
+    return tuple(SoloOutcome(*name, describe(over_rounds)) for name, over_rounds in sorted(values.items()))
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: dataclasses by their fields, times as text."""
+    """A value as JSON can hold it: dataclasses by their fields, times as text."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

@@ -15,16 +15,16 @@ from profiler import pictures
 from profiler.look import inline, short
 from profiler.pictures import SERIES
 
-MOST_LINES = len(SERIES)  # in one picture of curves; colours would repeat beyond
-LEAST_GAP = 0.1  # of the whole range between two values of a factor, so that both can be read
+MOST_LINES = len(SERIES)  # in one picture of curves; with more, colours would repeat
+LEAST_GAP = 0.1  # of the whole range, between two values of a factor, so that both can be read
 _WIDTH, _HEIGHT = 3.7, 2.35  # inches
 _KEY_ROW = 0.17  # inches of one row of a legend
-_MARKED = 60  # points of a line up to which each is marked
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # beside colour, for who does not see it
+_MOST_MARKED = 60  # points of a line that has a marker at each
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # beside colours, for readers who cannot tell these apart
 
 
 def sweep_picture(title: str, sweeps: Sequence[FactorSweep]) -> Markup:
-    """T / B of one workload over the values of a factor, one line per neighbour (at most MOST_LINES)."""
+    """T/B of one workload over the values of a factor, one line per neighbour (at most MOST_LINES)."""
     figure, (axes,) = pictures.new_figure(width=_WIDTH, height=_HEIGHT + _KEY_ROW * len(sweeps))
     first = sweeps[0]
     numeric = all(point.value is not None for sweep in sweeps for point in sweep.points)
@@ -33,16 +33,16 @@ def sweep_picture(title: str, sweeps: Sequence[FactorSweep]) -> Markup:
     )
     values = [value for _, value, _ in places]
     gap = min((right - left for left, right in pairwise(values)), default=0.0)
-    # Values that lie apart stand where they are, others a step each, so that none hides another.
-    apart = numeric and gap >= LEAST_GAP * (values[-1] - values[0])
-    spots = {words: (value if apart else float(spot)) for spot, (_, value, words) in enumerate(places)}
+    # Where values lie far enough apart, the axis is linear; elsewhere each takes one step, so that none hides another.
+    linear = numeric and gap >= LEAST_GAP * (values[-1] - values[0])
+    positions = {words: (value if linear else float(step)) for step, (_, value, words) in enumerate(places)}
     for number, sweep in enumerate(sweeps):
-        xs = [spots[point.words] for point in sweep.points]
+        xs = [positions[point.words] for point in sweep.points]
         ys = [point.ratio.median for point in sweep.points]
         _bars(axes, xs, sweep, number)
         name = f"beside {sweep.neighbour}" + (f" ({sweep.others})" if sweep.others else "")
         axes.plot(xs, ys, marker=_MARKERS[number], markersize=4, linewidth=1.3, color=SERIES[number], label=short(name))
-    axes.set_xticks(list(spots.values()), list(spots))
+    axes.set_xticks(list(positions.values()), list(positions))
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
     pictures.line_at(axes, 1)
     pictures.label(axes, x=short(f"{factor(first.factor)}, {ROLES[first.role]}"), y="T/B")
@@ -58,7 +58,8 @@ def course_picture(name: str, courses: OutcomeHistories) -> Markup:
         hours = [(when - start).total_seconds() / 3600 for when, _ in course.points]
         axes.plot(
             hours, [value for _, value in course.points], linewidth=1.1, markersize=3.5, label=short(course.name),
-            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MARKED else "", **pictures.series_style(number),
+            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MOST_MARKED else "",
+            **pictures.series_style(number),
         )  # fmt: skip
     pictures.line_at(axes, 1)
     pictures.label(axes, x=f"hours since {start:%Y-%m-%d %H:%M} UTC")
@@ -73,5 +74,5 @@ def _bars(axes: Any, xs: Sequence[float], sweep: FactorSweep, number: int) -> No
 
 
 def lines_of(sweeps: Iterable[FactorSweep]) -> list[FactorSweep]:
-    """The strongest sweeps, up to the number that one chart can show."""
+    """The sweeps with the largest spread, as many as one chart can show."""
     return sorted(sweeps, key=lambda sweep: -sweep.spread)[:MOST_LINES]

@@ -16,14 +16,14 @@ from typing import NoReturn
 from lab.errors import LabError
 from profiler.observed import Pinning
 
-MOST_LINES = 5_000_000  # against a small .gz that unpacks without end; a day of 0.25 s windows is a tenth of it
+MOST_LINES = 5_000_000  # against a small .gz that unpacks without end; a day of 0.25 s windows has a tenth of it
 _LONGEST_NAME = 1000  # a group of many members with long labels stays far below
 _SHOWN = 40  # characters of a bad cell that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
 class CsvLine:
-    """One line of a table. Its methods read a cell; LabError names the cell that is not what it should be."""
+    """One line of a table. Its methods read a cell; LabError names a cell that is wrong."""
 
     path: Path
     number: int
@@ -33,7 +33,7 @@ class CsvLine:
         return bool(self.cells.get(column))
 
     def text(self, column: str) -> str:
-        """A cell that people will read, empty when it is not there; control characters would reach a terminal."""
+        """A cell that people read, empty where it is missing; control characters are refused: they reach a terminal."""
         cell = self.cells.get(column, "")
         if len(cell) > _LONGEST_NAME or not cell.isprintable():
             self.wrong(column, f"is not printable text of at most {_LONGEST_NAME} characters")
@@ -43,7 +43,7 @@ class CsvLine:
         return self.text(column) or self.wrong(column, "must not be empty")
 
     def number_of(self, column: str) -> float | None:
-        """A finite number of at least 0; None for an empty cell, which is what unknown looks like."""
+        """A finite number of at least 0; None for an empty cell, which means unknown."""
         value = self._number(column)
         if value is not None and not (math.isfinite(value) and value >= 0):
             self.wrong(column, "is not a number of at least 0")
@@ -82,8 +82,8 @@ class CsvLine:
         if not cell:
             return None
         try:
-            found = datetime.fromisoformat(cell)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+            moment = datetime.fromisoformat(cell)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
             self.wrong(column, "is not a time such as 2026-01-31T12:00:00+00:00")
 
@@ -100,8 +100,13 @@ class CsvLine:
         raise LabError(f"{self.path}, line {self.number}, column {column}: {cell!r} {reason}")
 
 
-def lines(path: Path, needed: Sequence[str]) -> Iterator[CsvLine]:
-    """The lines of a table, plain or gzip by its suffix, which has at least the needed columns; LabError otherwise."""
+def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Iterator[CsvLine]:
+    """The lines of a table, plain or gzip by its suffix; LabError where it has not all the needed columns.
+
+    An `optional` table may be missing, and then has no lines.
+    """
+    if optional and not path.exists():
+        return
     try:
         with _open(path) as file:
             reader = csv.DictReader(file)

@@ -60,13 +60,15 @@ class DatasetMember:
 
     @property
     def position(self) -> tuple[int, str]:
-        """Its place in the campaign file's order, which is the last part of its name."""
+        """Its place in the order of the campaign file, which is the last part of its name."""
         last = self.instance.rpartition(".")[2]
         return (int(last) if last.isdecimal() and len(last) < 9 else 0, self.instance)
 
-    def ratio(self, outcome: str = "throughput") -> float | None:
-        found = self.outcomes.get(outcome)
-        return found.ratio if found else None
+    @property
+    def ratio(self) -> float | None:
+        """T/B of its throughput; None = not known."""
+        throughput = self.outcomes.get("throughput")
+        return throughput.ratio if throughput else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class RunInfo:
     unsteady: bool
     clients: Mapping[str, str]
     speeds: Mapping[str, float]
+
+    @property
+    def key(self) -> Key:
+        return self.run, self.repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class DatasetGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReachedOutcome:
-    """A row of outcomes.csv: any outcome that a workload reported, also those that are not in the dataset format."""
+    """A row of outcomes.csv: any outcome that a workload reported, also beyond those of the dataset format."""
 
     run: str
     repeat: int
@@ -123,7 +129,7 @@ class ReachedOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LabDataset:
-    """A dataset directory. Only colocations.csv must be there; everything else is empty when its file is not.
+    """A dataset directory. Only colocations.csv must be there; what comes from another file is empty without it.
 
     `series[run, round][instance, metric]` are the windows within a run.
     """
@@ -136,14 +142,14 @@ class LabDataset:
     series: Mapping[Key, Mapping[tuple[str, str], Points]]
 
     def solo_key(self, group: DatasetGroup, member: DatasetMember) -> Key:
-        """Which run of the same round the member is compared with: the lab names it by label and place."""
+        """The run of the same round that the member is compared with; the lab names it by label and place."""
         info = self.infos.get(group.key)
         clients = info.clients.get(member.instance, "") if info else ""
         cpus = member.pinning.partition("|")[0].partition(":")[2]
         return solo_run(member.label, cpus, clients, member.driver_cpus), group.repeat
 
     def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> LabDataset:
-        """Only the groups of these workloads alone and of this pinning form; LabError when there is none such."""
+        """Only the groups of these workloads and of this pinning form; LabError when there are none."""
         known = {member.workload for group in self.groups for member in group.members}
         forms = {group.form for group in self.groups}
         if unknown := sorted(workloads - known):
@@ -160,7 +166,7 @@ class LabDataset:
         )
         if not groups:
             raise LabError("none of these workloads ran with another of them: name more of them, or another form")
-        kept = {group.key for group in groups}
-        kept |= {self.solo_key(group, member) for group in groups for member in group.members}
-        infos = {key: info for key, info in self.infos.items() if key in kept}
+        keys = {group.key for group in groups}
+        keys |= {self.solo_key(group, member) for group in groups for member in group.members}
+        infos = {key: info for key, info in self.infos.items() if key in keys}
         return replace(self, groups=groups, infos=infos)

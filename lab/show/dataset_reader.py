@@ -46,7 +46,7 @@ def _groups(path: Path, infos: Mapping[Key, RunInfo]) -> tuple[DatasetGroup, ...
         rows[line.name("run"), line.whole("repeat")][line.name("instance")].append(line)
     groups: list[DatasetGroup] = []
     for (run, repeat), instances in rows.items():
-        members = sorted((_member(found) for found in instances.values()), key=lambda member: member.position)
+        members = sorted(map(_member, instances.values()), key=lambda member: member.position)
         first = next(iter(instances.values()))[0]
         info = infos.get((run, repeat))
         groups.append(DatasetGroup(run, repeat, info.form if info else _form(first), tuple(members)))
@@ -54,7 +54,7 @@ def _groups(path: Path, infos: Mapping[Key, RunInfo]) -> tuple[DatasetGroup, ...
 
 
 def _form(line: CsvLine) -> str:
-    """The lab's run names begin with the form; datasets of another origin tell platforms apart."""
+    """The pinning form, with which the lab's run names begin; datasets of another origin have the platform instead."""
     form, colon, _ = line.name("run").partition(":")
     return form if colon else line.text("platform") or "all"
 
@@ -94,12 +94,10 @@ def _variant(line: CsvLine) -> MemberVariant:
 
 
 def _infos(path: Path) -> dict[Key, RunInfo]:
-    if not path.exists():
-        return {}
     rows: dict[Key, list[CsvLine]] = defaultdict(list)
-    for line in lines(path, ("run", "repeat", "kind", "pinning", "disturbed")):
+    for line in lines(path, ("run", "repeat", "kind", "pinning", "disturbed"), optional=True):
         rows[line.name("run"), line.whole("repeat")].append(line)
-    return {key: _info(key, found) for key, found in rows.items()}
+    return {key: _info(key, of_run) for key, of_run in rows.items()}
 
 
 def _info(key: Key, rows: Sequence[CsvLine]) -> RunInfo:
@@ -119,9 +117,8 @@ def _info(key: Key, rows: Sequence[CsvLine]) -> RunInfo:
 
 
 def _reached(path: Path) -> Iterator[ReachedOutcome]:
-    if not path.exists():
-        return
-    for line in lines(path, ("run", "repeat", "instance", "workload", "outcome", "value", "unit")):
+    needed = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
+    for line in lines(path, needed, optional=True):
         value = line.any_number("value")
         if value is not None:
             yield ReachedOutcome(
@@ -131,19 +128,17 @@ def _reached(path: Path) -> Iterator[ReachedOutcome]:
 
 
 def _series(path: Path) -> dict[Key, dict[tuple[str, str], Points]]:
-    if not path.exists():
-        return {}
-    found: dict[Key, dict[tuple[str, str], list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for line in lines(path, ("run", "repeat", "instance", "metric", "at_s", "value")):
+    series: dict[Key, dict[tuple[str, str], list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines(path, ("run", "repeat", "instance", "metric", "at_s", "value"), optional=True):
         at, value = line.any_number("at_s"), line.number_of("value")  # warm-up lies before 0
         if at is None or value is None:
             continue
-        found[line.name("run"), line.whole("repeat")][line.name("instance"), line.name("metric")].append((at, value))
-    return {key: {name: tuple(sorted(points)) for name, points in of.items()} for key, of in found.items()}
+        series[line.name("run"), line.whole("repeat")][line.name("instance"), line.name("metric")].append((at, value))
+    return {key: {name: tuple(sorted(points)) for name, points in of_run.items()} for key, of_run in series.items()}
 
 
 def _about(path: Path) -> dict[str, str]:
-    """dataset.yaml as plain words by name, what is nested joined into one line; empty when it is not there."""
+    """The entries of dataset.yaml as texts by name, nested ones joined into one line; empty where there is no file."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -163,7 +158,7 @@ def _about(path: Path) -> dict[str, str]:
 
 
 def _words(value: Any) -> str:
-    """One level of a list or mapping in words; what is nested deeper is not what the lab writes, and left out."""
+    """A value as text: of a list or mapping one level. What is nested deeper the lab does not write: it is left out."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {inner}" for key, inner in value.items() if not isinstance(inner, dict | list))
     if isinstance(value, list):

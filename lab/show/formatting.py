@@ -1,10 +1,11 @@
-"""Formats numbers and names of a dataset, in the same way for the terminal and the page."""
+"""Formats numbers and names of a dataset, the same for the terminal and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from lab.show.noise import IntervalWidthCount
+from lab.show.sweeps import NetworkModes
 from lab.statistics import Description
 
 KINDS = {"solo": "solo runs", "group": "runs together", "calibration": "calibrations"}
@@ -45,14 +46,21 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.4f}"
 
 
-def bracket(found: Description) -> str:
+def bracket(description: Description) -> str:
     """The 95 % interval, with a space before it; empty when there is none."""
-    return "" if found.lower is None or found.upper is None else f" ({found.lower:.2f}-{found.upper:.2f})"
+    lower, upper = description.lower, description.upper
+    return "" if lower is None or upper is None else f" ({lower:.2f}-{upper:.2f})"
 
 
-def narrow(found: Sequence[IntervalWidthCount]) -> str:
+def narrow(counts: Sequence[IntervalWidthCount]) -> str:
     """One sentence on how many pair results are how narrow."""
-    shares = ", ".join(f"{percent(one.share)} within ±{percent(one.within)}" for one in found)
-    alone = found[0].unknown
-    rest = f"; {alone} have one round and no interval" if alone else ""
-    return f"95 % intervals of T/B of {found[0].results} pair results: {shares}{rest}"
+    shares = ", ".join(f"{percent(count.share)} within ±{percent(count.within)}" for count in counts)
+    unknown = counts[0].unknown
+    rest = f"; {unknown} have one round and no interval" if unknown else ""
+    return f"95 % intervals of T/B of {counts[0].results} pair results: {shares}{rest}"
+
+
+def mode_outcomes(modes: Sequence[NetworkModes]) -> dict[str, str]:
+    """The outcomes that any of these modes has, with their names for people."""
+    known = {name for of_workload in modes for mode in of_workload.modes for name in mode.outcomes}
+    return {name: words for name, words in OUTCOMES.items() if name in known}

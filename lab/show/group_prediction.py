@@ -15,7 +15,7 @@ from lab.show.pairs import GroupScore, PairResult, scores
 _Relation = tuple[int, int, int, str]
 _Beside = tuple[str, str, _Relation]
 RULES: dict[str, Callable[[Iterable[float]], float]] = {"product": math.prod, "min": min}
-"""How a member's ratio beside several is made of its ratios beside each: product of them, or the worst alone."""
+"""How a member's ratio beside several follows from its ratios beside each: as their product, or as the smallest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RuleAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class GroupPredictions:
-    """Groups that can be compared, how the rules do, and how many groups lack a pair that was never measured."""
+    """Groups that can be compared, the accuracy of the rules, and how many groups hold a pair that was not measured."""
 
     groups: tuple[PredictedGroup, ...]
     rules: tuple[RuleAccuracy, ...]
@@ -53,15 +53,15 @@ class GroupPredictions:
 
 def compose(groups: Sequence[DatasetGroup], results: Iterable[PairResult], replicates: Replicates) -> GroupPredictions:
     """Compare every group of at least three with its pairs; a pair counts where it shares CPUs in the same way."""
-    known: dict[_Beside, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    values: dict[_Beside, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
-        known[_beside(result.victim, result.neighbour)][result.form] += result.values
-    pairs = {beside: {form: median(found) for form, found in of.items()} for beside, of in known.items()}
+        values[_beside(result.victim, result.neighbour)][result.form] += result.values
+    pairs = {beside: {form: median(ratios) for form, ratios in by_form.items()} for beside, by_form in values.items()}
     larger = [group for group in groups if len(group.members) > PAIR]
     first = {group.run: group for group in reversed(larger)}
     measured = scores(larger, replicates)
-    found = [composed for score in measured if (composed := _composed(first[score.run], score, pairs)) is not None]
-    return GroupPredictions(tuple(found), _rules(found), len(measured) - len(found))
+    predicted = [group for score in measured if (group := _composed(first[score.run], score, pairs)) is not None]
+    return GroupPredictions(tuple(predicted), _rules(predicted), len(measured) - len(predicted))
 
 
 def _composed(group: DatasetGroup, score: GroupScore, pairs: dict[_Beside, dict[str, float]]) -> PredictedGroup | None:
@@ -73,7 +73,7 @@ def _composed(group: DatasetGroup, score: GroupScore, pairs: dict[_Beside, dict[
             if neighbour is victim:
                 continue
             by_form = pairs.get(_beside(victim, neighbour), {})
-            # Without CPUs told nothing says that another form is alike.
+            # Without known CPUs nothing says that another form is alike.
             if group.form not in by_form and not (by_form and victim.cpus and neighbour.cpus):
                 return None
             borrowed += group.form not in by_form
@@ -84,16 +84,17 @@ def _composed(group: DatasetGroup, score: GroupScore, pairs: dict[_Beside, dict[
 
 
 def _beside(victim: DatasetMember, neighbour: DatasetMember) -> _Beside:
-    """Who beside whom, and how they share CPUs: how many each has, how many in common, and the driver domain's."""
+    """Victim, neighbour, and how they share CPUs: how many each has, how many both, and those of the driver domain."""
     shared = len(victim.cpus & neighbour.cpus)
     relation = (len(victim.cpus), len(neighbour.cpus), shared, victim.driver_cpus)
     return victim.label, neighbour.label, relation
 
 
-def _rules(found: Sequence[PredictedGroup]) -> tuple[RuleAccuracy, ...]:
-    if not found:
+def _rules(groups: Sequence[PredictedGroup]) -> tuple[RuleAccuracy, ...]:
+    if not groups:
         return ()
-    errors = {name: [composed.error(name) for composed in found] for name in RULES}
+    errors = {name: [group.error(name) for group in groups] for name in RULES}
     return tuple(
-        RuleAccuracy(name, len(found), fmean(of), fmean(abs(error) for error in of)) for name, of in errors.items()
+        RuleAccuracy(name, len(groups), fmean(of_rule), fmean(abs(error) for error in of_rule))
+        for name, of_rule in errors.items()
     )

@@ -12,7 +12,7 @@ from lab.show.pairs import PairResult, together
 from lab.statistics import Description, describe
 
 WIDTHS = (0.03, 0.05, 0.10)
-"""Half-widths of a 95 % interval, relative to the median, that results are counted by."""
+"""Half-widths of a 95 % interval, relative to the median, below which results are counted."""
 SPEED_CHANGE = 0.10
 OTHER_SPEED = "on CPUs of another speed than alone"
 
@@ -33,7 +33,7 @@ class IntervalWidthCount:
 
 @dataclass(frozen=True, slots=True)
 class MarkedChange:
-    """Median T / B of a pair result with all rounds, and without the rounds that were marked."""
+    """Median T/B of a pair result with all rounds, and without the rounds that were marked."""
 
     name: str
     form: str
@@ -70,14 +70,14 @@ class MarkedRuns:
         return sum(runs for _, runs in self.by_kind.values())
 
 
-def solo_noise(groups: Iterable[DatasetGroup], outcome: str = "throughput") -> dict[str, dict[str, Description]]:
-    """The solo outcome over the rounds, per label and place, which is pinning form and CPUs."""
+def solo_noise(groups: Iterable[DatasetGroup]) -> dict[str, dict[str, Description]]:
+    """Solo throughput over the rounds, per label and place, which is pinning form and CPUs."""
     solos: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for group in groups:
         for member in group.members:
-            found = member.outcomes.get(outcome)
-            if found is not None and found.solo is not None:
-                solos[member.label][f"{group.form} {member.pinning}".strip()][group.repeat] = found.solo
+            throughput = member.outcomes.get("throughput")
+            if throughput is not None and throughput.solo is not None:
+                solos[member.label][f"{group.form} {member.pinning}".strip()][group.repeat] = throughput.solo
     return {
         label: {where: describe(rounds.values()) for where, rounds in sorted(places.items())}
         for label, places in sorted(solos.items())
@@ -85,7 +85,7 @@ def solo_noise(groups: Iterable[DatasetGroup], outcome: str = "throughput") -> d
 
 
 def narrowness(results: Sequence[PairResult]) -> tuple[IntervalWidthCount, ...]:
-    """How many pair results are narrower than each of WIDTHS. One round has no interval, and counts as not narrow."""
+    """How many pair results are narrower than each of WIDTHS. One round has no interval, and does not count so."""
     widths = [half_width(together([result])) for result in results]
     known = [width for width in widths if width is not None]
     return tuple(
@@ -94,11 +94,11 @@ def narrowness(results: Sequence[PairResult]) -> tuple[IntervalWidthCount, ...]:
     )
 
 
-def half_width(found: Description) -> float | None:
+def half_width(description: Description) -> float | None:
     """Half of the 95 % interval over the median; None without interval and for a median of 0."""
-    if found.lower is None or found.upper is None or not found.median:
+    if description.lower is None or description.upper is None or not description.median:
         return None
-    return (found.upper - found.lower) / 2 / found.median
+    return (description.upper - description.lower) / 2 / description.median
 
 
 def marks(dataset: LabDataset, results: Sequence[PairResult]) -> tuple[MarkedRuns, ...]:
@@ -106,21 +106,22 @@ def marks(dataset: LabDataset, results: Sequence[PairResult]) -> tuple[MarkedRun
     infos = dataset.infos
     if not infos:
         return ()
-    found = [
-        _marks("disturbed", {key for key, info in infos.items() if info.disturbed}, dataset, results),
-        _marks("unsteady", {key for key, info in infos.items() if info.unsteady}, dataset, results),
-    ]
+    by_mark = {
+        "disturbed": {key for key, info in infos.items() if info.disturbed},
+        "unsteady": {key for key, info in infos.items() if info.unsteady},
+    }
     if any(info.speeds for info in infos.values()):
-        found.append(_marks(OTHER_SPEED, at_another_speed(dataset), dataset, results))
-    return tuple(found)
+        by_mark[OTHER_SPEED] = at_another_speed(dataset)
+    return tuple(_marks(name, marked, dataset, results) for name, marked in by_mark.items())
 
 
 def at_another_speed(dataset: LabDataset) -> set[Key]:
     """Groups in which a CPU was over SPEED_CHANGE slower or faster than in the solo run of the same round.
 
-    Part of that may be the group's own doing, where its CPUs are hardware threads of one core; the rest is the host's.
+    A part of that may come from the group itself, where its CPUs are hardware threads of one core; the rest is the
+    host's.
     """
-    found: set[Key] = set()
+    marked: set[Key] = set()
     for group in dataset.groups:
         for member in group.members:
             here = dataset.infos.get(group.key)
@@ -128,8 +129,8 @@ def at_another_speed(dataset: LabDataset) -> set[Key]:
             speed = here.speeds.get(member.instance) if here else None
             base = next(iter(alone.speeds.values()), None) if alone else None
             if speed and base and abs(speed / base - 1) > SPEED_CHANGE:
-                found.add(group.key)
-    return found
+                marked.add(group.key)
+    return marked
 
 
 def _marks(name: str, marked: set[Key], dataset: LabDataset, results: Sequence[PairResult]) -> MarkedRuns:
@@ -140,7 +141,7 @@ def _marks(name: str, marked: set[Key], dataset: LabDataset, results: Sequence[P
     known = [abs(change.change) for change in changes if change.change is not None]
     return MarkedRuns(
         name,
-        {kind: (sum(found), len(found)) for kind, found in sorted(kinds.items())},
+        {kind: (sum(of_kind), len(of_kind)) for kind, of_kind in sorted(kinds.items())},
         tuple(sorted(changes, key=lambda change: (-abs(change.change or 0.0), change.form, change.name))),
         median(known) if known else None,
         max(known) if known else None,
@@ -150,12 +151,12 @@ def _marks(name: str, marked: set[Key], dataset: LabDataset, results: Sequence[P
 def _change(result: PairResult, marked: set[Key], dataset: LabDataset) -> MarkedChange:
     """A ratio is marked when its run is, or the solo run of the same round that it is compared with."""
     twins = result.victim.label == result.neighbour.label
-    judged = {result.victim.instance, result.neighbour.instance} if twins else {result.victim.instance}
-    kept: list[float] = []
+    victims = {result.victim.instance, result.neighbour.instance} if twins else {result.victim.instance}
+    unmarked: list[float] = []
     for group, value in zip(result.groups, result.values, strict=True):
-        solos = {dataset.solo_key(group, member) for member in group.members if member.instance in judged}
+        solos = {dataset.solo_key(group, member) for member in group.members if member.instance in victims}
         if not marked & {group.key, *solos}:
-            kept.append(value)
+            unmarked.append(value)
     rounds = len(result.values)
-    without = median(kept) if kept else None
-    return MarkedChange(result.name, result.form, rounds - len(kept), rounds, median(result.values), without)
+    without = median(unmarked) if unmarked else None
+    return MarkedChange(result.name, result.form, rounds - len(unmarked), rounds, median(result.values), without)

@@ -11,8 +11,8 @@ from statistics import median
 from lab.show.dataset import DatasetGroup, LabDataset
 from lab.show.pairs import PairResult
 
-MOST_LINES = 12  # in one picture over time, the ones that vary most
-_FEWEST_ROUNDS = 3  # below, a line over time says nothing
+MOST_LINES = 12  # in one picture over time: those that vary most
+_FEWEST_ROUNDS = 3  # of a line over time; fewer say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class OutcomeHistory:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeHistories:
-    """The courses of one kind that vary most, of `known` courses altogether."""
+    """The histories of one kind that vary most, of `known` altogether."""
 
     known: int
     of: tuple[OutcomeHistory, ...]
 
 
 def over_time(dataset: LabDataset, results: Sequence[PairResult]) -> dict[str, OutcomeHistories]:
-    """Solo throughput over its median, and T / B of pairs, over wall-clock time; empty below three rounds."""
+    """Solo throughput over its median, and T/B of pairs, over wall-clock time; empty below three rounds."""
     alone: dict[str, dict[datetime, float]] = defaultdict(dict)
     for group in dataset.groups:
         for member in group.members:
@@ -51,7 +51,8 @@ def over_time(dataset: LabDataset, results: Sequence[PairResult]) -> dict[str, O
         for result in results
     ]
     kinds = {"throughput alone, over its median": solo, "T/B of pairs": together}
-    return {name: found for name, of in kinds.items() if (found := _most_varying(of)).of}
+    chosen = {name: _most_varying(of_kind) for name, of_kind in kinds.items()}
+    return {name: histories for name, histories in chosen.items() if histories.of}
 
 
 def _starts(dataset: LabDataset, groups: Sequence[DatasetGroup], values: Sequence[float]) -> dict[datetime, float]:

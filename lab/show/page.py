@@ -12,7 +12,7 @@ from markupsafe import Markup
 from lab.errors import LabError
 from lab.show import charts, page_model
 from lab.show.analysis import DatasetAnalysis
-from lab.show.formatting import KINDS, ROLES, factor, number, percent, size
+from lab.show.formatting import KINDS, ROLES, factor, mode_outcomes, number, percent, size
 from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
@@ -21,23 +21,17 @@ from profiler.whole_files import write_whole
 MOST_COMPOSED = 300  # groups in the table of predictions; the dataset has all
 
 
-def _range(found: Description, digits: int = 2) -> str:
+def _range(description: Description, words: Callable[[float], str] = "{:.2f}".format) -> str:
     """The 95 % interval; empty when there is none."""
-    if found.lower is None or found.upper is None:
-        return ""
-    return f"{found.lower:.{digits}f}–{found.upper:.{digits}f}"
-
-
-def _plain_range(found: Description) -> str:
-    """The 95 % interval of what is no ratio."""
-    return "" if found.lower is None or found.upper is None else f"{number(found.lower)}–{number(found.upper)}"
+    lower, upper = description.lower, description.upper
+    return "" if lower is None or upper is None else f"{words(lower)}–{words(upper)}"
 
 
 _TEMPLATES = look.environment(Path(__file__).parent / "templates")
 _FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent,
     "range": _range,
-    "plain_range": _plain_range,
+    "plain_range": lambda description: _range(description, number),
     "factor": factor,
     "plain": number,
     "size": size,
@@ -54,7 +48,7 @@ def write_page(shown: DatasetAnalysis, path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise LabError(f"the report cannot be written to {path}: it is not a regular file; name another")
-    if not path.absolute().parent.is_dir():  # said before all is drawn
+    if not path.absolute().parent.is_dir():  # before all is drawn
         raise LabError(f"the report cannot be written to {path}: there is no folder {path.parent}")
     content = page(shown).encode()
     try:
@@ -80,10 +74,10 @@ def page(shown: DatasetAnalysis) -> str:
         curve_pictures=_curve_pictures(curves),
         modes_title=page_model.modes_title,
         composed=_worst_predicted(shown.composition),
-        courses=[(name, of, charts.course_picture(name, of)) for name, of in shown.courses.items()],
+        courses=[(name, courses, charts.course_picture(name, courses)) for name, courses in shown.courses.items()],
         marked=shown.marked[: page_model.MOST_MARKED],
         circumstances=page_model.circumstances(shown.about),
-        outcomes=page_model.mode_outcomes(shown.modes),
+        outcomes=mode_outcomes(shown.modes),
         kinds=KINDS,
         roles=ROLES,
     )
@@ -91,16 +85,16 @@ def page(shown: DatasetAnalysis) -> str:
 
 def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
     """By factor: title, picture, and how many lines it leaves out."""
-    found: dict[str, list[tuple[str, Markup, int]]] = {}
+    pictures: dict[str, list[tuple[str, Markup, int]]] = {}
     for curve in curves:
-        drawn = found.setdefault(curve.factor, [])
+        drawn = pictures.setdefault(curve.factor, [])
         if len(drawn) < page_model.MOST_PICTURES:
             lines = charts.lines_of(curve.sweeps)
             svg = charts.sweep_picture(f"{curve.factor} {lines[0].role} {curve.title}", lines)
             drawn.append((curve.title, svg, len(curve.sweeps) - len(lines)))
-    return found
+    return pictures
 
 
 def _worst_predicted(composition: GroupPredictions) -> list[Any]:
-    """Groups by how far the product rule is off, the farthest first."""
-    return sorted(composition.groups, key=lambda one: -abs(one.error("product")))[:MOST_COMPOSED]
+    """Groups by the error of the product rule, the largest first."""
+    return sorted(composition.groups, key=lambda group: -abs(group.error("product")))[:MOST_COMPOSED]

@@ -9,22 +9,22 @@ from itertools import pairwise
 from statistics import median
 
 from lab.show.analysis import DatasetAnalysis
-from lab.show.formatting import OUTCOMES, narrow, percent, size
+from lab.show.formatting import narrow, percent, size
 from lab.show.pairs import GroupScore
 from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
 
 STEPS = (("w5", 0.50), ("w4", 0.65), ("w3", 0.80), ("w2", 0.90), ("w1", 0.97), ("n", 1.03), ("b1", 1.10))
-"""Class of a matrix cell, and the T / B below which it holds; what is above all of them is `b2`."""
+"""Class of a matrix cell, and the T/B below which it applies; a cell above all of them is `b2`."""
 MOST_PICTURES = 12  # of one kind; the tables have everything
 MOST_MARKED = 200  # disturbed and unsteady runs in the table
-ENDS = 10  # of a ranking, the best and the worst
+ENDS = 10  # how many of a ranking's best, and of its worst
 HEAD = ("name", "origin", "licence", "machine", "kernel", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRanking:
-    """Groups of one size in one form by combined score; `rest` is what lies between the best and the worst."""
+    """Groups of one size in one form by combined score; `rest` is between the best and the worst."""
 
     title: str
     best: tuple[GroupScore, ...]
@@ -34,7 +34,7 @@ class GroupRanking:
 
 @dataclass(frozen=True, slots=True)
 class SweepCurves:
-    """Sweeps that belong into one picture: one workload, one factor, whose side of it, one form."""
+    """Sweeps that belong into one picture: of one workload, one factor, one role and one form."""
 
     title: str
     factor: str
@@ -42,7 +42,7 @@ class SweepCurves:
 
 
 def strength(cell: Description | None) -> str:
-    """The class of a cell by its T / B; neutral around 1."""
+    """The class of a cell by its T/B; neutral around 1."""
     return "none" if cell is None else next((name for name, below in STEPS if cell.median < below), "b2")
 
 
@@ -70,29 +70,23 @@ def _ranking(title: str, scores: Sequence[GroupScore]) -> GroupRanking:
 
 def curves(sweeps: Sequence[FactorSweep]) -> list[SweepCurves]:
     """By factor in the order of the sweeps; within one, the workloads that react most come first."""
-    kept: dict[tuple[str, str, str, str], list[FactorSweep]] = defaultdict(list)
+    pictures: dict[tuple[str, str, str, str], list[FactorSweep]] = defaultdict(list)
     for sweep in sweeps:
-        kept[sweep.factor, sweep.form, sweep.role, sweep.victim].append(sweep)
-    return [SweepCurves(f"{victim} ({form})", name, tuple(found)) for (name, form, _, victim), found in kept.items()]
+        pictures[sweep.factor, sweep.form, sweep.role, sweep.victim].append(sweep)
+    return [SweepCurves(f"{victim} ({form})", name, tuple(of)) for (name, form, _, victim), of in pictures.items()]
 
 
 def modes_title(modes: NetworkModes) -> str:
     return f"{modes.victim} beside {' + '.join(modes.neighbours)} ({modes.form})"
 
 
-def mode_outcomes(modes: Sequence[NetworkModes]) -> dict[str, str]:
-    """The outcomes that some mode has, with their names."""
-    known = {name for of in modes for mode in of.modes for name in mode.outcomes}
-    return {name: words for name, words in OUTCOMES.items() if name in known}
-
-
 def headline(shown: DatasetAnalysis) -> str:
-    """The strongest thing that was found, in one sentence."""
+    """The largest loss beside a neighbour, in one sentence."""
     cells = [
-        (found.median, victim, neighbour, form)
-        for form, of in shown.forms.items()
-        for victim, row in of.matrix.items()
-        for neighbour, found in row.items()
+        (cell.median, victim, neighbour, form)
+        for form, results in shown.forms.items()
+        for victim, row in results.matrix.items()
+        for neighbour, cell in row.items()
     ]
     if not cells:
         return f"{shown.runs} runs in {shown.repeats} rounds"
@@ -105,7 +99,7 @@ def headline(shown: DatasetAnalysis) -> str:
 
 
 def summary(shown: DatasetAnalysis) -> list[str]:
-    """What was measured, how much of it was disturbed, and how sure it is."""
+    """What was measured, how much of it was disturbed, and how narrow intervals are."""
     sentences = [f"{shown.runs} runs in {shown.repeats} round{'' if shown.repeats == 1 else 's'}."]
     if shown.disturbed is not None:
         share = percent(shown.disturbed / shown.runs, 1) if shown.runs else ""

@@ -16,7 +16,7 @@ Columns = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupScore:
-    """Combined score of a group, the sum of T / B over its members, and the median ratio of each."""
+    """Combined score of a group, which is the sum of T/B over its members, and the median ratio of each."""
 
     run: str
     members: tuple[str, ...]
@@ -26,7 +26,7 @@ class GroupScore:
 
 @dataclass(frozen=True, slots=True)
 class FormResults:
-    """One pinning form: `matrix[victim][neighbour]` is T / B of the victim beside it, for pairs with plain settings.
+    """One pinning form: `matrix[victim][neighbour]` is T/B of the victim beside it, for pairs as they are defined.
 
     `scores` are of all groups, the best first.
     """
@@ -82,9 +82,9 @@ def forms(
     return {
         name: FormResults(
             _matrix(result for result in results if result.form == name and result.is_plain),
-            tuple(scores(found, replicates)),
+            tuple(scores(of_form, replicates)),
         )
-        for name, found in by_form.items()
+        for name, of_form in by_form.items()
     }
 
 
@@ -104,33 +104,33 @@ def by_run(groups: Iterable[DatasetGroup]) -> dict[str, list[DatasetGroup]]:
 
 
 def ratios(group: DatasetGroup) -> tuple[float, ...] | None:
-    """T / B of each member; None when one of them is not known, for what one lost another may have won."""
-    found = tuple(member.ratio() for member in group.members)
-    return tuple(ratio for ratio in found if ratio is not None) if None not in found else None
+    """T/B of each member; None when one of them is not known: what one member lost another may have won."""
+    known = tuple(ratio for member in group.members if (ratio := member.ratio) is not None)
+    return known if len(known) == len(group.members) else None
 
 
 def pair_results(groups: Iterable[DatasetGroup], replicates: Replicates) -> Iterator[PairResult]:
-    """Both members of every pair, whatever their settings. Beside one of its own kind both are one result.
+    """A result for each member of every pair, whatever their settings; for two of the same kind one result.
 
-    Two twins of one round are not two measurements: they share whatever disturbed that round, so their mean counts.
+    Twins of one round are not two measurements: they share whatever disturbed that round, so their mean counts.
     """
     for run, rounds in by_run(group for group in groups if group.is_pair).items():
         known = _complete(rounds)
         if not known:
             continue
-        (first, second), (one_like, other_like) = _columns(known), _replicates(known, replicates)
-        one, other = known[0].members
-        if one.label == other.label:
-            like = tuple(_means(*pair) for pair in zip(one_like, other_like, strict=True))
-            yield PairResult(run, known[0].form, one, other, known, _means(first, second), like)
+        (first, second), form = known[0].members, known[0].form
+        (ratios_1, ratios_2), (replicates_1, replicates_2) = _columns(known), _replicates(known, replicates)
+        if first.label == second.label:
+            means = tuple(_means(*pair) for pair in zip(replicates_1, replicates_2, strict=True))
+            yield PairResult(run, form, first, second, known, _means(ratios_1, ratios_2), means)
         else:
-            yield PairResult(run, known[0].form, one, other, known, first, one_like)
-            yield PairResult(run, known[0].form, other, one, known, second, other_like)
+            yield PairResult(run, form, first, second, known, ratios_1, replicates_1)
+            yield PairResult(run, form, second, first, known, ratios_2, replicates_2)
 
 
 def scores(groups: Iterable[DatasetGroup], replicates: Replicates) -> list[GroupScore]:
-    """Combined scores, the best first; groups of which a member's ratio is never known are left out."""
-    found: list[GroupScore] = []
+    """Combined scores, the best first; groups without a round in which all ratios are known are left out."""
+    of_groups: list[GroupScore] = []
     for run, rounds in by_run(groups).items():
         known = _complete(rounds)
         if not known:
@@ -138,20 +138,20 @@ def scores(groups: Iterable[DatasetGroup], replicates: Replicates) -> list[Group
         columns = _columns(known)
         labels = tuple(member.label for member in known[0].members)
         sums = [sum(row) for row in zip(*columns, strict=True)]
-        like = [
+        replicated_sums = [
             [sum(row) for row in zip(*members, strict=True)]
             for members in zip(*_replicates(known, replicates), strict=True)
         ]
-        middle = tuple(median(column) for column in columns)
-        found.append(GroupScore(run, labels, middle, describe(sums, like)))
-    return sorted(found, key=lambda score: (-score.score.median, score.run))
+        medians = tuple(median(column) for column in columns)
+        of_groups.append(GroupScore(run, labels, medians, describe(sums, replicated_sums)))
+    return sorted(of_groups, key=lambda score: (-score.score.median, score.run))
 
 
 def _complete(rounds: Sequence[DatasetGroup]) -> tuple[DatasetGroup, ...]:
     """The rounds in which every member's ratio is known; rounds with other members than the first are left out."""
     known = [group for group in rounds if ratios(group) is not None]
     labels = [[member.label for member in group.members] for group in known]
-    return tuple(group for group, found in zip(known, labels, strict=True) if found == labels[0])
+    return tuple(group for group, own in zip(known, labels, strict=True) if own == labels[0])
 
 
 def _columns(rounds: Sequence[DatasetGroup]) -> Columns:
@@ -174,6 +174,6 @@ def _matrix(results: Iterable[PairResult]) -> dict[str, dict[str, Description]]:
     for result in results:
         cells[result.victim.label][result.neighbour.label].append(result)
     return {
-        victim: {neighbour: together(found) for neighbour, found in columns.items()}
+        victim: {neighbour: together(of_pair) for neighbour, of_pair in columns.items()}
         for victim, columns in cells.items()
     }

@@ -13,6 +13,7 @@ from lab.show.pairs import PairResult, together
 from lab.statistics import Description, describe
 from profiler.observed import DEFAULT_WEIGHT
 
+_Where = tuple[str, str, tuple[str, ...]]
 FACTORS = ("load", "cap_percent", "weight", "disk_limit_mb_s")
 ROLES = ("its own", "the neighbour's", "both")
 NET_OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent")
@@ -31,7 +32,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class FactorSweep:
-    """T / B of a workload beside another while one factor of one of them, or of both alike, takes several values."""
+    """T/B of a workload beside another while one factor of one of them, or of both alike, takes several values."""
 
     form: str
     victim: str
@@ -44,7 +45,7 @@ class FactorSweep:
 
     @property
     def spread(self) -> float:
-        """How much the factor matters: largest minus smallest median."""
+        """Largest minus smallest median: how much the factor matters."""
         medians = [point.ratio.median for point in self.points]
         return max(medians) - min(medians)
 
@@ -70,14 +71,14 @@ class NetworkModes:
 
 
 def sweeps(results: Iterable[PairResult]) -> tuple[FactorSweep, ...]:
-    """Every factor of which a pair was measured with at least two values, all else the same; the strongest first."""
+    """Every factor with which a pair was measured at two values or more, all else the same; the strongest first."""
     known = list(results)
-    found = [sweep for factor in FACTORS for role in ROLES for sweep in _sweeps(known, factor, role)]
-    return tuple(sorted(found, key=lambda sweep: (FACTORS.index(sweep.factor), -sweep.spread, sweep.victim)))
+    every = [sweep for factor in FACTORS for role in ROLES for sweep in _sweeps(known, factor, role)]
+    return tuple(sorted(every, key=lambda sweep: (FACTORS.index(sweep.factor), -sweep.spread, sweep.victim)))
 
 
 def _sweeps(results: Sequence[PairResult], factor: str, role: str) -> Iterator[FactorSweep]:
-    kept: dict[tuple[object, ...], dict[float | None, list[PairResult]]] = defaultdict(lambda: defaultdict(list))
+    alike: dict[tuple[object, ...], dict[float | None, list[PairResult]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         own, other = result.victim.variant, result.neighbour.variant
         mine, theirs = _value(own, factor), _value(other, factor)
@@ -86,15 +87,15 @@ def _sweeps(results: Sequence[PairResult], factor: str, role: str) -> Iterator[F
         own = _without(own, factor) if role != "the neighbour's" else own
         other = _without(other, factor) if role != "its own" else other
         names = (result.form, result.victim.workload, result.neighbour.workload, result.victim.driver_cpus)
-        kept[(*names, own, other)][theirs if role == "the neighbour's" else mine].append(result)
-    for by_value in kept.values():
+        alike[(*names, own, other)][theirs if role == "the neighbour's" else mine].append(result)
+    for by_value in alike.values():
         if len(by_value) > 1:
             yield _sweep(by_value, factor, role)
 
 
 def _sweep(by_value: dict[float | None, list[PairResult]], factor: str, role: str) -> FactorSweep:
     first = next(iter(by_value.values()))[0]
-    points = [_point(value, factor, found) for value, found in by_value.items()]
+    points = [_point(value, factor, of_value) for value, of_value in by_value.items()]
     points.sort(key=lambda point: float("inf") if point.value is None else point.value)  # not set = without bound
     outcome = first.victim.outcomes.get("throughput")
     return FactorSweep(
@@ -104,13 +105,13 @@ def _sweep(by_value: dict[float | None, list[PairResult]], factor: str, role: st
 
 
 def _without(variant: MemberVariant, factor: str) -> MemberVariant:
-    """The variant but for one factor, for comparing the rest."""
-    kept: dict[str, Any] = {factor: 1.0}
-    return replace(variant, **kept)
+    """The variant with a fixed value of one factor, for comparing the rest."""
+    fixed: dict[str, Any] = {factor: 1.0}
+    return replace(variant, **fixed)
 
 
 def _value(variant: MemberVariant, factor: str) -> float | None:
-    """A weight that is not set is the default one; the others that are not set are no limit."""
+    """A weight that is not set is the default one; any other factor that is not set is no limit."""
     value: float | None = getattr(variant, factor)
     return float(DEFAULT_WEIGHT) if value is None and factor == "weight" else value
 
@@ -129,14 +130,13 @@ def _point(value: float | None, factor: str, results: Sequence[PairResult]) -> S
 
 
 def _others(result: PairResult, factor: str, role: str) -> str:
-    """What was kept but is not as defined, so that two curves of one pair are told apart."""
-    kept = {"its own": (False, True), "the neighbour's": (True, False), "both": (False, False)}[role]
-    own = _deviations(result.victim.variant, factor, keep=kept[0])
-    other = _deviations(result.neighbour.variant, factor, keep=kept[1])
+    """What stays the same but is not as defined, so that two curves of one pair can be told apart."""
+    own = _deviations(result.victim.variant, "" if role == "the neighbour's" else factor)
+    other = _deviations(result.neighbour.variant, "" if role == "its own" else factor)
     return "; ".join([*own, *(f"neighbour {words}" for words in other)])
 
 
-def _deviations(variant: MemberVariant, factor: str, *, keep: bool) -> list[str]:
+def _deviations(variant: MemberVariant, varied: str) -> list[str]:
     words = {
         "load": f"load {variant.load:g}" if variant.load != 1.0 else "",
         "cap_percent": f"cap {variant.cap_percent:g} %" if variant.cap_percent is not None else "",
@@ -144,29 +144,25 @@ def _deviations(variant: MemberVariant, factor: str, *, keep: bool) -> list[str]
         "network": variant.network,
         "disk_limit_mb_s": f"disk {variant.disk_limit_mb_s:g} MB/s" if variant.disk_limit_mb_s is not None else "",
     }
-    return [text for name, text in words.items() if text and (keep or name != factor)]
+    return [text for name, text in words.items() if text and name != varied]
 
 
 def modes(groups: Iterable[DatasetGroup]) -> tuple[NetworkModes, ...]:
-    """Every workload that was measured beside the same others, with the same loads and limits, under several modes."""
-    kept: dict[tuple[object, ...], dict[str, list[DatasetMember]]] = defaultdict(lambda: defaultdict(list))
+    """Every workload that was measured under several modes, beside the same others with the same loads and limits."""
+    alike: dict[tuple[_Where, tuple[str, ...]], dict[str, list[DatasetMember]]] = defaultdict(lambda: defaultdict(list))
     for group in groups:
         for member in group.members:
             others = [other for other in group.members if other is not member]
-            names = tuple(sorted(other.workload for other in others))
-            rest = sorted(repr(replace(other.variant, network="")) for other in others)
-            same = (group.form, member.workload, names, replace(member.variant, network=""), *rest)
-            kept[same][_mode(member, others)].append(member)
-    found = [
-        NetworkModes(str(same[0]), str(same[1]), tuple(map(str, _names(same[2]))), _all_modes(by_mode))
-        for same, by_mode in kept.items()
+            neighbours = tuple(sorted(other.workload for other in others))
+            variants = (repr(replace(other.variant, network="")) for other in (member, *others))
+            where = (group.form, member.workload, neighbours)
+            alike[where, (next(variants), *sorted(variants))][_mode(member, others)].append(member)
+    every = [
+        NetworkModes(*where, _all_modes(by_mode))
+        for (where, _), by_mode in alike.items()
         if len({mode.partition(" ")[0] for mode in by_mode}) > 1
     ]
-    return tuple(sorted(found, key=lambda one: (one.form, one.victim, one.neighbours)))
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else ()
+    return tuple(sorted(every, key=lambda modes: (modes.form, modes.victim, modes.neighbours)))
 
 
 def _mode(member: DatasetMember, others: Sequence[DatasetMember]) -> str:
@@ -186,7 +182,7 @@ def _all_modes(by_mode: dict[str, list[DatasetMember]]) -> tuple[NetworkMode, ..
 
 def _one_mode(mode: str, members: Sequence[DatasetMember]) -> NetworkMode:
     values: dict[str, list[float]] = defaultdict(list)
-    over: dict[str, list[float]] = defaultdict(list)
+    ratios: dict[str, list[float]] = defaultdict(list)
     units: dict[str, str] = {}
     for member in members:
         for name in NET_OUTCOMES:
@@ -196,10 +192,6 @@ def _one_mode(mode: str, members: Sequence[DatasetMember]) -> NetworkMode:
             values[name].append(outcome.colocated)
             units[name] = outcome.unit
             if outcome.ratio is not None:
-                over[name].append(outcome.ratio)
-    return NetworkMode(
-        mode,
-        {name: describe(found) for name, found in values.items()},
-        {name: describe(found) for name, found in over.items()},
-        units,
-    )
+                ratios[name].append(outcome.ratio)
+    of_values, of_ratios = ({name: describe(known) for name, known in each.items()} for each in (values, ratios))
+    return NetworkMode(mode, of_values, of_ratios, units)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.show.analysis import DatasetAnalysis
-from lab.show.formatting import KINDS, OUTCOMES, ROLES, bracket, factor, narrow, number, percent, size
+from lab.show.formatting import KINDS, ROLES, bracket, factor, mode_outcomes, narrow, number, percent, size
 from lab.show.group_prediction import GroupPredictions
 from lab.show.noise import IntervalWidthCount, MarkedRuns, half_width
 from lab.show.pairs import FormResults, GroupScore
@@ -18,13 +18,13 @@ from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
 
 _WIDE = 7  # from so many neighbours on, cells hold the half-width of the interval instead of both ends
-_HEADER = 8  # letters of a line of a header above such cells
-_ENDS = 10  # of a long list, the best and the worst
-_FIRST = 12  # of lists that have no worst end
+_HEADER = 8  # letters in a line of a header above such cells
+_ENDS = 10  # how many of a long list's best, and of its worst
+_FIRST = 12  # how many of a long list that has no worst end
 
 
 def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) -> None:
-    """Print what `analyse` found; long lists are cut to their ends unless `everything` is asked for."""
+    """Print an analysis; long lists are cut to their ends unless `everything` is asked for."""
     console.print(_headline(shown))
     for name, form in shown.forms.items():
         if form.matrix:
@@ -119,16 +119,13 @@ def _sweeps(sweeps: Sequence[FactorSweep], *, everything: bool) -> Table:
 
 
 def _modes(modes: Sequence[NetworkModes], *, everything: bool) -> Table:
-    known = [name for name in OUTCOMES if any(name in mode.outcomes for of in modes for mode in of.modes)]
+    known = list(mode_outcomes(modes))
     table = _table("tc modes: median outcome beside others", ["form", "workload", "beside", "mode"], known)
-    for of in modes if everything else modes[:_FIRST]:
-        for mode in of.modes:
-            found = [mode.outcomes.get(name) for name in known]
-            cells = [
-                f"{number(one.median)} {mode.units[name]}" if one else ""
-                for name, one in zip(known, found, strict=True)
-            ]
-            _add(table, [of.form, of.victim, " + ".join(of.neighbours), mode.mode, *cells])
+    for of_workload in modes if everything else modes[:_FIRST]:
+        for mode in of_workload.modes:
+            medians = {name: f"{number(value.median)} {mode.units[name]}" for name, value in mode.outcomes.items()}
+            head = [of_workload.form, of_workload.victim, " + ".join(of_workload.neighbours), mode.mode]
+            _add(table, [*head, *(medians.get(name, "") for name in known)])
     _cut(table, len(modes), everything=everything)
     return table
 
@@ -147,13 +144,13 @@ def _noise(shown: DatasetAnalysis) -> Table:
     return table
 
 
-def _narrow(found: Sequence[IntervalWidthCount]) -> list[str]:
-    return [narrow(found)] if found and found[0].results else []
+def _narrow(counts: Sequence[IntervalWidthCount]) -> list[str]:
+    return [narrow(counts)] if counts and counts[0].results else []
 
 
-def _marks(found: Sequence[MarkedRuns]) -> list[str]:
+def _marks(every: Sequence[MarkedRuns]) -> list[str]:
     lines: list[str] = []
-    for marks in found:
+    for marks in every:
         kinds = ", ".join(
             f"{marked} of {runs} {KINDS.get(kind, kind)}" for kind, (marked, runs) in marks.by_kind.items()
         )

@@ -7,10 +7,9 @@ from lab.workloads.database import DatabaseWorkload
 from lab.workloads.disk import DiskMixWorkload, DiskWorkload
 from lab.workloads.game import GameMapWorkload, GameWorkload
 from lab.workloads.keyvalue import KeyValueWorkload
-from lab.workloads.loop import LoopWorkload
 from lab.workloads.probe import ProbeWorkload
 from lab.workloads.stream import StreamWorkload
-from lab.workloads.sysbench import CpuWorkload, MemoryWorkload
+from lab.workloads.sysbench import CpuWorkload, LoopWorkload, MemoryWorkload
 from lab.workloads.web import WebWorkload
 
 _KINDS: tuple[type[Workload], ...] = (

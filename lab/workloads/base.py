@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -18,19 +19,22 @@ Listens = tuple[Literal["tcp", "udp"], int]
 """Transport and port that a server waits on."""
 
 ENDLESS_S = 3600
-"""Longer than any measured window: who works so long is ended by the lab."""
+"""Longer than any measured window: the lab ends a program that works so long."""
 PROGRAMS = Path(__file__).with_name("programs")
-"""Where the lab's own programs are, each a file that runs by itself."""
+"""The lab's own programs, each a file that runs by itself."""
 Progress = Literal["counted", "sent", "packets", "io"]
-"""What grows with the work while it runs: a counter that the program keeps in a file, what its server sent in bytes or
-packets, or the bytes that its system calls have read and written."""
+"""What grows with the work while it runs.
+
+A counter that the program keeps in a file, the bytes or the packets that its server sent, or the bytes that its system
+calls read and wrote.
+"""
 _CHUNK = 1 << 20
 _SHOWN = 300  # characters of a tool's output that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a workload runs: `files` are kept over the whole campaign, `directory` is this instance's own."""
+    """Where a workload runs: what is in `files` stays for the whole campaign, `directory` is this instance's own."""
 
     position: int
     files: Path
@@ -43,7 +47,7 @@ class Site:
 class WorkloadResult:
     """What a workload reached in its measured time, throughput in the workload's unit; None = not reported.
 
-    `further` is what a workload tells beyond the outcomes of the dataset format: name -> (value, unit).
+    `further` is what a workload reports beyond the outcomes of the dataset format: name -> (value, unit).
     """
 
     throughput: float
@@ -79,16 +83,18 @@ class Workload(Protocol):
     lead_s: ClassVar[float] = 0.0
     """How long the measuring program needs from its start until it works; it is started that much earlier."""
     takes_rate: ClassVar[bool] = True
-    """Whether it can be asked for less than it reaches at most; who cannot has no part load."""
+    """Whether it can be asked for less than the most it reaches; a kind that cannot has no part load."""
+    tools: ClassVar[tuple[str, ...]]
+    """Programs it needs."""
 
     @property
     def progress(self) -> Progress | None:
-        """By what on/off measurement follows it; None = by nothing, it can only be measured in blocks."""
+        """What an on/off measurement reads its progress from; None = it shows none and is measured in blocks."""
         return None
 
     @property
     def unit(self) -> str:
-        """Of its throughput."""
+        """The unit of its throughput."""
 
     @property
     def fixed(self) -> bool:
@@ -107,9 +113,6 @@ class Workload(Protocol):
     def listens(self) -> Listens | None:
         """What the server waits on once it is ready; None = nothing serves."""
 
-    def tools(self, load: float, /) -> tuple[str, ...]:
-        """Programs it needs."""
-
     def disk_mb(self) -> float:
         """Space that its files need."""
         return 0.0
@@ -119,22 +122,21 @@ class Workload(Protocol):
         return
 
     def server(self, site: Site, /) -> list[str] | None:
-        """Program that serves, inside the instance; None = the work itself is the program."""
+        """The program that serves, inside the instance; None = nothing serves."""
 
     def ready_check(self, _site: Site, /) -> list[str] | None:
-        """Program on the load generators' side that succeeds once the server answers; None = that it waits will do."""
+        """A program on the load generators' side that succeeds once the server answers; None = an open port will do."""
         return None
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
-        """Program that works, or makes the load; `rate` is in the workload's unit, None = as fast as it can."""
+        """The program that works, or makes the load; `rate` is in the workload's unit, None = as fast as it can."""
 
     def fill(self, site: Site, rate: float | None, /) -> list[str] | None:
-        """The program that does the same work before and after the measured time, until it is ended; None = no
-        program."""
+        """The program that does the same work before and after the measured time, until it is ended; None = none."""
         return self.work(site, ENDLESS_S, rate)
 
     def read(self, output: str, rate: float | None, /) -> WorkloadResult:
-        """What the working program printed; RunError when it is not what it should be."""
+        """The result from what `work` printed; RunError when that is not its report."""
 
 
 class LocalWorkload(Workload, Protocol):
@@ -142,9 +144,7 @@ class LocalWorkload(Workload, Protocol):
 
     __slots__ = ()
 
-    @property
-    def has_generator(self) -> bool:
-        return False
+    has_generator: ClassVar[bool] = False
 
     @property
     def listens(self) -> Listens | None:
@@ -159,13 +159,11 @@ class ServedWorkload(Workload, Protocol):
 
     __slots__ = ()
 
-    @property
-    def has_generator(self) -> bool:
-        return True
+    has_generator: ClassVar[bool] = True
 
 
 def program(name: str, *arguments: object) -> list[str]:
-    """Command that runs one of the lab's own programs: a file that needs nothing but Python's standard library."""
+    """The command that runs one of the lab's own programs, which need Python's standard library only."""
     return [sys.executable, "-I", "-S", "-B", str(PROGRAMS / f"{name}.py"), *map(str, arguments)]
 
 
@@ -182,15 +180,13 @@ def find_number(pattern: str, output: str, tool: str) -> float:
     return float(match[1])
 
 
-def read_report(output: str, tool: str) -> dict[str, Any]:
-    """The JSON object at the end of a tool's output; RunError when there is none."""
+@contextmanager
+def report_of(output: str, tool: str) -> Iterator[Any]:
+    """The JSON object at the end of a tool's output; RunError where it is missing, or has not what is read from it."""
     try:
-        report = json.loads(output[output.index("{") :])
-    except ValueError:
+        yield json.loads(output[output.index("{") :])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise RunError(f"{tool} printed no report: {excerpt(output)}") from None
-    if not isinstance(report, dict):
-        raise RunError(f"{tool} printed no report: {excerpt(output)}")
-    return report
 
 
 def excerpt(output: str) -> str:
@@ -199,7 +195,7 @@ def excerpt(output: str) -> str:
 
 
 def fill_file(path: Path, size: int) -> None:
-    """Make a file of random data, which no layer below can compress or leave out; one that has its size is kept."""
+    """Make a file of random data, which no layer below can compress or leave out; a file of this size is kept."""
     if path.exists() and path.stat().st_size == size:
         return
     chunk = os.urandom(min(size, _CHUNK))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import LocalWorkload, Progress, Site, WorkloadResult, excerpt, program, read_report
+from lab.workloads.base import LocalWorkload, Progress, Site, WorkloadResult, program, report_of
 
 # Without headers: reading them would be most of the time, and units of work should be short.
 _SOURCE = """\
@@ -36,15 +35,13 @@ class BuildWorkload(LocalWorkload):
     unit: ClassVar[str] = "files/s"
     takes_rate: ClassVar[bool] = False
     progress: ClassVar[Progress] = "counted"
+    tools: ClassVar[tuple[str, ...]] = ("gcc",)
 
     functions: int = 1
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
         return cls(fields.whole("functions", 1, most=1000))
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("gcc",)
 
     def prepare(self, site: Site, /) -> None:
         source = _SOURCE.format(functions="".join(_FUNCTION.format(number) for number in range(1, self.functions + 1)))
@@ -54,8 +51,5 @@ class BuildWorkload(LocalWorkload):
         return program("repeat", seconds, "gcc", "-O1", "-S", "-o", "source.s", "source.c")
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, "the compiler's loop")
-        try:
+        with report_of(output, "the compiler's loop") as report:
             return WorkloadResult(report["runs"] / report["seconds"])
-        except (KeyError, TypeError, ZeroDivisionError):
-            raise RunError(f"the compiler's loop printed no report: {excerpt(output)}") from None

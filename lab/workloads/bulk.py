@@ -16,7 +16,7 @@ from lab.workloads.base import (
     WorkloadResult,
     excerpt,
     program,
-    read_report,
+    report_of,
     whole_seconds,
 )
 
@@ -27,15 +27,17 @@ _PORT, _FILL_PORT = 5201, 5202
 
 @dataclass(frozen=True, slots=True)
 class BulkWorkload(ServedWorkload):
-    """`streams` connections on which the instance sends (iperf3 -R, so that its way out is what limits).
+    """`streams` connections on which the instance sends (iperf3 -R, so that its outgoing traffic is what is limited).
 
-    Throughput is what the receiver got as payload, in Mbit/s. `mbit` is what it sends at most at full load; UDP without
-    it, and without a rate, sends as fast as its CPU can. `datagram_bytes` is the payload of each of UDP's, None = what
-    fits into a packet.
+    Throughput is the payload that the receiver got, in Mbit/s. `mbit` is the most that it sends at full load; UDP with
+    neither it nor a rate sends as fast as its CPU can. `datagram_bytes` is the payload of a UDP datagram, None = as
+    much as fits into a packet.
     """
 
     kind: ClassVar[str] = "bulk"
     unit: ClassVar[str] = "Mbit/s"
+    listens: ClassVar[Listens] = ("tcp", _PORT)
+    tools: ClassVar[tuple[str, ...]] = ("iperf3",)
 
     transport: Transport = "tcp"
     streams: int = 1
@@ -48,19 +50,12 @@ class BulkWorkload(ServedWorkload):
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
-        transport: Transport = "udp" if fields.choice("transport", ("tcp", "udp"), "tcp") == "udp" else "tcp"
+        transport: Transport = fields.choice("transport", ("tcp", "udp"), "tcp")
         streams = fields.whole("streams", 1, most=128)  # 128 is iperf3's own limit
         size = fields.whole("datagram_bytes", least=16, most=65_507) if fields.has("datagram_bytes") else None
         if size is not None and transport == "tcp":
             fields.wrong(fields.at("datagram_bytes"), "needs transport udp")
         return cls(transport, streams, fields.optional("mbit", most=1e6), size)
-
-    @property
-    def listens(self) -> Listens:
-        return "tcp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("iperf3",)
 
     def server(self, _site: Site, /) -> list[str]:
         serve = ("iperf3", "--server", "--port")
@@ -73,8 +68,8 @@ class BulkWorkload(ServedWorkload):
         return self._client(site, ENDLESS_S, rate, _FILL_PORT)
 
     def _client(self, site: Site, seconds: float, rate: float | None, port: int) -> list[str]:
-        wanted = self.mbit if rate is None else rate
-        bits = 0 if wanted is None else max(1, round(wanted * 1e6 / self.streams))  # 0 = no limit, for UDP too
+        mbit = self.mbit if rate is None else rate
+        bits = 0 if mbit is None else max(1, round(mbit * 1e6 / self.streams))  # 0 = no limit, for UDP too
         return [
             "iperf3", "--client", site.address, "--port", str(port), "--reverse", "--json", "--bitrate", str(bits),
             "--time", str(whole_seconds(seconds)), "--parallel", str(self.streams),
@@ -83,10 +78,9 @@ class BulkWorkload(ServedWorkload):
         ]  # fmt: skip
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, "iperf3")
-        if "error" in report:  # iperf3 3.12 ends with status 0 after "unable to connect to server"
-            raise RunError(f"iperf3: {excerpt(str(report['error']))}")
-        try:
+        with report_of(output, "iperf3") as report:
+            if "error" in report:  # iperf3 3.12 ends with status 0 after "unable to connect to server"
+                raise RunError(f"iperf3: {excerpt(str(report['error']))}")
             end = report["end"]
             mbit = end["sum_received"]["bits_per_second"] / 1e6
             if self.transport == "tcp":
@@ -94,5 +88,3 @@ class BulkWorkload(ServedWorkload):
             total = end["sum"]
             further = {"lost": (float(total["lost_percent"]), "%")}
             return WorkloadResult(mbit, jitter_ms=float(total["jitter_ms"]), further=further)
-        except (KeyError, TypeError, ValueError):
-            raise RunError(f"iperf3 printed no report: {excerpt(output)}") from None

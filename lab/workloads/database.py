@@ -31,12 +31,13 @@ logging_collector = off
 
 @dataclass(frozen=True, slots=True)
 class DatabaseWorkload(ServedWorkload):
-    """pgbench's tables of `scale` x 100,000 accounts; `script` is its select-only one, or its simple update."""
+    """pgbench on tables of `scale` x 100,000 accounts; `script` is its select-only script or its simple update."""
 
     kind: ClassVar[str] = "database"
     unit: ClassVar[str] = "transactions/s"
-    takes_rate: ClassVar[bool] = True
     progress: ClassVar[Progress] = "packets"
+    listens: ClassVar[Listens] = ("tcp", _PORT)
+    tools: ClassVar[tuple[str, ...]] = ("pgbench", "setpriv")
 
     script: Script = "select"
     scale: int = 1
@@ -44,15 +45,8 @@ class DatabaseWorkload(ServedWorkload):
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
-        script: Script = "update" if fields.choice("script", ("select", "update"), "select") == "update" else "select"
+        script: Script = fields.choice("script", ("select", "update"), "select")
         return cls(script, fields.whole("scale", 1, most=1000), fields.whole("connections", 4, most=64))
-
-    @property
-    def listens(self) -> Listens:
-        return "tcp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("pgbench", "setpriv")
 
     def disk_mb(self) -> float:
         return 100.0 + 16.0 * self.scale
@@ -64,25 +58,25 @@ class DatabaseWorkload(ServedWorkload):
             return
         shutil.rmtree(data, ignore_errors=True)
         data.mkdir(parents=True)
-        own = _owner()
+        owner = _owner()
         for folder in (data, *data.parents):
             if folder == site.files.parent:
                 break
-            folder.chmod(folder.stat().st_mode | 0o011)  # the server's user passes through, and sees nothing
-        os.chown(data, own.pw_uid, own.pw_gid)
+            folder.chmod(folder.stat().st_mode | 0o011)  # the server's user passes through, and lists nothing
+        os.chown(data, owner.pw_uid, owner.pw_gid)
         make = [*_as_user(), _binary("initdb"), "-D", str(data), "-A", "trust", "-U", _USER, "--no-sync"]
         call(make, timeout_s=_INIT_TIMEOUT_S, directory=data)
         with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(_SETTINGS)
         with (data / "pg_hba.conf").open("a", encoding="utf-8") as file:
-            file.write("host all all 0.0.0.0/0 trust\n")  # of a namespace of its own
+            file.write("host all all 0.0.0.0/0 trust\n")  # all who reach its own namespace
         (data / "made").touch()
 
     def server(self, site: Site, /) -> list[str]:
         return [*_as_user(), _binary("postgres"), "-D", str(self._data(site)), "-p", str(_PORT)]
 
     def ready_check(self, site: Site, /) -> list[str]:
-        """It answers once pgbench has made its tables anew."""
+        """Makes pgbench's tables anew, which succeeds once the server answers."""
         return ["pgbench", "-iq", "-s", str(self.scale), _url(site)]
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
@@ -107,10 +101,10 @@ def _url(site: Site) -> str:
 
 def _binary(name: str) -> str:
     """Debian keeps the server's programs out of the PATH; the newest version counts."""
-    found = shutil.which(name) or max(map(str, _DEBIAN.glob(f"*/bin/{name}")), default=None)
-    if found is None:
+    path = shutil.which(name) or max(map(str, _DEBIAN.glob(f"*/bin/{name}")), default=None)
+    if path is None:
         raise PreparationError(f"{name} is not installed: apt-get install postgresql")
-    return found
+    return path
 
 
 def _owner() -> pwd.struct_passwd:
@@ -121,8 +115,8 @@ def _owner() -> pwd.struct_passwd:
 
 
 def _as_user() -> list[str]:
-    """PostgreSQL refuses root; a change of user takes the death with the lab away, so it is asked for again."""
-    own = _owner()
+    """PostgreSQL refuses root. A change of user clears the parent-death signal, so setpriv sets it again."""
+    owner = _owner()
     return [
-        "setpriv", f"--reuid={own.pw_uid}", f"--regid={own.pw_gid}", "--clear-groups", "--pdeathsig", "KILL", "--",
+        "setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups", "--pdeathsig", "KILL", "--",
     ]  # fmt: skip

@@ -16,14 +16,13 @@ from lab.workloads.base import (
     WorkloadResult,
     excerpt,
     fill_file,
-    read_report,
+    report_of,
     whole_seconds,
 )
 
 Access = Literal["read", "randread", "write", "randwrite"]
-ACCESSES: tuple[Access, ...] = ("read", "randread", "write", "randwrite")
 _MB = 1 << 20
-_SETUP_S = 0.25  # fio 3.33 sets itself up for so long before the first request, as measured
+_SETUP_S = 0.25  # that fio 3.33 takes until its first request, as measured
 # The files of the paper's disk tests (latency-sensitive-cloud-2010, section 3: "several hundred 5 MB files").
 _FILE_MB = 5
 
@@ -41,13 +40,14 @@ def _fio(seconds: float, direct: bool, *jobs: str) -> list[str]:
 class DiskWorkload(LocalWorkload):
     """One synchronous request at a time per vCPU, on `file_mb` of real (not sparse) data.
 
-    With `sync` each one is a line of a log: through the page cache, and on the disk before the next (fdatasync).
+    With `sync` each write is like a line of a log: through the page cache, and on the disk before the next (fdatasync).
     """
 
     kind: ClassVar[str] = "disk"
     unit: ClassVar[str] = "MB/s"
     progress: ClassVar[Progress] = "io"
     lead_s: ClassVar[float] = _SETUP_S
+    tools: ClassVar[tuple[str, ...]] = ("fio",)
 
     file_mb: int = 256
     block_kb: int = 64
@@ -56,13 +56,9 @@ class DiskWorkload(LocalWorkload):
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
-        choice = fields.choice("access", ACCESSES, "randread")
-        access = next(known for known in ACCESSES if known == choice)
-        return cls(fields.whole("file_mb", 256, least=8), fields.whole("block_kb", 64, most=8192), access,
-                   fields.flag("sync", False))  # fmt: skip
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("fio",)
+        access: Access = fields.choice("access", ("read", "randread", "write", "randwrite"), "randread")
+        file_mb, block_kb = fields.whole("file_mb", 256, least=8), fields.whole("block_kb", 64, most=8192)
+        return cls(file_mb, block_kb, access, fields.flag("sync", False))
 
     def disk_mb(self) -> float:
         return float(self.file_mb)
@@ -92,14 +88,15 @@ class DiskWorkload(LocalWorkload):
 class DiskMixWorkload(LocalWorkload):
     """`pairs` readers and as many writers, each at random places of its own `files` files of 5 MB.
 
-    Throughput counts both; latency is the readers', who wait for the disk where writers may be buffered by it. Both
-    sides stand apart in `further`. The rate is shared evenly by all.
+    Throughput counts both. Latency is that of the readers: they wait for the disk, which may buffer writes. `further`
+    has both sides apart. The rate is shared evenly by all.
     """
 
     kind: ClassVar[str] = "disk-mix"
     unit: ClassVar[str] = "MB/s"
     progress: ClassVar[Progress] = "io"
     lead_s: ClassVar[float] = _SETUP_S
+    tools: ClassVar[tuple[str, ...]] = ("fio",)
 
     pairs: int = 1
     files: int = 8
@@ -109,9 +106,6 @@ class DiskMixWorkload(LocalWorkload):
     def of(cls, fields: Fields, /) -> Self:
         pairs, files = fields.whole("pairs", 1, most=64), fields.whole("files", 8, most=1000)
         return cls(pairs, files, fields.whole("block_kb", 64, most=_FILE_MB * 1024))
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("fio",)
 
     def disk_mb(self) -> float:
         return 2.0 * self.pairs * self.files * _FILE_MB
@@ -168,18 +162,19 @@ class _FioDirection:
             p95_ns = side["clat_ns"]["percentile"]["95.000000"]
             return cls(side["bw_bytes"] / 1e6, side["lat_ns"]["mean"] / 1e6, p95_ns / 1e6)
         except (KeyError, IndexError, TypeError):
-            raise RunError(f"fio told nothing of its {name} requests: {excerpt(str(job))}") from None
+            raise RunError(f"fio did not report its {name} requests: {excerpt(str(job))}") from None
 
 
 def _jobs(output: str, count: int) -> list[Any]:
-    jobs = read_report(output, "fio").get("jobs")
-    if not isinstance(jobs, list) or len(jobs) != count:
-        raise RunError(f"fio told of no {count} jobs: {excerpt(output)}")
-    return jobs
+    with report_of(output, "fio") as report:
+        jobs: list[Any] = report["jobs"]
+        if len(jobs) != count:
+            raise RunError(f"fio reported {len(jobs)} jobs and not {count}: {excerpt(output)}")
+        return jobs
 
 
 def _limit(rate: float | None, jobs: int) -> list[str]:
-    """MB/s of all as bytes per second of each."""
+    """A rate of all jobs together in MB/s, as fio's limit of each job in bytes per second."""
     return [] if rate is None else [f"--rate={max(1, round(rate * 1e6 / jobs))}"]
 
 

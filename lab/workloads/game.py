@@ -8,9 +8,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
-from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, program, read_report
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, program, report_of
 
 _PORT = 27960
 _SERVER = "/usr/lib/ioquake3/ioq3ded"  # what openarena-server starts; that is a shell script which would stay between
@@ -30,22 +29,18 @@ class _Game(ServedWorkload, Protocol):
     __slots__ = ()
 
     takes_rate: ClassVar[bool] = False
+    listens: ClassVar[Listens] = ("udp", _PORT)
+    # games are not on everybody's PATH
+    tools: ClassVar[tuple[str, ...]] = ("/usr/games/openarena-server", "quakestat")
 
     @property
     def bots(self) -> int:
-        """Players that the server plays itself, so that its game goes on."""
+        """How many players the server plays itself, so that there is a game."""
 
     @property
     def changes(self) -> int:
-        """How many maps changes.cfg loads."""
+        """How many maps `changes.cfg` loads one after another."""
         return 0
-
-    @property
-    def listens(self) -> Listens:
-        return "udp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("/usr/games/openarena-server", "quakestat")  # games are not on everybody's PATH
 
     def server(self, site: Site, /) -> list[str]:
         home = site.directory / "openarena"
@@ -75,8 +70,8 @@ class GameWorkload(_Game):
     """Queries for its status, as many as its protection against floods allows (programs/game_queries.py).
 
     Throughput counts answers; jitter is the latencies' standard deviation, as in the paper (table 2 of
-    latency-sensitive-cloud-2010). No answer within a second counts as timed out. qstat's own pings, in whole ms, stand
-    in `further`.
+    latency-sensitive-cloud-2010). A query without an answer within a second counts as timed out. `further` has qstat's
+    own pings, in whole ms.
     """
 
     kind: ClassVar[str] = "game"
@@ -96,14 +91,11 @@ class GameWorkload(_Game):
         return None  # queries in the warm-up would use up the measured ones' allowance
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, "the query program")
-        try:
-            asked = [*report["latencies_ms"], *report["qstat_ms"]]
+        with report_of(output, "the query program") as report:
+            queries = [*report["latencies_ms"], *report["qstat_ms"]]
             own, pings = _known(report["latencies_ms"]), _known(report["qstat_ms"])
             answers = len(own) + len(pings)
-            throughput, lost = answers / float(report["seconds"]), 100 * (1 - answers / len(asked))
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise RunError(f"the query program printed no report: {excerpt(output)}") from None
+            throughput, lost = answers / float(report["seconds"]), 100 * (1 - answers / len(queries))
         further = {"qstat_latency_mean": (statistics.fmean(pings), "ms")} if pings else {}
         if not own:
             return WorkloadResult(throughput, timeouts_percent=lost, further=further)
@@ -121,6 +113,7 @@ class GameMapWorkload(_Game):
     kind: ClassVar[str] = "game-map"
     unit: ClassVar[str] = "maps/s"
     lead_s: ClassVar[float] = 0.03
+    fixed: ClassVar[bool] = True
 
     changes: int = 20
     bots: int = 3
@@ -131,10 +124,6 @@ class GameMapWorkload(_Game):
         changes, bots = fields.whole("changes", 20, most=1000), fields.whole("bots", 3, least=0, most=len(_BOTS))
         return cls(changes, bots, fields.choice("cache", ("warm", "cold"), "warm") == "cold")
 
-    @property
-    def fixed(self) -> bool:
-        return True
-
     def work(self, site: Site, _seconds: float, _rate: float | None, /) -> list[str]:
         cold = sorted((_DATA / "baseoa").glob("*.pk3")) if self.cold else []
         return program("change_maps", site.address, _PORT, _RCON, self.changes, *cold)
@@ -143,12 +132,9 @@ class GameMapWorkload(_Game):
         return None  # the bots play
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, "the program that changes maps")
-        try:
+        with report_of(output, "the program that changes maps") as report:
             seconds = float(report["seconds"]) / int(report["changes"])
             return WorkloadResult(1 / seconds, runtime_s=seconds)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise RunError(f"the program that changes maps printed no report: {excerpt(output)}") from None
 
 
 def _known(values: list[object]) -> list[float]:

@@ -14,7 +14,7 @@ from lab.workloads.open_loop import at_rate, read_at_rate
 Command = Literal["get", "set"]
 _PORT = 6379
 # redis-benchmark counts requests, not seconds: it repeats batches of so many, each with one line of results, until it
-# is ended. Some 50 ms at full speed: what the batch that is cut off at the end hides stays small.
+# is ended. A batch takes some 50 ms at full speed, so little is lost with the one that is cut off at the end.
 _BATCH = 4000
 _CONNECTIONS = 16
 # The keys that redis-benchmark asks for with -r; safe to repeat.
@@ -26,12 +26,14 @@ _POPULATE = (
 
 @dataclass(frozen=True, slots=True)
 class KeyValueWorkload(ServedWorkload):
-    """One command on random ones of `keys` keys with values of `value_bytes`; nothing is written to disk."""
+    """One command on keys drawn at random from `keys`, with values of `value_bytes`; nothing is written to disk."""
 
     kind: ClassVar[str] = "key-value"
     unit: ClassVar[str] = "req/s"
     progress: ClassVar[Progress] = "sent"
     lead_s: ClassVar[float] = 0.03
+    listens: ClassVar[Listens] = ("tcp", _PORT)
+    tools: ClassVar[tuple[str, ...]] = ("redis-server", "redis-cli", "redis-benchmark", "stdbuf")
 
     command: Command = "get"
     keys: int = 10_000
@@ -39,18 +41,11 @@ class KeyValueWorkload(ServedWorkload):
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
-        command: Command = "set" if fields.choice("command", ("get", "set"), "get") == "set" else "get"
+        command: Command = fields.choice("command", ("get", "set"), "get")
         keys, size = fields.whole("keys", 10_000), fields.whole("value_bytes", 1024, most=1 << 20)
         if keys * size > 1 << 30:
             fields.wrong(fields.at("keys"), "times value_bytes must not be above 1 GiB of memory")
         return cls(command, keys, size)
-
-    @property
-    def listens(self) -> Listens:
-        return "tcp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("redis-server", "redis-cli", "redis-benchmark", "stdbuf")
 
     def server(self, site: Site, /) -> list[str]:
         anywhere = "0.0.0.0"  # noqa: S104 - of a namespace or a guest of its own
@@ -74,9 +69,9 @@ class KeyValueWorkload(ServedWorkload):
         )  # fmt: skip
 
     def read(self, output: str, rate: float | None, /) -> WorkloadResult:
-        """At saturation over whole batches: the time between them, in which it reconnects, does not count.
+        """At saturation the mean over whole batches, also of their 95th percentiles.
 
-        The 95th percentile is the mean over batches.
+        The time between batches, in which redis-benchmark reconnects, does not count.
         """
         if rate is not None:
             return read_at_rate(output)

@@ -22,7 +22,7 @@ http {{
 def nginx(site: Site, port: int, root: Path, settings: str) -> list[str]:
     """Write the configuration, with `settings` of its http part, and return the command."""
     text = _CONFIGURATION.format(
-        # One process when one is enough: it then dies with the lab, as a worker of a killed master would not.
+        # With one vCPU there is one process, which dies with the lab; a worker of a killed master would not.
         master="off" if site.vcpus == 1 else "on", workers=site.vcpus, port=port, root=root, settings=settings,
     )  # fmt: skip
     path = site.directory / "nginx.conf"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lab.errors import RunError
-from lab.workloads.base import Site, WorkloadResult, excerpt, program, read_report
+from lab.workloads.base import Site, WorkloadResult, program, report_of
 
 _CONNECTIONS = 64  # no request waits for a free connection before the server has this many at work
 _LEAST_RATE = 0.001  # a request every quarter of an hour
@@ -21,14 +20,13 @@ def at_rate(
     bursts: int = 0,
 ) -> list[str]:
     """The command of the open-loop generator that requests `target` at a rate, evenly or in bursts a second."""
-    wanted = f"{max(rate, _LEAST_RATE):.6f}"
-    return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS, bursts)
+    per_second = f"{max(rate, _LEAST_RATE):.6f}"
+    return program("open_loop", protocol, site.address, port, target, per_second, f"{seconds:g}", _CONNECTIONS, bursts)
 
 
 def read_at_rate(output: str) -> WorkloadResult:
     """Replies per second within the time, and latency from the moment each request was due."""
-    report = read_report(output, "the load generator")
-    try:
+    with report_of(output, "the load generator") as report:
         due, replies = float(report["due"]), float(report["replies"])
         further = {
             "latency_p50": (float(report["p50_ms"]), "ms"),
@@ -41,5 +39,3 @@ def read_at_rate(output: str) -> WorkloadResult:
             replies / float(report["seconds"]), float(report["mean_ms"]), float(report["p95_ms"]),
             timeouts_percent=100 * float(report["late"]) / due, further=further,
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise RunError(f"the load generator printed no report: {excerpt(output)}") from None

@@ -11,29 +11,30 @@ from typing import ClassVar, NoReturn, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import PROGRAMS, Listens, Site, Workload, WorkloadResult, excerpt, read_report
+from lab.workloads.base import PROGRAMS, Listens, Site, Workload, WorkloadResult, report_of
 from profiler.probes import PROBES, load
 from profiler.probes.framing import DEFAULT_PORT
 
 _MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
-# Values of probes that are outcomes of the dataset format, where they are times.
+# Names of a probe's values that are outcomes of the dataset format where they are times.
 _MEAN, _P95, _JITTER = "mean", "p95", "stdev"
-# More is better in a throughput. Times become how often that would fit into a second, and a loss what is left.
+# Of a throughput more is better: a time becomes how often it fits into a second, and a loss becomes what is left.
 _LOSSES = ("loss",)
 _RATES = {"cpu-share": "%", "disk": "MB/s", "tcp": "Mb/s", "udp": "Mb/s", "messages": "Mb/s", "loss": "%"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeWorkload(Workload):
-    """One probe with its options. With a far end, that is in the instance and the probe on the load generators' side.
+    """One probe with its options. Where it has a far end, that is in the instance, and the probe beside the generators.
 
-    Throughput is the probe's main value, turned so that more is better; all its values stand in `further`. With
-    `samples` it runs until it has so many, otherwise for the measured time.
+    Throughput is the probe's main value, turned so that more is better; `further` has all its values. With `samples`
+    it runs until it has so many, otherwise for the measured time.
     """
 
     kind: ClassVar[str] = "probe"
     lead_s: ClassVar[float] = 0.2
     takes_rate: ClassVar[bool] = False
+    tools: ClassVar[tuple[str, ...]] = ()
 
     probe: str
     samples: int | None = None
@@ -48,8 +49,8 @@ class ProbeWorkload(Workload):
             fields.wrong(fields.at("options"), f"must not hold {refused[0]!r}, which the lab sets")
         probe = fields.choice("probe", tuple(PROBES))
         if samples is not None:
-            _check(fields, "samples", probe, _much(samples, 1))
-        _check(fields, "options", probe, [*_much(samples, 1), *options])
+            _check(fields, "samples", probe, _length(samples, 1))
+        _check(fields, "options", probe, [*_length(samples, 1), *options])
         return cls(probe, samples, options)
 
     @property
@@ -68,22 +69,18 @@ class ProbeWorkload(Workload):
     def listens(self) -> Listens | None:
         return ("tcp", DEFAULT_PORT) if self.has_generator else None
 
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ()
-
     def server(self, site: Site, /) -> list[str] | None:
         return _command("serve", "--listen", f"{site.address}:{DEFAULT_PORT}") if self.has_generator else None
 
     def work(self, site: Site, seconds: float, _rate: float | None, /) -> list[str]:
         far = ["--to", f"{site.address}:{DEFAULT_PORT}"] if self.has_generator else []
-        return _command(self.probe, "--json", *far, *_much(self.samples, seconds), *self.options)
+        return _command(self.probe, "--json", *far, *_length(self.samples, seconds), *self.options)
 
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
-        return None  # a probe looks at what is there; one before it would be a neighbour
+        return None  # a probe only observes; another one before it would be a neighbour
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, f"probe {self.probe}")
-        try:
+        with report_of(output, f"probe {self.probe}") as report:
             values = {
                 name: (float(entry["value"]), str(entry["unit"]))
                 for name, entry in report["values"].items()
@@ -95,8 +92,6 @@ class ProbeWorkload(Workload):
                 self._throughput(value, unit), _ms(values, _MEAN), _ms(values, _P95), _ms(values, _JITTER),
                 runtime_s=runtime_s, further={name: entry for name, entry in values.items() if math.isfinite(entry[0])},
             )  # fmt: skip
-        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise RunError(f"probe {self.probe} printed no result: {excerpt(output)}") from None
 
     def _throughput(self, value: float, unit: str) -> float:
         if not math.isfinite(value):
@@ -107,7 +102,7 @@ class ProbeWorkload(Workload):
 
 
 class _Options(argparse.ArgumentParser):
-    """Reads a probe's options as its command line does, and raises ValueError where that would end the program."""
+    """Reads a probe's options as its command line does, but raises ValueError where that would end the program."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
@@ -122,7 +117,7 @@ def _check(fields: Fields, name: str, probe: str, words: list[str]) -> None:
         fields.wrong(fields.at(name), f"is not what probe {probe} takes: {error}")
 
 
-def _much(samples: int | None, seconds: float) -> list[str]:
+def _length(samples: int | None, seconds: float) -> list[str]:
     return ["--seconds", f"{seconds:g}"] if samples is None else ["--count", str(samples)]
 
 
@@ -132,5 +127,5 @@ def _ms(values: Mapping[str, tuple[float, str]], name: str) -> float | None:
 
 
 def _command(*arguments: str) -> list[str]:
-    """The profiler's own command line, wherever it was imported from."""
+    """A command of the profiler's own, whether it is installed or runs from its source."""
     return [sys.executable, "-I", "-B", str(PROGRAMS / "profiler_command.py"), "probe", *arguments]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, fill_file, program, read_report
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, fill_file, program, report_of
 from lab.workloads.nginx import nginx
 
 _PORT = 8080
-# A server sends slightly faster than the stream plays, so that who fell behind catches up.
+# A server sends slightly faster than the stream plays, so that a client that fell behind catches up.
 _PACE = 1.05
-# It sends pieces of so many bytes: every 31 ms at 1 Mbit/s, as often as a film has frames.
+# Bytes of a piece that it sends: one every 31 ms at 1 Mbit/s, as often as a film has frames.
 _PIECE = 4096
 _LENGTH_S = 60  # of the film; clients begin again at its end
 _FILM = "film.bin"
@@ -23,14 +22,17 @@ _FILM = "film.bin"
 class StreamWorkload(ServedWorkload):
     """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/stream_clients.py).
 
-    Throughput is what all received, in Mbit/s; jitter is how far pieces arrive off their schedule, mean of absolute
-    differences of intervals. `further`: `quality`, the mean share of the film's bit rate that clients got; stalls of
-    a player that begins half a second after the first piece. At a rate, as many clients watch as it holds streams.
+    Throughput is what all received, in Mbit/s. Jitter is the mean absolute difference between the intervals at which
+    pieces arrive and those at which they are sent. `further` has `quality`, the mean share of the film's bit rate that
+    clients got, and the stalls of a player that begins half a second after the first piece. At a rate, as many clients
+    watch as there are streams in it.
     """
 
     kind: ClassVar[str] = "stream"
     unit: ClassVar[str] = "Mbit/s"
     lead_s: ClassVar[float] = 0.03
+    listens: ClassVar[Listens] = ("tcp", _PORT)
+    tools: ClassVar[tuple[str, ...]] = ("nginx",)
 
     clients: int = 4
     mbit: float = 1.0
@@ -38,13 +40,6 @@ class StreamWorkload(ServedWorkload):
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
         return cls(fields.whole("clients", 4, most=1000), fields.number("mbit", 1.0, above=0.01, most=1000))
-
-    @property
-    def listens(self) -> Listens:
-        return "tcp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("nginx",)
 
     def disk_mb(self) -> float:
         return self._bytes / (1 << 20) + 1
@@ -67,8 +62,7 @@ class StreamWorkload(ServedWorkload):
         )
 
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
-        report = read_report(output, "the clients")
-        try:
+        with report_of(output, "the clients") as report:
             further = {
                 "quality": (float(report["quality_percent"]), "%"),
                 "stalls": (float(report["stalls"]), "1"),
@@ -76,8 +70,6 @@ class StreamWorkload(ServedWorkload):
             }
             jitter = None if report["jitter_ms"] is None else float(report["jitter_ms"])
             return WorkloadResult(float(report["mbit_s"]), jitter_ms=jitter, further=further)
-        except (KeyError, TypeError, ValueError):
-            raise RunError(f"the clients printed no report: {excerpt(output)}") from None
 
     @property
     def _bytes(self) -> int:

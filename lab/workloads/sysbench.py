@@ -1,4 +1,4 @@
-"""sysbench as CPU task (prime numbers) and as memory-bandwidth task (writing blocks beyond the caches)."""
+"""sysbench: prime numbers for the CPU, blocks beyond the caches for memory, and loops of several kinds in LuaJIT."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import ClassVar, Protocol, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import LocalWorkload, Site, WorkloadResult, find_number, whole_seconds
+from lab.workloads.base import PROGRAMS, LocalWorkload, Progress, Site, WorkloadResult, find_number, whole_seconds
 
 _MB_PER_MIB = 1.048576
 _ENDLESS = "--memory-total-size=1000000T"  # the time ends it, not the amount
+_USUAL_KB = {"spin": 0, "stream": 131_072, "chase": 256, "sort": 16_384, "garbage": 8_192, "encode": 4_096}
+_LEAST_KB = 64
+_MOST_KB = 1 << 20
 
 
 def _command(site: Site, seconds: float, rate: float | None, test: list[str]) -> list[str]:
@@ -29,12 +32,11 @@ def _latency(output: str) -> tuple[float, float]:
 
 
 class _Sysbench(LocalWorkload, Protocol):
-    """What both tasks share."""
+    """What all of them share."""
 
     __slots__ = ()
 
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("sysbench",)
+    tools: ClassVar[tuple[str, ...]] = ("sysbench",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +80,35 @@ class MemoryWorkload(_Sysbench):
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         mib_s = find_number(r"transferred \(([\d.]+) MiB/sec\)", output, "sysbench")
         return WorkloadResult(mib_s * _MB_PER_MIB, *_latency(output))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWorkload(_Sysbench):
+    """A loop of one kind of work that counts what it has done (programs/loop.lua), on `kb` of memory.
+
+    `work_kind` is prime numbers (`spin`), copying (`stream`), a walk from cache line to cache line (`chase`), sorting
+    (`sort`), trees of objects for a garbage collector (`garbage`), or the motion search of a video encoder (`encode`).
+    """
+
+    kind: ClassVar[str] = "loop"
+    unit: ClassVar[str] = "events/s"
+    progress: ClassVar[Progress] = "counted"
+
+    work_kind: str = "spin"
+    kb: int = 0
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        work = fields.choice("work", tuple(_USUAL_KB), "spin")
+        usual = _USUAL_KB[work]
+        return cls(work, fields.whole("kb", usual, least=_LEAST_KB, most=_MOST_KB) if usual else 0)
+
+    def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
+        script = str(PROGRAMS / "loop.lua")
+        return _command(site, seconds, rate, [script, f"--work={self.work_kind}", f"--kb={self.kb}"])
+
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
+        events = find_number(r"total number of events:\s+(\d+)", output, "sysbench")
+        seconds = find_number(r"total time:\s+([\d.]+)s", output, "sysbench")
+        p95_ms = find_number(r"95th percentile:\s+([\d.]+)", output, "sysbench")
+        return WorkloadResult(events / seconds, latency_p95_ms=p95_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,8 +13,8 @@ from lab.workloads.base import (
     ServedWorkload,
     Site,
     WorkloadResult,
-    excerpt,
     fill_file,
+    report_of,
     whole_seconds,
 )
 from lab.workloads.nginx import nginx
@@ -43,6 +42,8 @@ class WebWorkload(ServedWorkload):
     kind: ClassVar[str] = "web"
     unit: ClassVar[str] = "req/s"
     progress: ClassVar[Progress] = "sent"
+    listens: ClassVar[Listens] = ("tcp", _PORT)
+    tools: ClassVar[tuple[str, ...]] = ("nginx", "wrk")  # wrk also for part loads: it measures what the whole is
 
     size_kb: int = 1
     connections: int = 16
@@ -52,13 +53,6 @@ class WebWorkload(ServedWorkload):
     def of(cls, fields: Fields, /) -> Self:
         size_kb, connections = fields.whole("size_kb", 1, most=1 << 20), fields.whole("connections", 16, most=1000)
         return cls(size_kb, connections, fields.whole("bursts", 0, least=0, most=1000))
-
-    @property
-    def listens(self) -> Listens:
-        return "tcp", _PORT
-
-    def tools(self, _load: float, /) -> tuple[str, ...]:
-        return ("nginx", "wrk")  # wrk at part loads too: it measures what the whole is
 
     def disk_mb(self) -> float:
         return self.size_kb / 1024 + 1
@@ -84,14 +78,11 @@ class WebWorkload(ServedWorkload):
     def read(self, output: str, rate: float | None, /) -> WorkloadResult:
         if rate is not None:
             return read_at_rate(output)
-        try:
-            report = json.loads(output.strip().rsplit("\n", 1)[-1])
+        with report_of(output, "wrk") as report:
             if report["statuses"] or report["failed"] or not report["requests"]:
                 raise RunError(f"wrk could not load the server: {report}")
             throughput = report["requests"] * 1e6 / report["duration_us"]
             return WorkloadResult(throughput, report["mean_us"] / 1e3, report["p95_us"] / 1e3)
-        except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError):
-            raise RunError(f"wrk printed no report: {excerpt(output)}") from None
 
     @property
     def _name(self) -> str:

@@ -42,7 +42,7 @@ ALONE: dict[str, dict[str, object]] = {
 
 def _skip_without_tools(workloads: Mapping[str, Mapping[str, object]]) -> None:
     made = [KINDS[str(entry["kind"])].of(Fields("c", name, dict(entry))) for name, entry in workloads.items()]
-    missing = sorted({tool for workload in made for tool in workload.tools(0.5) if shutil.which(tool) is None})
+    missing = sorted({tool for workload in made for tool in workload.tools if shutil.which(tool) is None})
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
 

@@ -1,7 +1,7 @@
-"""Runs in Dom0: takes commands as lines of JSON from the lab, runs them together, answers with what came out.
+"""Runs in Dom0: takes orders from the lab as lines of JSON, and answers each with its result.
 
-Domains are paused and let go on by the call that `xl pause` makes too: xl itself would take an emulated Dom0 a third of
-a second of its CPU time each time, which the others would feel.
+It pauses and resumes domains by the call that `xl pause` makes, too: xl itself would take an emulated Dom0 a third of a
+second of CPU time each time, which the guests would feel.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 PORT = "cotenant.lab"
-PIECE = 2048  # bytes: longer ones reached the lab garbled now and then, for a Dom0's pages do not lie side by side
+PIECE = 2048  # bytes: longer writes were garbled now and then, for the pages of a Dom0 do not lie side by side
 
 
 def serve(orders: BinaryIO, answers: int) -> None:
-    """Answer every order until the other side goes away; orders do not wait for each other."""
+    """Answer every order until the other side goes away; commands run side by side."""
     lock = threading.Lock()
 
     def answer(document: dict[str, Any]) -> None:
@@ -37,30 +37,28 @@ def serve(orders: BinaryIO, answers: int) -> None:
     hypervisor = None
     for line in orders:
         order = json.loads(line)
+        if "argv" in order:
+            threading.Thread(target=lambda order=order: answer(carry_out(order)), daemon=True).start()
+            continue
+        result: dict[str, Any] = {}
         if "pause" in order:
             hypervisor = hypervisor or Hypervisor()
-            answer({"id": order["id"], "problem": hypervisor.switch(order["pause"], order["resume"])})
-            continue
-        if "look" in order:
-            answer({"id": order["id"], **look(order["look"], order["path"])})
-            continue
-        if "snapshot" in order:
+            result = {"problem": hypervisor.switch(order["pause"], order["resume"])}
+        elif "look" in order:
+            result = look(order["look"], order["path"])
+        elif "snapshot" in order:
             snapshot(order["snapshot"], order["trace"], order["into"])
-            answer({"id": order["id"]})
-            continue
-        if "piece" in order:
-            answer({"id": order["id"], **piece(order["piece"], order["from"], order["most"])})
-            continue
-        threading.Thread(target=lambda order=order: answer(carry_out(order)), daemon=True).start()
+        else:
+            result = piece(order["piece"], order["begin"], order["most"])
+        answer({"id": order["id"], **result})
 
 
 def carry_out(order: dict[str, Any]) -> dict[str, Any]:
     """Run `argv` with `input` (base64) for at most `timeout_s`; code None = it took too long or did not start."""
-    given = base64.b64decode(order["input"])
     try:
         done = subprocess.run(
             order["argv"],
-            input=given,
+            input=base64.b64decode(order["input"]),
             capture_output=True,
             timeout=order["timeout_s"],
             cwd=order["folder"],
@@ -89,9 +87,9 @@ def look(how: str, path: str) -> dict[str, Any]:
 
 
 def snapshot(looks: list[list[str]], trace: str, into: str) -> None:
-    """Look at all of these at once, and keep it in a file: with much work to do an answer of each would take seconds.
+    """Look at all of these at once, and keep that in a file: in a busy Dom0 each answer on its own would take seconds.
 
-    How long the trace was is read before the clocks, as the profiler reads them.
+    The trace's length is read before the clocks, as the profiler does.
     """
     size = Path(trace).stat().st_size
     clock = [time.time(), time.monotonic()]
@@ -108,7 +106,7 @@ def piece(path: str, begin: int, most: int) -> dict[str, Any]:
 
 
 class Hypervisor:
-    """Xen's control library, whose calls take no new process."""
+    """Xen's control library, whose calls need no new process."""
 
     def __init__(self) -> None:
         self._calls = ctypes.CDLL(str(next(Path("/usr/lib").glob("*/libxenctrl.so.*"))), use_errno=True)
@@ -116,7 +114,7 @@ class Hypervisor:
         self._handle = ctypes.c_void_p(self._calls.xc_interface_open(None, None, 0))
 
     def switch(self, pause: list[int], resume: list[int]) -> str:
-        """Pause some domains and let others go on; "" or what went wrong. A paused domain has left its pCPU."""
+        """Pause some domains and resume others; "" or what went wrong. A paused domain has left its pCPU."""
         for name, domains in (("pause", pause), ("unpause", resume)):
             call = getattr(self._calls, f"xc_domain_{name}")
             for domain in domains:

@@ -1,4 +1,4 @@
-"""Fetches one path of a server again and again over kept connections, and tells when how many bytes came.
+"""Fetches one path of a server again and again over kept connections, and counts what came in each bin of time.
 
 Run as a file of its own: `fetch.py ADDRESS PORT PATH CONNECTIONS`; ends at SIGTERM, then prints one object of JSON:
 `bin_s`, and `amounts` by number of the bin (CLOCK_MONOTONIC / bin_s), in requests (bytes over the answer's whole size).
@@ -19,7 +19,7 @@ _PATIENCE_S = 20.0
 
 
 class Fetcher:
-    """One connection; `take` reads what came and asks anew when an answer is whole."""
+    """One connection; `take` reads what came and sends the next request when an answer is complete."""
 
     def __init__(self, address: str, port: int, path: str) -> None:
         self.socket = socket.create_connection((address, port), _PATIENCE_S)
@@ -34,14 +34,14 @@ class Fetcher:
         self.socket.sendall(self._request)
 
     def take(self) -> float:
-        """The part of an answer that came."""
+        """What came, as a part of an answer."""
         data = self.socket.recv(_READ)
         if not data:
             sys.exit("the server hung up")
         if not self._left:
             self._head += data
-            head, found, body = self._head.partition(b"\r\n\r\n")
-            if not found:
+            head, blank_line, body = self._head.partition(b"\r\n\r\n")
+            if not blank_line:
                 return 0.0
             if b" 200 " not in head.split(b"\r\n")[0]:
                 sys.exit(f"the server answered {head[:60]!r}")
@@ -65,7 +65,8 @@ def main(address: str, port: int, path: str, connections: int) -> None:
         sys.exit(0)
 
     poll = select.poll()
-    fetchers = {one.socket.fileno(): one for one in (Fetcher(address, port, path) for _ in range(connections))}
+    opened = [Fetcher(address, port, path) for _ in range(connections)]
+    fetchers = {fetcher.socket.fileno(): fetcher for fetcher in opened}
     for descriptor in fetchers:
         poll.register(descriptor, select.POLLIN)
     signal.signal(signal.SIGTERM, end)

@@ -1,9 +1,8 @@
-"""Lets a game server change its map CHANGES times, and tells how long that took, until it answers again.
+"""Lets a game server change its map CHANGES times, and tells how long it took until it answers again.
 
 Run as a file of its own: `python -I -S change_maps.py HOST PORT PASSWORD CHANGES COLDFILE...`; the cold files are
 dropped from the page cache first. The server has a file changes.cfg with so many changes, whose last line sets its name
-to `changed`. Prints one JSON object. The server does nothing else while it loads, so it answers a question only when it
-is done.
+to `changed`. It does nothing else while it loads, so it answers only when it is done. Prints one JSON object.
 """
 
 import json
@@ -13,7 +12,7 @@ import sys
 import time
 
 _MARK = b"\xff\xff\xff\xff"  # head of every packet outside a game (Quake III's protocol)
-_BEGINS_WITHIN_S = 0.05  # it has read the command then, and the question waits until the last map is loaded
+_BEGINS_WITHIN_S = 0.05  # then it has read the command, and a question waits until the last map is loaded
 _ASK_AGAIN_S = 1.1  # it answers each address once a second (ioquake3, SVC_RateLimitAddress)
 _PATIENCE_S = 110.0
 

@@ -1,7 +1,7 @@
 """Queries a game server at moments fixed in advance, by itself and by qstat, and tells how long the answers took.
 
 Run as a file of its own: `python -I -S game_queries.py HOST PORT SECONDS`. Prints one JSON object with two lists:
-latencies of its own queries in ms, and the pings that qstat tells in whole ms; null = no answer within a second. The
+latencies of its own queries in ms, and qstat's pings in whole ms; null = no answer within a second. The
 server answers each address ten times at once and then once a second (ioquake3, SVC_RateLimitAddress), so there are
 about SECONDS + 8 queries; every fifth is qstat's. SECONDS 0 asks once, and fails when no answer comes.
 """
@@ -22,7 +22,7 @@ _QSTAT = "quakestat"  # Debian's name of it; Debian's other qstat asks job queue
 
 
 class Queries:
-    """What was asked and what was answered; times are seconds from `begin`."""
+    """Queries and their answers; times are seconds from `begin`."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
@@ -45,7 +45,7 @@ class Queries:
         try:
             self.socket.send(_MARK + b"getstatus %d" % number)
         except OSError:
-            return  # a full queue on the way out: nobody will answer this one
+            return  # the queue on the way out is full: no answer will come
 
     def ask_by_qstat(self) -> None:
         output = os.memfd_create("qstat")
@@ -63,23 +63,24 @@ class Queries:
                 answer = self.socket.recv(65_536)
             except ConnectionRefusedError:
                 continue  # the server is gone: no answer
-            found = re.search(rb"\\challenge\\(\d+)", answer)
-            if found and int(found[1]) in self.sent:
-                self.answered.setdefault(int(found[1]), self.now())
+            challenge = re.search(rb"\\challenge\\(\d+)", answer)
+            if challenge and int(challenge[1]) in self.sent:
+                self.answered.setdefault(int(challenge[1]), self.now())
 
     def latencies(self) -> list["float | None"]:
+        """Of each query in ms; None without an answer in time."""
         taken = {number: (at - self.sent[number]) * 1e3 for number, at in self.answered.items()}
-        return [None if taken.get(n, 2e3 * _PATIENCE_S) > _PATIENCE_S * 1e3 else taken[n] for n in self.sent]
+        return [taken[n] if taken.get(n, float("inf")) <= _PATIENCE_S * 1e3 else None for n in self.sent]
 
     def pings(self) -> list["float | None"]:
         """Wait for qstat's processes and read their output."""
-        found: list[float | None] = []
+        pings: list[float | None] = []
         for process, output in self.tools:
             os.waitpid(process, 0)
             text = os.pread(output, 65_536, 0)
             ping = re.search(rb"<ping>(\d+)</ping>", text) if b'status="UP"' in text else None
-            found.append(float(ping[1]) if ping else None)
-        return found
+            pings.append(float(ping[1]) if ping else None)
+        return pings
 
 
 def main(arguments: list[str]) -> None:

@@ -2,12 +2,12 @@
 
 Run as a file of its own: `python -I -S open_loop.py http|redis HOST PORT TARGET RATE SECONDS CONNECTIONS [BURSTS]`;
 TARGET is a path, or for redis COMMAND:KEYS:BYTES; with BURSTS above 0 the requests of a second come in so many bursts.
-Prints one JSON object. A request that finds no connection free waits, and that counts: a server that stalls is not
-spared what it would have been asked meanwhile (no coordinated omission). Requests without a reply at the end count with
-the time they waited so far. Every second has the same number of requests, at random moments in it that are the same in
-every run, so that two runs differ by what happened to them only. Where its folder has a file `progress`
-(lab/on_off/progress.py) it counts there what was due, replies and their latency; its clock stands still while it is
-frozen, and what waits for a connection is given up when the lab says that a new state begins: it is of the old one.
+Prints one JSON object. A request that finds no connection free waits, and its wait counts: a server that stalls is not
+spared the requests of that time (no coordinated omission). Requests without a reply at the end count with the time that
+they have waited. Every second has the same number of requests, at random moments in it that are the same in every run,
+so that two runs differ only by what happened to them. Where its folder has a file `progress` (lab/on_off/progress.py),
+it counts there what was due, replies and their latency. Its clock leaves out the time in which it was frozen, and when
+the lab says that a new state begins, it gives up requests that still wait for a connection: they are of the old state.
 """
 
 import gc
@@ -30,7 +30,7 @@ _TIMEOUT_S = 5.0  # a reply after more than this counts as timed out
 _CONNECT_S = 5.0
 _BUFFER = 1 << 18
 _HEAD = 8192  # no reply's head is longer
-_VALUES = 1 << 24  # bytes of all values together that requests may hold in memory
+_VALUES = 1 << 24  # bytes that the values of all prepared requests may have together
 _PREFIX = 12  # covers the status of an HTTP reply, and the length of a value of Redis
 _SEED = 1
 _BURST_S = 0.02
@@ -71,7 +71,7 @@ def http_requests(host: str, path: str) -> list[bytes]:
 
 
 def redis_requests(target: str) -> list[bytes]:
-    """A thousand commands on random ones of the keys that redis-benchmark would use; fewer where they hold much."""
+    """A thousand commands on keys drawn from those that redis-benchmark would use; fewer where values are large."""
     command, keys, size = target.split(":")
     count = max(1, min(1000, _VALUES // int(size))) if command == "set" else 1000
     draw = random.Random(_SEED)  # noqa: S311 - no secret
@@ -82,7 +82,7 @@ def redis_requests(target: str) -> list[bytes]:
 
 
 def slots() -> memoryview:
-    """What the lab reads while this works; of nobody else's without the file."""
+    """The counters that the lab reads while this works; without the file some that nobody reads."""
     try:
         with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
             return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
@@ -147,7 +147,7 @@ class OpenLoop:
         return time.perf_counter() - self.begin - self.slots[_FROZEN_NS] * 1e-9
 
     def run(self, rate: float, seconds: float, bursts: int = 0) -> None:
-        """Send requests and take replies for this time, then wait a little for pending replies."""
+        """Send requests and take replies for this time, then wait a little for replies that are on their way."""
         due_at = moments(rate, bursts)
         due = next(due_at)
         self.begin = time.perf_counter() - self.slots[_FROZEN_NS] * 1e-9
@@ -156,9 +156,9 @@ class OpenLoop:
             if self.slots[_STATE] != state:
                 state = self.slots[_STATE]
                 self.waiting.clear()
-            waits_for_none = not self.waiting and bool(self.idle)
+            could_send = not self.waiting and bool(self.idle)
             while due <= now:
-                if waits_for_none:
+                if could_send:
                     self.lags.append(now - due)
                 self.waiting.append(due)
                 self.slots[_DUE] += 1
@@ -174,8 +174,8 @@ class OpenLoop:
         while now < last and (self.waiting or len(self.idle) < len(self.connections)):
             self.send()
             now = self.receive(last - now)
-        asked = [connection.due for connection in self.connections.values() if connection.due >= 0]
-        self.latencies.extend(now - due for due in [*asked, *self.waiting])
+        pending = [connection.due for connection in self.connections.values() if connection.due >= 0]
+        self.latencies.extend(now - due for due in [*pending, *self.waiting])
 
     def send(self) -> None:
         while self.waiting and self.idle:
@@ -194,7 +194,7 @@ class OpenLoop:
             self.epoll.modify(connection.socket, select.EPOLLIN)
 
     def receive(self, patience_s: float) -> float:
-        """Take what has come, or wait for it; what time it is then."""
+        """Take what has come, or wait for it; returns the time then."""
         events = self.epoll.poll(0)
         if not events and patience_s > 0:  # epoll itself waits for whole milliseconds only
             select.select([self.epoll], [], [], patience_s)
@@ -206,9 +206,9 @@ class OpenLoop:
             if what == select.EPOLLOUT:
                 self.go_on(connection)
                 continue
-            got = connection.socket.recv_into(self.buffer)
-            like_last = got == self.usual and not connection.left and self.buffer.startswith(self.prefix)
-            if like_last or self.is_whole(connection, got):
+            size = connection.socket.recv_into(self.buffer)
+            like_last = size == self.usual and not connection.left and self.buffer.startswith(self.prefix)
+            if like_last or self.is_whole(connection, size):
                 self.latencies.append(now - connection.due)
                 done += 1
                 waited += now - connection.due
@@ -219,37 +219,37 @@ class OpenLoop:
             self.slots[_WAITED_US] += int(waited * 1e6)
         return now
 
-    def is_whole(self, connection: LoadConnection, got: int) -> bool:
-        """Whether a reply is complete with these bytes in the buffer; ServerError for anything but a good reply."""
-        if not got:
+    def is_whole(self, connection: LoadConnection, size: int) -> bool:
+        """Whether a reply is complete with so many bytes in the buffer; WrongReplyError for a bad one."""
+        if not size:
             raise WrongReplyError("the server closed a connection")
         if connection.left:
-            connection.left -= got
+            connection.left -= size
         else:
             earlier = len(connection.head)
-            connection.head += bytes(self.buffer[: min(got, _HEAD)])
+            connection.head += bytes(self.buffer[: min(size, _HEAD)])
             whole = self.length(connection.head)
             if whole is None:
                 if len(connection.head) >= _HEAD:
                     raise WrongReplyError("the server's answer has no end of its head")
                 return False
-            connection.left = whole - earlier - got
+            connection.left = whole - earlier - size
             if not earlier and not connection.left:
-                self.usual, self.prefix = got, connection.head[:_PREFIX]
+                self.usual, self.prefix = size, connection.head[:_PREFIX]
             connection.head = b""
         if connection.left < 0:
             raise WrongReplyError("the server sent more than the reply")
         return connection.left == 0
 
     def report(self, seconds: float) -> dict[str, "float | None"]:
-        """Everything in numbers; ServerError when there was no reply at all."""
-        found, lags = sorted(self.latencies), sorted(self.lags)
+        """The numbers to print; WrongReplyError when there was no reply at all."""
+        all_s, lags = sorted(self.latencies), sorted(self.lags)
         if not self.replies:
             raise WrongReplyError("no reply came in the whole time")
         return {
-            "due": len(found), "replies": self.replies, "seconds": seconds, "mean_ms": sum(found) / len(found) * 1e3,
-            "p50_ms": quantile(found, 0.5), "p95_ms": quantile(found, 0.95), "p99_ms": quantile(found, 0.99),
-            "max_ms": found[-1] * 1e3, "late": sum(value > _TIMEOUT_S for value in found),
+            "due": len(all_s), "replies": self.replies, "seconds": seconds, "mean_ms": sum(all_s) / len(all_s) * 1e3,
+            "p50_ms": quantile(all_s, 0.5), "p95_ms": quantile(all_s, 0.95), "p99_ms": quantile(all_s, 0.99),
+            "max_ms": all_s[-1] * 1e3, "late": sum(value > _TIMEOUT_S for value in all_s),
             "lag_p95_ms": quantile(lags, 0.95) if lags else None,
         }  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Runs a command again and again and counts how often it was done, for work that is a program of its own.
+"""Runs a command again and again and counts the runs, for work that is a program of its own.
 
-Run as a file of its own: `python -I -S repeat.py SECONDS COMMAND...`. It counts in the file `progress` of its folder,
+Run as a file of its own: `python -I -S repeat.py SECONDS COMMAND...`. It counts in the file `progress` of its folder
 where there is one (lab/on_off/progress.py), and prints runs and seconds as a JSON object. The command dies with it.
 """
 
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def counter() -> memoryview:
-    """Slot 0 is what was done."""
+    """The slots of the file, of which slot 0 counts what was done; without the file one that nobody reads."""
     try:
         with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
             return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")

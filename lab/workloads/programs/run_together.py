@@ -1,8 +1,8 @@
 """Runs programs side by side in the foreground until one of them ends or the time is over; they die with it.
 
 Run as a file of its own: `python -I -S run_together.py SECONDS -- COMMAND... [-- COMMAND...]`. SECONDS 0 = no limit;
-when the time is over, the programs are ended and that is a success. For servers that need two processes and for tools
-that know no time limit of their own.
+when the time is over, the programs are ended, and that is a success. For servers that need two processes, and for tools
+without a time limit of their own.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
 def start(command: list[str], libc: ctypes.CDLL) -> int:
-    """Fork and execute; the program is killed when this process ends in whatever way."""
-    me = os.getpid()
+    """Fork and execute; the program is killed when this process ends, in whatever way."""
+    parent = os.getpid()
     child = os.fork()
     if child:
         return child
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != me:
+    if os.getppid() != parent:
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
     try:
@@ -47,11 +47,11 @@ def main(arguments: list[str]) -> None:
     libc = ctypes.CDLL(None)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     children = [start(command, libc) for command in commands]
-    met = signal.sigtimedwait(_WATCHED, seconds) if seconds else signal.sigwaitinfo(_WATCHED)
+    received = signal.sigtimedwait(_WATCHED, seconds) if seconds else signal.sigwaitinfo(_WATCHED)
     status = 0
-    if met is not None and met.si_signo == signal.SIGCHLD:
-        status = os.waitstatus_to_exitcode(os.waitpid(met.si_pid, 0)[1])
-        children.remove(met.si_pid)
+    if received is not None and received.si_signo == signal.SIGCHLD:
+        status = os.waitstatus_to_exitcode(os.waitpid(received.si_pid, 0)[1])
+        children.remove(received.si_pid)
     for child in children:
         os.kill(child, signal.SIGTERM)
     for child in children:

@@ -1,4 +1,4 @@
-"""Clients of a streaming server: each takes a film over HTTP as fast as it comes, and notes when every piece came.
+"""Clients of a streaming server: each takes a film over HTTP as fast as it comes, and notes when each piece arrives.
 
 Run as a file of its own: `python -I -S stream_clients.py HOST PORT PATH CLIENTS MBIT PACE PIECE SECONDS`. The film has
 MBIT Mbit/s, the server sends pieces of PIECE bytes at PACE times that rate. Prints one JSON object over all clients.
@@ -42,7 +42,7 @@ class StreamClient:
         self.head = b""
 
     def take(self, data: bytes, now: float) -> None:
-        """Bytes have come."""
+        """Take bytes that have come."""
         if not data:
             raise StreamServerError("the server closed a stream")
         if not self.left:
@@ -55,7 +55,7 @@ class StreamClient:
             self.ask()
 
     def begin(self, data: bytes) -> bytes:
-        """Read the reply's head; what of the data is film."""
+        """Read the reply's head; returns the part of the data that is film."""
         self.head += data
         end = self.head.find(b"\r\n\r\n")
         if end < 0 and len(self.head) < _HEAD:
@@ -68,14 +68,14 @@ class StreamClient:
 
 
 def off_schedule(arrivals: "array[float]", period: float) -> list[float]:
-    """How much longer or shorter than the period each interval between two pieces was, in seconds, absolute."""
+    """The absolute difference between the period and each interval between two pieces, in seconds."""
     return [abs(later - earlier - period) for earlier, later in pairwise(arrivals)]
 
 
 def stalls(arrivals: "array[float]", period: float) -> tuple[int, float]:
     """The number and the total time of stalls of a player that needs a piece in every period.
 
-    It plays half a second after the piece it waited for, at the begin as after every stall.
+    At the begin and after every stall it plays half a second after the piece that it waited for.
     """
     count, waited = 0, 0.0
     for number, arrival in enumerate(arrivals):

@@ -138,7 +138,7 @@ def unfit(scenes: Sequence[PairScene]) -> str:
     """Why these scenes cannot be built on this machine, in one sentence; empty where they can."""
     if os.geteuid() != 0:
         return "control groups and network namespaces need root"
-    wanted = {tool for scene in scenes for party in scene.parties for tool in party.workload.tools(1.0)}
+    wanted = {tool for scene in scenes for party in scene.parties for tool in party.workload.tools}
     missing = sorted(tool for tool in wanted | {"ip", "tc", "cgset"} if shutil.which(tool) is None)
     if missing:
         return f"{', '.join(missing)} must be installed"
