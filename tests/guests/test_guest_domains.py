@@ -213,19 +213,19 @@ def test_a_namespace_that_is_not_there_is_an_error_and_leaves_no_file_open() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "driver_cpus", "why"),
+    ("name", "settings", "why"),
     [
-        ("web.1", IsolationSettings(disk_limit_mb_s=5), None, r"web\.1 has a disk limit, which Xen does not have"),
-        ("w" * 201, IsolationSettings(), None, "too long for a domain"),
+        ("web.1", IsolationSettings(disk_limit_mb_s=5), r"web\.1 has a disk limit, which Xen does not have"),
+        ("w" * 201, IsolationSettings(), "too long for a domain"),
     ],
 )
 def test_what_xen_does_not_have_is_said_before_anything_is_made(
-    name: str, settings: IsolationSettings, driver_cpus: tuple[int, ...] | None, why: str
+    name: str, settings: IsolationSettings, why: str
 ) -> None:
     registry: Any = None
     placed = PlacedMember(name, Member("web", "web", 1.0, 1, settings), (0,), (1,), "solo:web")
     with pytest.raises(PreparationError, match=why):
-        check_settings(RunSetup(registry, (placed,), (WebWorkload(1),), Path("/data"), driver_cpus=driver_cpus))
+        check_settings(RunSetup(registry, (placed,), (WebWorkload(1),), Path("/data")))
 
 
 def test_a_tool_that_is_missing_is_an_error_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

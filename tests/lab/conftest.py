@@ -13,6 +13,7 @@ from lab.campaign import Campaign, read_campaign
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from tests.lab.campaign_texts import Read
+from tests.lab.lab_commands import TINY
 
 
 @pytest.fixture
@@ -23,6 +24,12 @@ def read(tmp_path: Path) -> Read:
         return read_campaign(path)
 
     return from_text
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    """The smallest campaign that has everything."""
+    return read_campaign(TINY)
 
 
 @pytest.fixture

@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-COLOCATIONS = (
-    "run", "platform", "instance", "workload", "load", "vcpus", "pinning", "driver_cpus", "cap_percent", "weight",
-    "net_mode", "net_rate_mbit", "disk_limit_mb_s", "outcome", "solo", "colocated", "unit", "repeat",
-)  # fmt: skip
+from lab.dataset_writer import COLOCATIONS, OUTCOMES, SERIES
+
 RUNS = (
     "run", "repeat", "kind", "pinning", "started", "seconds", "steal_percent", "foreign_percent", "disturbed",
     "instance", "clients", "generator_percent", "rate", "dropped", "driver_cpus", "unsteady", "warmup_s",
     "round_started", "cpu_speed",
 )  # fmt: skip
-OUTCOMES = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
-SERIES = ("run", "repeat", "instance", "metric", "at_s", "value")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Settings = Mapping[str, object]
 

@@ -13,26 +13,20 @@ import yaml
 from lab.campaign import Campaign, read_campaign
 from lab.dataset_writer import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
 from lab.environment import circumstances, read_machine
-from lab.errors import LabError
 from lab.records import Record, RunConditions
 from lab.schedule import expand
 from lab.show import analyse
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
+from tests.lab.lab_commands import TINY
 from tests.lab.lab_records import one_round, record
 
-TINY = Path(__file__).with_name("tiny.yaml")
 CONTRACT = {  # contract.md, section 3
     "profiles": "platform, workload, load, scope, metric, value, unit, repeat",
     "colocations": "run, platform, instance, workload, load, vcpus, pinning, driver_cpus, cap_percent, weight,"
     " net_mode, net_rate_mbit, disk_limit_mb_s, outcome, solo, colocated, unit, repeat",
     "platforms": "platform, kind, pcpus, threads_per_core, cpu_mhz, l2_mb, l3_mb, memory_mb, nic_mbit, disk_kind",
 }
-
-
-@pytest.fixture
-def campaign() -> Campaign:
-    return read_campaign(TINY)
 
 
 def _table(directory: Path, name: str) -> list[dict[str, str]]:
@@ -122,22 +116,6 @@ def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) 
     assert shown.noise["cpu"]["same 0:0"].cv == pytest.approx(0)
     assert (shown.repeats, shown.disturbed) == (2, 0)
     json.dumps(shown.document(), allow_nan=False)
-
-
-@pytest.mark.parametrize("value", ["nan", "abc", "-1", "inf"])
-def test_show_names_file_line_and_column_of_a_bad_cell(tmp_path: Path, campaign: Campaign, value: str) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1))
-    path = tmp_path / "colocations.csv"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines[1] = lines[1].replace(",500,", f",{value},")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"colocations\.csv, line 2, column colocated: '.*' is not a number"):
-        analyse(tmp_path)
-
-
-def test_show_of_a_directory_without_tables_says_what_to_name(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="name a directory that lab run wrote"):
-        analyse(tmp_path)
 
 
 def test_outcomes_hold_everything_that_a_workload_told(tmp_path: Path, campaign: Campaign) -> None:

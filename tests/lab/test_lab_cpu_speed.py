@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any
 
 import pytest
 
 from lab.cpu_speed import SpeedWatch
-from lab.measure import Timing, measure
 from lab.processes import wait_until
-from tests.lab.lab_doubles import FakeInstances, FakeWorkload
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -51,11 +48,3 @@ def test_a_neighbour_on_the_same_cpu_takes_time_and_not_speed(monkeypatch: pytes
 def test_a_watch_of_nothing_knows_nothing() -> None:
     with SpeedWatch(()) as watch:
         assert watch.between(0, time.monotonic()) == {}
-
-
-@pytest.mark.measured
-def test_the_cpus_of_a_runs_instances_have_a_speed() -> None:
-    instances: Any = FakeInstances(FakeWorkload())
-    speeds = measure(instances, Timing(1, 0.1, 0.1), {}).speeds
-    assert list(speeds) == [0]
-    assert speeds[0] > 0

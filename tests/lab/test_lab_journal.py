@@ -14,33 +14,34 @@ from lab.campaign import Campaign, read_campaign
 from lab.cli import main
 from lab.errors import LabError
 from lab.journal import Journal, read_journal
-from lab.records import RunConditions
+from lab.records import Record, RunConditions
 from lab.schedule import expand
+from tests.lab.lab_commands import TINY
 from tests.lab.lab_records import one_round, record
 
-TINY = Path(__file__).with_name("tiny.yaml")
+
+def _journal(directory: Path, campaign: Campaign, *records: Record) -> Journal:
+    journal = Journal(directory, campaign)
+    for finished in records:
+        journal.append(finished)
+    return journal
 
 
-@pytest.fixture
-def campaign() -> Campaign:
-    return read_campaign(TINY)
-
-
-def test_finished_runs_come_back_as_they_were(tmp_path: Path, campaign: Campaign) -> None:
-    journal = Journal(tmp_path, campaign)
-    for one in one_round(campaign, 1):
-        journal.append(one)
+def test_finished_runs_come_back_with_everything_about_them(tmp_path: Path, campaign: Campaign) -> None:
+    around = RunConditions("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
+    runs = expand(campaign)
+    records = [record(campaign, run, 1, windows=[1.0, 2.5, 3.0], unsteady=("web-1k.1",), around=around) for run in runs]
+    _journal(tmp_path, campaign, *records)
     again = Journal(tmp_path, campaign)
-    assert again.records == journal.records
-    assert again.done() == {(run.run, 1) for run in expand(campaign)}
+    assert again.records == records
+    assert again.done() == {(run.run, 1) for run in runs}
+    assert again.records[0].members[0].further == {"retransmits": (7.0, "1/s")}
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_torn_last_line_is_a_run_that_did_not_finish(tmp_path: Path, campaign: Campaign, cut: int) -> None:
-    journal = Journal(tmp_path, campaign)
     first, second, *_ = one_round(campaign, 1)
-    journal.append(first)
-    journal.append(second)
+    journal = _journal(tmp_path, campaign, first, second)
     journal.path.write_bytes(journal.path.read_bytes()[:-cut])
     again = Journal(tmp_path, campaign)
     assert again.records == [first]
@@ -49,23 +50,20 @@ def test_a_torn_last_line_is_a_run_that_did_not_finish(tmp_path: Path, campaign:
 
 
 def test_runs_of_a_changed_campaign_are_not_mixed_in(tmp_path: Path, campaign: Campaign) -> None:
-    Journal(tmp_path, campaign).append(one_round(campaign, 1)[0])
+    _journal(tmp_path, campaign, one_round(campaign, 1)[0])
     with pytest.raises(LabError, match=r"1 runs of another or a changed campaign: .*--dataset.*--fresh"):
         Journal(tmp_path, replace(campaign, fingerprint="other"))
 
 
 def test_starting_anew_keeps_the_old_journal_under_another_name(tmp_path: Path, campaign: Campaign) -> None:
-    Journal(tmp_path, campaign).append(one_round(campaign, 1)[0])
+    _journal(tmp_path, campaign, one_round(campaign, 1)[0])
     assert Journal(tmp_path, campaign, fresh=True).records == []
     assert len(list(tmp_path.glob("*.old"))) == 1
 
 
 def test_only_disturbed_runs_are_forgotten_to_be_measured_again(tmp_path: Path, campaign: Campaign) -> None:
-    journal = Journal(tmp_path, campaign)
     quiet, *noisy = one_round(campaign, 1)
-    journal.append(quiet)
-    for one in noisy:
-        journal.append(replace(one, disturbed=True))
+    _journal(tmp_path, campaign, quiet, *(replace(one, disturbed=True) for one in noisy))
     again = Journal(tmp_path, campaign, again=True)
     assert again.records == [quiet]
     assert again.measured_again == len(noisy)
@@ -74,10 +72,8 @@ def test_only_disturbed_runs_are_forgotten_to_be_measured_again(tmp_path: Path, 
 
 
 def test_calibrations_stay_because_other_runs_were_made_from_them(tmp_path: Path, campaign: Campaign) -> None:
-    journal = Journal(tmp_path, campaign)
     calibration = replace(one_round(campaign, 0)[0], kind="calibration", disturbed=True)
-    journal.append(calibration)
-    journal.append(replace(one_round(campaign, 1)[0], disturbed=True))
+    _journal(tmp_path, campaign, calibration, replace(one_round(campaign, 1)[0], disturbed=True))
     again = Journal(tmp_path, campaign, again=True)
     assert (again.records, again.measured_again) == ([calibration], 1)
 
@@ -85,9 +81,7 @@ def test_calibrations_stay_because_other_runs_were_made_from_them(tmp_path: Path
 def test_a_dry_run_counts_what_would_be_measured_again(
     tmp_path: Path, campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    journal = Journal(tmp_path, campaign)
-    for one in one_round(campaign, 1):
-        journal.append(replace(one, disturbed=True))
+    _journal(tmp_path, campaign, *(replace(one, disturbed=True) for one in one_round(campaign, 1)))
     counts = []
     for more in ([], ["--again-disturbed"]):
         assert main(["run", str(TINY), "--dataset", str(tmp_path), "--dry-run", "--json", *more]) == 0
@@ -114,18 +108,8 @@ def test_notes_are_kept_beside_runs_each_once(tmp_path: Path, campaign: Campaign
     assert Journal(tmp_path, campaign, again=True).facts("qdisc") == again.facts("qdisc")
 
 
-def test_everything_about_a_run_comes_back_from_disk(tmp_path: Path, campaign: Campaign) -> None:
-    around = RunConditions("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
-    run = expand(campaign)[0]
-    whole = record(campaign, run, 1, windows=[1.0, 2.5, 3.0], unsteady=("web-1k.1",), around=around)
-    Journal(tmp_path, campaign).append(whole)
-    assert Journal(tmp_path, campaign).records == [whole]
-    assert whole.members[0].further == {"retransmits": (7.0, "1/s")}
-
-
 def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path, campaign: Campaign) -> None:
-    journal = Journal(tmp_path, campaign)
-    journal.append(one_round(campaign, 1)[0])
+    journal = _journal(tmp_path, campaign, one_round(campaign, 1)[0])
     journal.path.write_text(journal.path.read_text().replace('"journal":2', '"journal":1'))
     with pytest.raises(LabError, match=r"1 runs in another format than 2, .*--dataset.*--fresh"):
         Journal(tmp_path, campaign)

@@ -20,9 +20,8 @@ from lab.schedule import expand
 from lab.show import analyse
 from lab.show.noise import half_width
 from lab.statistics import MemberRepeat
+from tests.lab.lab_commands import TINY
 from tests.lab.lab_records import one_round, record
-
-TINY = Path(__file__).with_name("tiny.yaml")
 
 
 def _campaign(least: int, most: int, narrow: float | None) -> Campaign:
