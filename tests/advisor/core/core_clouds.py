@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,8 +23,10 @@ from advisor.domain import (
 )
 from advisor.placement.decision import recommend
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
@@ -66,7 +68,7 @@ def cloud(
 ) -> ClusterSnapshot:
     """A snapshot in which every host was seen just now, but for those in `age_s` (None = never)."""
     hosts = tuple(hosts)
-    ages = {**{one.id: 0.0 for one in hosts}, **(age_s or {})}
+    ages = {**{host.id: 0.0 for host in hosts}, **(age_s or {})}
     seen = {name: NOW - timedelta(seconds=age) for name, age in ages.items() if age is not None}
     inventory = Inventory(hosts, tuple(instances), tuple(workloads))
     return ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=NOW)
@@ -79,25 +81,30 @@ def request(instance: Instance | None = None, **more: Any) -> PlacementRequest:
     return PlacementRequest(instance or vm(), constraints=constraints, **{"limit": 100, **more})
 
 
+def context(predictor: Predictor | None = None, remembered: PredictionCache | None = None) -> QuestionContext:
+    """The prior, or another predictor, is asked now."""
+    active = ActivePredictor(predictor or PriorPredictor(), remembered=remembered or PredictionCache())
+    return QuestionContext(active, NOW, FRESH_S)
+
+
 def ask(
     snapshot: ClusterSnapshot, question: PlacementRequest | None = None, predictor: Predictor | None = None
 ) -> Recommendation:
     """The answer of the prior, or of another predictor."""
-    context = QuestionContext(ActivePredictor(predictor or PriorPredictor()), NOW, FRESH_S)
-    return replace(recommend(snapshot, context, question or request()), id="r-1")
+    return replace(recommend(snapshot, context(predictor), question or request()), id="r-1")
 
 
 def hosts_of(recommendation: Recommendation) -> list[str]:
-    return [one.host for one in recommendation.candidates]
+    return [candidate.host for candidate in recommendation.candidates]
 
 
 def codes(recommendation: Recommendation) -> dict[str, str]:
-    return {one.host: one.code for one in recommendation.rejected}
+    return {rejection.host: rejection.code for rejection in recommendation.rejected}
 
 
 def only(recommendation: Recommendation) -> Candidate:
-    (found,) = recommendation.candidates
-    return found
+    (candidate,) = recommendation.candidates
+    return candidate
 
 
 class Failing:
@@ -108,6 +115,48 @@ class Failing:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         raise RuntimeError("no idea")
+
+
+class Invented:
+    """A predictor of throughput ratios by a rule; latency and jitter are their inverse."""
+
+    version = origin = "invented"
+    metrics = ()
+
+    def __init__(self, ratios: Callable[[SceneBatch], Floats], half: float = 0.0) -> None:
+        self.ratios, self.half = ratios, half
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        return prediction(self.ratios(scenes).tolist(), self.half)
+
+
+class Slower(PriorPredictor):
+    """As if it were trained: a tenth slower than the prior says, inside its training data or not."""
+
+    version, origin = "m-1", "measured"
+
+    def __init__(self, *, outside: bool = False) -> None:
+        self.outside = outside
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        prior = super().predict(scenes, targets)
+        slower = BandArrays(*(0.9 * getattr(prior.throughput, edge) for edge in ("expected", "lower", "upper")))
+        return replace(prior, throughput=slower, outside=scenes.present & self.outside)
+
+
+class Counting:
+    """The prior, with what it was asked; as another model where it has another version."""
+
+    origin = "prior"
+    metrics = ()
+
+    def __init__(self, version: str = "prior") -> None:
+        self.version = version
+        self.asked: list[tuple[int, frozenset[str]]] = []
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        self.asked.append((len(scenes), frozenset(targets)))
+        return PriorPredictor().predict(scenes, targets)
 
 
 def prediction(
@@ -122,3 +171,19 @@ def prediction(
         BandArrays(1 / ratio, 1 / ratio, 1 / ratio),
         np.zeros(ratio.shape, dtype=bool),
     )
+
+
+def same(one: ClusterSnapshot, other: ClusterSnapshot, *, but: Collection[str] = ()) -> None:
+    """Equal snapshots, `but` for these fields and for what is looked up by name in them."""
+    for name in (field.name for field in fields(ClusterSnapshot) if field.name not in {"names", *but}):
+        mine, others = getattr(one, name), getattr(other, name)
+        if name == "scenes":
+            for part in (field.name for field in fields(mine) if field.name != "table"):
+                np.testing.assert_array_equal(getattr(mine, part), getattr(others, part), part)
+            np.testing.assert_array_equal(mine.table.values, others.table.values)
+            assert (mine.table.columns, mine.table.rows) == (others.table.columns, others.table.rows)
+        elif isinstance(mine, np.ndarray):
+            assert mine.dtype == others.dtype, name
+            np.testing.assert_array_equal(mine, others, name)
+        else:
+            assert mine == others, name

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from advisor import mitigation
 from advisor.domain import Host, Instance, IsolationSettings, MitigationStep, Pinning, WorkloadProfile
 from advisor.rounding import SLACK
-from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
-from models.prediction import InterferencePrediction, Predictor
+from models.prediction import Predictor
 from profiler.observed import NetworkSettings
 from tests.advisor.core.core_clouds import WORKLOADS, host, vm
 
@@ -28,23 +28,12 @@ PROFILES = (
 TABLE = ProfileTable.build(PROFILES)
 
 
-class Counting(PriorPredictor):
-    """The prior, which counts how often it is asked."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def predict(self, scenes: SceneBatch, *targets: Any) -> InterferencePrediction:
-        self.calls += 1
-        return super().predict(scenes, *targets)
-
-
 @dataclass(frozen=True)
 class Shared:
     """A host, who is on it, and who is to come."""
 
     host: Host
-    residents: tuple[Instance, ...]
+    residents: Sequence[Instance]
     newcomer: Instance
 
     def escalate(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[MitigationStep, ...]:
@@ -85,9 +74,7 @@ class Shared:
 def broken(shared: Shared, kept: dict[str, Any]) -> set[tuple[str, str]]:
     """Which limits are not kept."""
     found = set()
-    for one in shared.everybody:
-        if one.id not in kept:
-            continue
+    for one in (instance for instance in shared.everybody if instance.id in kept):
         ratio, latency, short = kept[one.id]
         if one.min_throughput_ratio is not None and ratio < one.min_throughput_ratio - SLACK:
             found.add((one.id, "throughput"))
@@ -96,10 +83,6 @@ def broken(shared: Shared, kept: dict[str, Any]) -> set[tuple[str, str]]:
         if one.max_time_short is not None and short > one.max_time_short + SLACK:
             found.add((one.id, "time short"))
     return found
-
-
-def shared(where: Host, residents: Sequence[Instance], newcomer: Instance) -> Shared:
-    return Shared(where, tuple(residents), newcomer)
 
 
 @st.composite
@@ -119,22 +102,18 @@ def crowded_hosts(draw: st.DrawFn) -> Shared:
         min_throughput_ratio=draw(st.sampled_from([0.4, 0.55, 0.7, 0.9])),
         settings=IsolationSettings(pinning=Pinning.parse(draw(st.sampled_from(["", "0:0"])))),
     )
-    return shared(where, residents, newcomer)
+    return Shared(where, residents, newcomer)
 
 
 @st.composite
 def _instance(draw: st.DrawFn, name: str, pcpus: int) -> Instance:
     first = draw(st.integers(0, pcpus - 1))
-    network = draw(
-        st.sampled_from(
-            [None, None, NetworkSettings("dedicated", 300.0, 300.0), NetworkSettings("shared", 50.0, 600.0)]
-        )
-    )
+    networks = [NetworkSettings("dedicated", 300.0, 300.0), NetworkSettings("shared", 50.0, 600.0)]
     more: dict[str, Any] = {
         "pins": draw(st.sampled_from(["", "", f"0:{first}"])),
         "cap_percent": draw(st.sampled_from([None, None, None, 60.0])),
         "weight": draw(st.sampled_from([None, None, None, 64, 1024])),
-        "network": network,
+        "network": draw(st.sampled_from([None, None, *networks])),
         "disk_limit_mb_s": draw(st.sampled_from([None, None, 150.0])),
         "min_throughput_ratio": draw(st.sampled_from([None, None, None, 0.2, 0.5])),
         "max_latency_ratio": draw(st.sampled_from([None, None, None, 2.0, 5.0])),

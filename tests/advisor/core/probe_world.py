@@ -10,14 +10,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from advisor.domain import ProbePair, WorkloadProfile
-from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 from models.probe_plan import Z90
-from tests.advisor.core.core_clouds import NOW, cloud, host, request, vm
+from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
 from tests.models.synthetic import World
 
 WORLD = World()
@@ -90,11 +87,7 @@ def made_cloud(seed: int, hosts: int = 5, newcomers: int = 3) -> ClusterSnapshot
 
 def scores(snapshot: ClusterSnapshot, instance: str, workload: str, predictor: Predictor) -> dict[str, float]:
     """The score of each host for an instance, best first."""
-    answer = recommend(
-        snapshot,
-        QuestionContext(ActivePredictor(predictor), NOW, 600.0),
-        request(vm(instance, workload), explain=False),
-    )
+    answer = ask(snapshot, request(vm(instance, workload), explain=False), predictor)
     return {one.host: one.score for one in answer.candidates}
 
 

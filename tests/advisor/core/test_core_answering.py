@@ -16,12 +16,10 @@ from pydantic_core import from_json, to_json
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement.request_normalization import NEWCOMER
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
-from models.physics.prior import PriorPredictor
-from tests.advisor.core.core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
+from models.prediction import Predictor
+from tests.advisor.core.core_clouds import NOW, Failing, ask, cloud, context, host, request, vm
 from tests.advisor.core.test_core_placement_properties import Case, cases, tight
 
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
@@ -30,16 +28,18 @@ STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 class Asking:
     """Questions to clouds that follow one another, with everything remembered that may be."""
 
-    def __init__(self, snapshot: ClusterSnapshot, chosen: ActivePredictor | None = None) -> None:
-        self.context = QuestionContext(chosen or ActivePredictor(PriorPredictor()), NOW, FRESH_S)
+    def __init__(self, snapshot: ClusterSnapshot, predictor: Predictor | None = None) -> None:
+        self.context = context(predictor)
         self.snapshot, self.answers = snapshot, recommendations.RecommendationCache.on(snapshot)
 
     def see(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
 
-    def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.EncodedRecommendation:
+    def __call__(
+        self, question: PlacementRequest, *, former: bool = False, **factors: float
+    ) -> recommendations.EncodedRecommendation:
         return recommendations.answer(
-            self.snapshot, self.context, question, self.answers, lambda _: HowItHeld(factors, {})
+            self.snapshot, self.context, question, self.answers, lambda _: HowItHeld(factors, {}), former=former
         )
 
     def check(self, question: PlacementRequest) -> bool:
@@ -123,27 +123,23 @@ def test_other_widths_of_intervals_are_another_answer() -> None:
     plain, wide = asking(request()), asking(request(), a=2.0)
     assert "2.0 times as wide" in wide.recommendation.notes[0]
     assert not plain.recommendation.notes
-    assert asking(request(), a=2.0).source == "hit"
-    assert asking(request()).source == "hit"
+    assert asking(request(), a=2.0).source == asking(request()).source == "hit"
 
 
 def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
-    asking = Asking(cloud([host("a")]), ActivePredictor(Failing()))
+    asking = Asking(cloud([host("a")]), Failing())
     for _ in range(2):
         found = asking(request())
-        assert found.head.degraded
-        assert found.source == "miss"
+        assert (found.head.degraded, found.source) == (True, "miss")
 
 
 def test_hosts_that_hold_others_now_are_told_of_anew() -> None:
     """The same contents under other names: what is predicted is the same, and what is said is not."""
     asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
-    before = asking(request()).recommendation
+    assert _neighbours(asking(request()).recommendation) == ["r"]
     asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
     assert asking.check(request()) is False
-    after = asking(request()).recommendation
-    assert _neighbours(before) == ["r"]
-    assert _neighbours(after) == ["other"]
+    assert _neighbours(asking(request()).recommendation) == ["other"]
 
 
 def _neighbours(answer: Recommendation) -> list[Any]:
@@ -189,14 +185,7 @@ def _after_a_change(
     asking.answers.moment.seen = NOW - timedelta(seconds=seen_s)
     asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
     with nullcontext() if alone else asking.answers.deciding():
-        return recommendations.answer(
-            asking.snapshot,
-            asking.context,
-            called(request(), "n-2"),
-            asking.answers,
-            lambda _: HowItHeld({}, {}),
-            former=former,
-        )
+        return asking(called(request(), "n-2"), former=former)
 
 
 def test_who_would_wait_for_another_answer_is_told_what_was_true_a_moment_ago_under_the_own_name() -> None:
@@ -220,7 +209,4 @@ def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on(
     asking.answers.moment.seen = NOW
     asking.see(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     with asking.answers.deciding():
-        told = recommendations.answer(
-            asking.snapshot, asking.context, request(), asking.answers, lambda _: HowItHeld({}, {}), former=True
-        )
-    assert told.head.snapshot_age_s == 3.0
+        assert asking(request(), former=True).head.snapshot_age_s == 3.0

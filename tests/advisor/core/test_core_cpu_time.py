@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -19,11 +18,10 @@ from advisor.domain import (
 )
 from advisor.domain.answers import Band, CpuTime
 from advisor.placement.decision import predict_scene
-from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, InterferencePrediction
 from profiler.demand import Demand
-from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
+from tests.advisor.core.core_clouds import Slower, ask, cloud, host, request, vm
 
 
 def bursty(name: str, *, on: str | None = None, **more: Any) -> Instance:
@@ -49,13 +47,11 @@ def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_
     there, newcomer = residents("a", 39), bursty("n")
     answer = ask(cloud([large("a")], there), request(newcomer))
     best = answer.candidates[0]
-    table = ProfileTable.build(())
-    place = large("a")
-    physics = PriorPredictor()
-    before = physics.predict(build_batch([(place, there)], table)).pressure
-    after = physics.predict(build_batch([(place, [*there, newcomer])], table)).pressure
-    assert before is not None
-    assert after is not None
+    before, after = (
+        PriorPredictor().predict(build_batch([(large("a"), crowd)], ProfileTable.build(()))).pressure
+        for crowd in (there, [*there, newcomer])
+    )
+    assert before and after
     mine, other = cpu_of(best.newcomer), cpu_of(best.neighbours[0])
     assert (mine.share, mine.worst_share, mine.short) == pytest.approx(
         (after.share[0, -1], after.worst[0, -1], after.short[0, -1]), abs=1e-9
@@ -69,10 +65,8 @@ def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_
 
 def test_no_resident_is_short_for_less_time_than_before() -> None:
     answer = ask(cloud([large("a")], residents("a", 41)), request(bursty("n")))
-    for one in answer.candidates[0].neighbours:
-        cpu = cpu_of(one)
-        assert cpu.short_before is not None
-        assert cpu.short >= cpu.short_before
+    for cpu in map(cpu_of, answer.candidates[0].neighbours):
+        assert cpu.short_before is not None and cpu.short >= cpu.short_before
 
 
 def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
@@ -83,19 +77,10 @@ def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
     assert told == f"n is short of CPU {time_part(cpu_of(best.newcomer).short)} of the time."
 
 
-class Learned(PriorPredictor):
-    """Answers otherwise than the physics, and passes on its pressure."""
-
-    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        said = super().predict(scenes, targets)
-        said.throughput.expected[:] *= 0.5
-        return said
-
-
 def test_the_physics_stands_beside_what_another_model_predicts() -> None:
     clouded = cloud([large("a")], residents("a", 39))
     by_physics = ask(clouded, request(bursty("n"))).candidates[0]
-    other = ask(clouded, request(bursty("n")), Learned()).candidates[0]
+    other = ask(clouded, request(bursty("n")), Slower()).candidates[0]
     assert other.newcomer.cpu == by_physics.newcomer.cpu
     assert other.newcomer.throughput_ratio != by_physics.newcomer.throughput_ratio
 
@@ -105,17 +90,14 @@ def test_an_overloaded_instance_has_no_latency() -> None:
     effects = predict_scene(scene, PriorPredictor(), workloads=()).effects
     assert all(one.overloaded for one in effects)
     assert latency_in_words(effects[0]) == "overloaded"
-    assert (
-        short_of_cpu("i0", cpu_of(effects[0]))
-        == "i0 is overloaded at busy times: more work arrives then than it is served."
-    )
+    words = "i0 is overloaded at busy times: more work arrives then than it is served."
+    assert short_of_cpu("i0", cpu_of(effects[0])) == words
     answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
     newcomer = recommendation_as_json(answer)["candidates"][0]["newcomer"]
     assert newcomer["cpu"]["overloaded"]
-    assert newcomer["latency_ratio"]["expected"] is None
-    assert newcomer["jitter_ratio"]["upper"] is None
-    assert "overloaded" in answer.candidates[0].reasons[0].text
-    assert "times as long" not in answer.candidates[0].reasons[0].text
+    assert newcomer["latency_ratio"]["expected"] is newcomer["jitter_ratio"]["upper"] is None
+    reason = answer.candidates[0].reasons[0].text
+    assert "overloaded" in reason and "times as long" not in reason
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -14,7 +13,6 @@ from advisor.domain import (
     Inventory,
     PlacementRequest,
     Recommendation,
-    WorkloadProfile,
     evidence_in_words,
     evidence_level,
     like_another,
@@ -22,13 +20,10 @@ from advisor.domain import (
 from advisor.placement.decision import recommend
 from advisor.placement.evidence import with_class
 from advisor.placement.request_normalization import without_name
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
-from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
+from tests.advisor.core.core_clouds import NOW, context, request
 
-NOW = datetime(2026, 1, 31, tzinfo=UTC)
 HOSTS = (Host("h1", "kvm", 16, 65536.0), Host("h2", "kvm", 16, 65536.0))
 MEASURED = tuple(
     Instance(f"{stem}-{at}", 4, host=host, demand={"cpu": Demand(mean, windows=300, origin="measured")})
@@ -37,29 +32,25 @@ MEASURED = tuple(
 )
 
 
-def cloud(*more: Instance, workloads: tuple[WorkloadProfile, ...] = ()) -> ClusterSnapshot:
-    inventory = Inventory(HOSTS, (*MEASURED, *more), workloads)
-    return ClusterSnapshot.build(inventory, seen={}, pending=(), taken_at=NOW)
+def cloud(*more: Instance, measured: tuple[Instance, ...] = MEASURED) -> ClusterSnapshot:
+    return ClusterSnapshot.build(Inventory(HOSTS, (*measured, *more)), seen={}, pending=(), taken_at=NOW)
 
 
 def ask(snapshot: ClusterSnapshot, instance: Instance) -> Recommendation:
-    context = QuestionContext(ActivePredictor(PriorPredictor()), NOW, float("inf"))
-    request = PlacementRequest(instance, constraints=replace(PlacementRequest(instance).constraints, allow_stale=True))
-    return recommend(snapshot, context, request)
+    return recommend(snapshot, context(), request(instance, limit=5, allow_stale=True))
 
 
 def share_of(answer: Recommendation, host: str) -> float:
-    found = next(one for one in answer.candidates if one.host == host)
-    assert found.newcomer.cpu is not None
-    return found.newcomer.cpu.share
+    (cpu,) = (one.newcomer.cpu for one in answer.candidates if one.host == host)
+    assert cpu
+    return cpu.share
 
 
 def test_a_newcomer_of_which_nothing_is_known_is_taken_to_be_like_those_of_its_name() -> None:
     snapshot = cloud()
     busy, idle = ask(snapshot, Instance("web-99", 8)), ask(snapshot, Instance("idle-99", 8))
     assert share_of(busy, "h1") < share_of(idle, "h1")
-    assert busy.evidence is not None
-    assert busy.evidence.level == "class"
+    assert busy.evidence and busy.evidence.level == "class"
     (note,) = (one for one in busy.notes if "is taken to be like" in one)
     assert note.startswith("web-99 is taken to be like 4 known instances with the same name (web): about ")
     assert "Known instances are told by the others within a factor of" in note
@@ -73,11 +64,8 @@ def test_a_resident_of_which_nothing_is_known_counts_as_those_of_its_kind_do() -
 
 
 def test_a_cloud_of_which_nothing_is_known_says_so_and_what_to_do() -> None:
-    inventory = Inventory(HOSTS, (Instance("a", 4, host="h1"),))
-    snapshot = ClusterSnapshot.build(inventory, seen={}, pending=(), taken_at=NOW)
-    answer = ask(snapshot, Instance("b", 4))
-    assert answer.evidence is not None
-    assert (answer.evidence.level, answer.candidates[0].evidence) == ("size", {})
+    answer = ask(cloud(Instance("a", 4, host="h1"), measured=()), Instance("b", 4))
+    assert answer.evidence and (answer.evidence.level, answer.candidates[0].evidence) == ("size", {})
     assert "name an instance that it is like" in answer.evidence.advice
     assert any("as in public traces" in note for note in answer.notes)
 
@@ -85,10 +73,9 @@ def test_a_cloud_of_which_nothing_is_known_says_so_and_what_to_do() -> None:
 def test_where_residents_were_never_measured_the_advice_is_to_measure_them() -> None:
     given = Instance("x", 2, demand={"cpu": Demand(0.5)})
     answer = ask(cloud(*(Instance(f"idle-{at}", 4, host="h2") for at in range(50, 52))), given)
-    assert answer.evidence is not None
-    assert answer.candidates[0].host == "h2"
-    assert answer.candidates[0].evidence == {"class": 2, "measured": 4}
-    assert answer.evidence.advice == (
+    (best, *_) = answer.candidates
+    assert (best.host, best.evidence) == ("h2", {"class": 2, "measured": 4})
+    assert answer.evidence and answer.evidence.advice == (
         "To know more, run the agent on h2 (cotenant-profiler run --host h2 --push URL): "
         "2 of its 6 residents were never measured."
     )
@@ -113,28 +100,22 @@ def test_what_is_known_of_residents_is_said_in_one_sentence(counts: dict[Evidenc
 
 
 def test_what_is_known_of_an_instance_has_a_level() -> None:
-    levels = [
-        evidence_level(one, {"shop"})
-        for one in (
-            Instance("a"),
-            Instance("a", load=0.5),
-            Instance("a", workload="shop"),
-            Instance("a", workload="never seen"),
-            Instance("a", demand={"cpu": Demand(0.5, origin="trace")}),
-            Instance("a", demand={"cpu": Demand(0.5, origin="history")}),
-        )
-    ]
-    assert levels == ["size", "given", "profile", "size", "given", "history"]
+    for level, instance in (
+        ("size", Instance("a")),
+        ("given", Instance("a", load=0.5)),
+        ("profile", Instance("a", workload="shop")),
+        ("size", Instance("a", workload="never seen")),
+        ("given", Instance("a", demand={"cpu": Demand(0.5, origin="trace")})),
+        ("history", Instance("a", demand={"cpu": Demand(0.5, origin="history")})),
+    ):
+        assert evidence_level(instance, {"shop"}) == level
 
 
 def test_a_newcomer_may_be_said_to_be_like_another_one() -> None:
     found = like_another(Instance("new", 8, service="throughput"), MEASURED[0], {"vcpus"})
-    assert (found.vcpus, found.demand["cpu"].mean) == (8, 6.4)
-    assert found.demand["cpu"].origin == "class"
-    answer = ask(cloud(), found)
-    assert any(
-        note.startswith("new is taken to be like another instance of its kind: about 6.4 CPUs") for note in answer.notes
-    )
+    assert (found.vcpus, found.demand["cpu"].mean, found.demand["cpu"].origin) == (8, 6.4, "class")
+    said = "new is taken to be like another instance of its kind: about 6.4 CPUs"
+    assert any(note.startswith(said) for note in ask(cloud(), found).notes)
 
 
 def test_whom_it_is_like_is_told_by_its_name_though_answers_are_remembered_without() -> None:

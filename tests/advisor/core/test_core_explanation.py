@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,28 +12,50 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from advisor import explanation
 from advisor.domain import Host, Instance, PlacementRequest, Reason, WorkloadProfile
 from advisor.explanation import CandidateArrays, explain
-from models.data.scene import SceneBatch
-from models.physics.prior import RESOURCES, PriorPredictor
-from models.prediction import TARGETS, BandArrays, InterferencePrediction
-from tests.advisor.core.core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
-from tests.advisor.core.core_shown import shown_of
+from advisor.snapshot import ClusterSnapshot
+from models.physics.prior import RESOURCES
+from models.prediction import BandArrays, Predictor
+from tests.advisor.core.core_clouds import WORKLOADS, Slower, ask, cloud, host, only, request, vm
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:
     """Why the only host of a cloud stands where it stands."""
-    (why,) = explain(shown_of(cloud([host(**of_host)], residents), request(newcomer)))
-    return why
+    return only(ask(cloud([host(**of_host)], residents), request(newcomer))).reasons
 
 
 def losses(*residents: Instance, newcomer: Instance, **of_host: Any) -> list[Reason]:
     return [one for one in reasons(*residents, newcomer=newcomer, **of_host) if one.kind == "loss"]
 
 
-def told(hosts: Sequence[Host], residents: Sequence[Instance], question: PlacementRequest) -> dict[str, list[Reason]]:
-    shown = shown_of(cloud(hosts, residents), question)
-    return {one.id: list(why) for one, why in zip(shown.hosts, explain(shown), strict=True)}
+def told(
+    hosts: Sequence[Host],
+    residents: Sequence[Instance],
+    question: PlacementRequest,
+    predictor: Predictor | None = None,
+) -> dict[str, tuple[Reason, ...]]:
+    """The reasons for each host, best first."""
+    return {one.host: one.reasons for one in ask(cloud(hosts, residents), question, predictor).candidates}
+
+
+def of_kind(kind: str, why: Sequence[Reason]) -> list[Reason]:
+    return [one for one in why if one.kind == kind]
+
+
+def arrays_of(snapshot: ClusterSnapshot, question: PlacementRequest) -> CandidateArrays:
+    """The candidates of the prior's answer, as its explanation gets them."""
+    explained: list[CandidateArrays] = []
+
+    def keep(arrays: CandidateArrays) -> tuple[tuple[Reason, ...], ...]:
+        explained.append(arrays)
+        return explain(arrays)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explanation, "explain", keep)
+        ask(snapshot, question)
+    return explained[0]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +83,7 @@ def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes()
 
 
 def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() -> None:
-    answering = vm("r", "web", on="h1", service="latency", load=0.1)
-    shown = shown_of(cloud([host()], [answering]), request())
+    shown = arrays_of(cloud([host()], [vm("r", "web", on="h1", service="latency", load=0.1)]), request())
     assert "no instance uses" in explain(shown)[0][0].text
     cases = (
         (3.0, "r takes 3.00 times as long to answer as alone (1.50-6.00)."),
@@ -137,8 +158,8 @@ def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
     quiet = WorkloadProfile("quiet", {"cpu": 100.0, "block": 0.0, "pages_exchanged": 0.03, "driver_domain.cpu": 0.001})
     there = [vm("r", "quiet", on="h1", pins="0:0")]
     snapshot = cloud([host(pcpus=2, driver_cpus=(1,))], there, workloads=(*WORKLOADS, quiet))
-    (why,) = explain(shown_of(snapshot, request(vm("n", "web", pins="0:0"))))
-    assert (why[0].resource, why[0].finding) == ("cpu", "L8")
+    first = only(ask(snapshot, request(vm("n", "web", pins="0:0")))).reasons[0]
+    assert (first.resource, first.finding) == ("cpu", "L8")
 
 
 def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
@@ -153,29 +174,28 @@ def test_a_loss_without_neighbours_names_nobody() -> None:
     assert reason.text == "n keeps 0.50 of its own speed, held back by the CPU: no neighbour presses on it."
 
 
-def test_the_answer_has_the_reasons_of_what_it_shows() -> None:
+def test_the_best_is_compared_with_the_next_one_though_it_alone_is_asked_for_and_reasons_may_be_left_out() -> None:
     snapshot = cloud([host("a", pcpus=1), host("b")], [vm("r", on="a"), vm("s", "bulk", on="b"), vm("t", on="b")])
-    question = request(vm("n", "bulk"), limit=1)
-    assert [one.reasons for one in ask(snapshot, question).candidates] == [
-        explain(shown_of(snapshot, replace(question, limit=2)))[0]
-    ]
-
-
-def test_reasons_are_left_out_where_they_are_not_asked_for() -> None:
-    assert only(ask(cloud([host()]), request(explain=False))).reasons == ()
+    alone, first, bare = (
+        ask(snapshot, request(vm("n", "bulk"), **more)).candidates[0].reasons
+        for more in ({"limit": 1}, {"limit": 2}, {"explain": False})
+    )
+    assert alone == first
+    assert of_kind("comparison", alone)
+    assert bare == ()
 
 
 def test_the_best_is_compared_with_the_next_one() -> None:
     found = told([host("a"), host("b", pcpus=1)], [vm("r", on="b"), vm("s", on="b")], request())
-    (comparison,) = [one for why in found.values() for one in why if one.kind == "comparison"]
-    assert comparison in found["a"]
+    (comparison,) = of_kind("comparison", found["a"])
     assert re.match(r"a is ahead of b by 0\.\d{3}: the worst-off on a is n with 1\.00, on b ", comparison.text)
+    assert not of_kind("comparison", found["b"])
     tie = told([host("a"), host("b")], [], request())
-    assert [one.text for one in tie["a"] if one.kind == "comparison"] == [
+    assert [one.text for one in of_kind("comparison", tie["a"])] == [
         "a and b are tied: the difference of what is expected (+0.000) lies inside the uncertainty. "
         "As much would be left on both."
     ]
-    assert not [one for one in tie["b"] if one.kind == "comparison"]
+    assert not of_kind("comparison", tie["b"])
 
 
 def test_the_fuller_host_is_said_to_be_fuller_where_hosts_are_to_be_saved() -> None:
@@ -186,37 +206,37 @@ def test_the_fuller_host_is_said_to_be_fuller_where_hosts_are_to_be_saved() -> N
 def test_a_host_where_every_ratio_is_kept_comes_before_a_fuller_one_for_that() -> None:
     residents = [vm("r", on="b"), vm("s", "calm", on="a")]
     found = told([host("a"), host("b", pcpus=1)], residents, request(objective="pack"))
-    assert re.fullmatch(
-        r"Every ratio is kept on a and not on b, where the worst-off is \w with 0\.50.*\.",
-        next(one.text for one in found["a"] if one.kind == "comparison"),
-    )
+    text = r"Every ratio is kept on a and not on b, where the worst-off is \w with 0\.50.*\."
+    assert re.fullmatch(text, of_kind("comparison", found["a"])[0].text)
+
+
+LINKS = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
+SENDERS = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
 
 
 def test_a_link_without_limit_that_would_change_the_order_is_told_with_the_first_and_with_its_host() -> None:
-    hosts = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
-    residents = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
-    found = told(hosts, residents, request(vm("n", "bulk")))
     text = "If the network link of b had no limit, b would come before a: its worst-off would keep 1.00."
-    assert text in [one.text for one in found["b"] if one.kind == "counterfactual"]
-    assert text in [one.text for one in found["a"] if one.kind == "counterfactual"]
+    for why in told(LINKS, SENDERS, request(vm("n", "bulk"))).values():
+        assert text in [one.text for one in of_kind("counterfactual", why)]
+
+
+TWO = [host("a", pcpus=1), host("b", pcpus=1)]
+LOADED = cloud(TWO, [vm("r", "web", on="a"), vm("s", "calm", on="a"), vm("t", on="b")])
 
 
 def test_an_instance_that_must_be_there_is_never_thought_away() -> None:
-    hosts = [host("a", pcpus=1), host("b", pcpus=1)]
-    residents = [vm("r", "web", on="a"), vm("s", "calm", on="a"), vm("t", on="b")]
-    shown = shown_of(cloud(hosts, residents), request())
-    assert [one.neighbour for one in explain(shown)[1] if one.kind == "counterfactual"] == ["r"]
-    assert not [one for one in explain(replace(shown, beside=("r",)))[1] if one.kind == "counterfactual"]
+    shown = arrays_of(LOADED, request())
+    assert [one.neighbour for one in of_kind("counterfactual", explain(shown)[1])] == ["r"]
+    assert not of_kind("counterfactual", explain(replace(shown, beside=("r",)))[1])
 
 
 def test_who_waits_too_long_in_any_case_speaks_against_no_counterfactual_and_who_would_begin_to_does() -> None:
     """A limit counts where it is held without the newcomer, as in every other judgement."""
-    hosts = [host("a", pcpus=1), host("b", pcpus=1)]
     for cap, said in ((4.0, ["r"]), (None, [])):  # under its own cap it waits whoever is there
         minding = vm("s", "calm", on="a", cap_percent=cap, max_latency_ratio=1.0)
-        shown = shown_of(cloud(hosts, [vm("r", "web", on="a"), minding, vm("t", on="b")]), request())
-        assert [one.id for one in shown.hosts] == ["b", "a"]
-        assert [one.neighbour for one in explain(shown)[1] if one.kind == "counterfactual"] == said
+        found = told(TWO, [vm("r", "web", on="a"), minding, vm("t", on="b")], request())
+        assert list(found) == ["b", "a"]
+        assert [one.neighbour for one in of_kind("counterfactual", found["a"])] == said
 
 
 def test_the_uncertainty_of_the_prior_names_what_would_be_measured() -> None:
@@ -230,41 +250,23 @@ def test_an_unknown_workload_is_said_to_be_unknown() -> None:
     assert found[-1].text.startswith("Nothing is known of what n runs")
 
 
-class Learned(PriorPredictor):
-    """As if it were trained: a tenth slower than the prior says, inside its training data or not."""
-
-    version = "m-1"
-    origin = "measured"
-
-    def __init__(self, *, outside: bool) -> None:
-        self.outside = outside
-
-    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        said = super().predict(scenes, targets)
-        slower = BandArrays(*(0.9 * getattr(said.throughput, name) for name in ("expected", "lower", "upper")))
-        return replace(said, throughput=slower, outside=scenes.present & self.outside)
-
-
 @pytest.mark.parametrize(("outside", "words"), [(False, "inside the training data"), (True, "outside the training")])
 def test_a_learned_answer_says_whether_it_was_learned_there(outside: bool, words: str) -> None:
-    shown = shown_of(cloud([host(pcpus=1)], [vm("r", on="h1")]), request(), Learned(outside=outside))
-    (why,) = explain(shown)
+    why = only(ask(cloud([host(pcpus=1)], [vm("r", on="h1")]), request(), Slower(outside=outside))).reasons
     assert why[0].text.startswith("n keeps 0.45 of its own speed, held back by the CPU")
     assert words in why[-1].text
     assert ("measuring spin beside spin would tell" in why[-1].text) == outside
 
 
 def test_what_the_prior_cannot_tell_is_said_to_be_unknown() -> None:
-    (why,) = explain(shown_of(cloud([host()], [vm("r", "calm", on="h1")]), request(), Learned(outside=False)))
-    assert why[0].resource == "unknown"
-    assert why[0].text == "n keeps 0.90 of its own speed; which resource costs that, the queueing prior cannot tell."
+    first = only(ask(cloud([host()], [vm("r", "calm", on="h1")]), request(), Slower())).reasons[0]
+    assert first.resource == "unknown"
+    assert first.text == "n keeps 0.90 of its own speed; which resource costs that, the queueing prior cannot tell."
 
 
 def test_without_a_limit_a_learned_figure_moves_by_as_much_as_the_prior_moves() -> None:
-    hosts = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
-    residents = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
-    found = explain(shown_of(cloud(hosts, residents), request(vm("n", "bulk")), Learned(outside=False)))
-    (link,) = [one for one in found[1] if one.kind == "counterfactual" and one.neighbour is None]
+    found = told(LINKS, SENDERS, request(vm("n", "bulk")), Slower())
+    (link,) = [one for one in of_kind("counterfactual", found["b"]) if one.neighbour is None]
     assert link.ratio == pytest.approx(0.9)
 
 
@@ -294,14 +296,11 @@ def laid_out(drawn: list[Any]) -> tuple[list[Host], list[Instance]]:
 @given(CLOUDS, NAMES, st.sampled_from(["worst", "total", "pack"]))
 def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], newcomer: str | None, aim: Any) -> None:
     hosts, there = laid_out(drawn)
-    question = request(vm("n", newcomer), objective=aim)
-    snapshot = cloud(hosts, there)
-    shown = shown_of(snapshot, question)
-    answer = ask(snapshot, question)
-    for candidate, why in zip(answer.candidates, explain(shown), strict=True):
+    for candidate in ask(cloud(hosts, there), request(vm("n", newcomer), objective=aim)).candidates:
+        why = candidate.reasons
         effects = {one.instance: one for one in (candidate.newcomer, *candidate.neighbours)}
         assert 1 <= len(why) <= 5
-        lost = [one for one in why if one.kind == "loss"]
+        lost = of_kind("loss", why)
         assert sum(one.share for one in lost) <= 1.002
         assert [one.share for one in lost] == sorted((one.share for one in lost), reverse=True)
         assert {one.resource for one in lost} <= {*RESOURCES, "none", "unknown"}
@@ -313,8 +312,7 @@ def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new
                 assert f"{effects[name].throughput_ratio.expected:.2f}" == ratio
             for name, had in re.findall(r"(\S+) keeps \d\.\d\d of its own speed \((\d\.\d\d) without n\)", one.text):
                 before = effects[name].before
-                assert before is not None
-                assert f"{before.expected:.2f}" == had
+                assert before and f"{before.expected:.2f}" == had
             for name, low, high in re.findall(r"puts (\S+) at (\d\.\d\d)-(\d\.\d\d)", one.text):
                 band = effects[name].throughput_ratio
                 assert (f"{band.lower:.2f}", f"{band.upper:.2f}") == (low, high)
@@ -338,12 +336,12 @@ def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
 ) -> None:
     hosts, there = laid_out(drawn)
     question = request(vm("n", newcomer), objective=aim)
-    shown = shown_of(cloud(hosts, there), question)
+    first, *later = ask(cloud(hosts, there), question).candidates
     found = [
-        (name.id, one)
-        for name, why in zip(shown.hosts[1:], explain(shown)[1:], strict=True)
-        for one in why
-        if one.kind == "counterfactual" and (one.neighbour or one.resource == "nic")
+        (candidate.host, one)
+        for candidate in later
+        for one in of_kind("counterfactual", candidate.reasons)
+        if one.neighbour or one.resource == "nic"
     ]
     for name, one in found:
         event("neighbour" if one.neighbour else "link")
@@ -351,28 +349,24 @@ def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
         changed = [replace(each, nic_mbit=None) if each.id == name and not one.neighbour else each for each in hosts]
         after = ask(cloud(changed, left), question)
         assert after.candidates[0].host == name, one.text
-        assert shown.hosts[0].id in one.text
+        assert first.host in one.text
 
 
 def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
     hosts = [host("a", pcpus=1), host("b")]
     residents = [vm("r", "disk", on="a"), vm("s", "disk", on="b"), vm("t", "disk", on="b")]
     question = request(vm("n", "disk"))
-    shown = shown_of(cloud(hosts, residents), question)
-    assert [one.id for one in shown.hosts] == ["a", "b"]
-    (found,) = [one for one in explain(shown)[1] if one.kind == "counterfactual" and one.neighbour is None]
+    by_host = told(hosts, residents, question)
+    assert list(by_host) == ["a", "b"]
+    (found,) = [one for one in of_kind("counterfactual", by_host["b"]) if one.neighbour is None]
     calm = tuple(replace(one, metrics={**one.metrics, "disk_mb_s": 0.0}) for one in WORKLOADS)
     alone = ask(cloud([hosts[1]], [one for one in residents if one.host == "b"], workloads=calm), question)
     effects = (only(alone).newcomer, *only(alone).neighbours)
     assert found.ratio == pytest.approx(min(one.throughput_ratio.expected for one in effects))
 
 
-def kinds(shown: CandidateArrays) -> list[list[str]]:
-    return [[one.kind for one in why] for why in explain(shown)]
-
-
 def test_a_loss_under_settings_that_the_ladder_gives_says_so() -> None:
-    shown = shown_of(cloud([host(pcpus=1)], [vm("r", on="h1")]), request())
+    shown = arrays_of(cloud([host(pcpus=1)], [vm("r", on="h1")]), request())
     weight = shown.scenes.weight.copy()
     weight[0, -1] *= 4
     heavier = replace(shown, scenes=replace(shown.scenes, weight=weight))
@@ -386,10 +380,8 @@ def test_a_loss_under_settings_that_the_ladder_gives_says_so() -> None:
 
 
 def test_settings_of_the_ladder_are_not_thought_away() -> None:
-    hosts = [host("a", pcpus=1), host("b", pcpus=1)]
-    residents = [vm("r", "web", on="a"), vm("s", "calm", on="a"), vm("t", on="b")]
-    shown = shown_of(cloud(hosts, residents), request())
-    assert "counterfactual" in kinds(shown)[1]
+    shown = arrays_of(LOADED, request())
     capped = shown.scenes.cap.copy()
     capped[1, -1] = 0.5
-    assert "counterfactual" not in kinds(replace(shown, scenes=replace(shown.scenes, cap=capped)))[1]
+    assert of_kind("counterfactual", explain(shown)[1])
+    assert not of_kind("counterfactual", explain(replace(shown, scenes=replace(shown.scenes, cap=capped)))[1])

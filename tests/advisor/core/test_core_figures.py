@@ -39,5 +39,4 @@ def test_rounding_turns_no_order_round(one: float, other: float) -> None:
 @given(finite)
 def test_what_was_told_is_told_the_same_again(value: float) -> None:
     told = significant(value)
-    assert told is not None
-    assert significant(told) == told
+    assert told is not None and significant(told) == told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,20 +20,27 @@ from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
 from profiler.observed import NetworkSettings
-from tests.advisor.core.core_clouds import host, vm
-from tests.advisor.core.isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
+from tests.advisor.core.core_clouds import Counting, host, vm
+from tests.advisor.core.isolation_hosts import TABLE, Shared, broken, crowded_hosts, looser
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 
 
-def actions(rungs: tuple[MitigationStep, ...]) -> list[str]:
+def actions(rungs: Sequence[MitigationStep]) -> list[str]:
     return [rung.action for rung in rungs]
 
 
+def mended(crowded: Shared, action: str) -> MitigationStep:
+    """The step of this kind that ends the ladder, for all limits are kept then."""
+    rung = crowded.escalate()[-1]
+    assert (rung.action, rung.satisfies) == (action, True)
+    return rung
+
+
 def test_a_weight_mends_it_where_weights_are_shares() -> None:
-    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6)).escalate()
-    assert rung.action == "weight"
-    assert rung.satisfies
+    crowded = Shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6))
+    rung = mended(crowded, "weight")
+    assert crowded.escalate() == (rung,)
     assert rung.changes["shop"].weight == 512
     assert rung.text == "Give shop 2 times the default weight: shop 0.50 -> 0.67, batch 0.50 -> 0.33."
     assert [one.instance for one in rung.effects] == ["shop", "batch"]
@@ -43,32 +50,30 @@ def test_a_weight_mends_it_where_weights_are_shares() -> None:
 
 @pytest.mark.parametrize(("limit", "weight"), [(0.55, 512), (0.75, 1024), (0.85, 2048)])
 def test_the_mildest_weight_that_satisfies_is_taken(limit: float, weight: int) -> None:
-    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit)).escalate()
+    (rung,) = Shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit)).escalate()
     assert rung.changes["shop"].weight == weight
 
 
 def test_who_has_a_weight_of_its_own_keeps_it_and_the_other_gets_less() -> None:
-    (rung,) = shared(host(pcpus=1), [vm("r", weight=128, min_throughput_ratio=0.6)], vm("n")).escalate()
+    (rung,) = Shared(host(pcpus=1), [vm("r", weight=128, min_throughput_ratio=0.6)], vm("n")).escalate()
     assert rung.action == "weight"
     assert dict(rung.changes) == {"n": replace(vm("n").settings, weight=64)}
 
 
 def test_a_cap_mends_it_where_a_weight_is_no_share() -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6))
+    crowded = Shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6))
     weight, cap = crowded.escalate()
     assert (weight.action, weight.satisfies) == ("weight", False)
     assert "a weight is not a share, L4" in weight.text
     assert weight.text.endswith("which is not enough.")
-    assert (cap.action, cap.satisfies) == ("cap", True)
-    assert cap.changes["batch"].cap_percent == 40.0
-    assert "batch 0.50 -> 0.40" in cap.text
-    assert "weight above is not needed then" in cap.text
-    assert set(cap.changes) == {"batch"}  # so that nothing is advised that is not needed
+    assert cap == mended(crowded, "cap")
+    assert cap.changes == {"batch": IsolationSettings(cap_percent=40.0)}  # nothing is advised that is not needed
+    assert "batch 0.50 -> 0.40" in cap.text and "weight above is not needed then" in cap.text
 
 
 def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_enough() -> None:
     busy = [vm("batch", vcpus=2), vm("crunch", vcpus=2)]
-    crowded = shared(host(kind="xen", pcpus=2), busy, vm("shop", min_throughput_ratio=0.9))
+    crowded = Shared(host(kind="xen", pcpus=2), busy, vm("shop", min_throughput_ratio=0.9))
     hard = {"batch": replace(busy[0].settings, cap_percent=20.0)}
     assert not broken(crowded, crowded.kept(MitigationStep("cap", "", hard)))  # a hard cap would do
     _, cap, pinning = crowded.escalate()
@@ -80,28 +85,31 @@ def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_en
 
 
 def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
+    crowded = Shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
     rungs = crowded.escalate(others=("h2",))
     assert actions(rungs) == ["weight", "cap", "cap"]
     assert [rung.satisfies for rung in rungs] == [False, False, True]
     assert rungs[1].effects[1].throughput_ratio.expected >= 0.25
     assert rungs[2].changes["batch"].cap_percent == 10.0
     assert rungs[2].text.endswith("a last resort, for batch, which no limit protects, would lose more than half.")
+    said = "batch would keep {} of its own speed instead of 0.50, and no limit protects it".format
+    assert [rung.notes for rung in rungs] == [(), (), (said("0.10"),)]
+    weighted = Shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85))
+    assert mended(weighted, "weight").notes == (said("0.11"),)
 
 
 def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
-    crowded = shared(host(kind="lxc", nic_mbit=80.0), [vm("b", "web")], vm("n", "web", min_throughput_ratio=0.85))
+    crowded = Shared(host(kind="lxc", nic_mbit=80.0), [vm("b", "web")], vm("n", "web", min_throughput_ratio=0.85))
     cheaper = MitigationStep("cap", "", {"b": replace(vm("b").settings, cap_percent=5.0)})
     assert not broken(crowded, crowded.kept(cheaper))
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("network", True)
+    rung = mended(crowded, "network")
     assert "a last resort" in rung.text
     assert crowded.kept()["b"][0] / 2 > crowded.kept(rung)["b"][0] > crowded.kept(cheaper)["b"][0]
 
 
 def test_a_limit_of_its_own_however_low_takes_the_place_of_the_half() -> None:
     batch = vm("batch", min_throughput_ratio=0.05)
-    rungs = shared(host(kind="xen", pcpus=1), [batch], vm("shop", min_throughput_ratio=0.9)).escalate()
+    rungs = Shared(host(kind="xen", pcpus=1), [batch], vm("shop", min_throughput_ratio=0.9)).escalate()
     assert actions(rungs) == ["weight", "cap"]
     assert rungs[1].changes["batch"].cap_percent == 10.0
     assert "last resort" not in rungs[1].text
@@ -109,9 +117,8 @@ def test_a_limit_of_its_own_however_low_takes_the_place_of_the_half() -> None:
 
 @pytest.mark.parametrize("limit", [0.63, 0.78, 0.9])
 def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit))
-    cap = crowded.escalate()[-1]
-    assert cap.action == "cap"
+    crowded = Shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit))
+    cap = mended(crowded, "cap")
     assert not broken(crowded, crowded.kept(cap))
     milder = replace(cap.changes["batch"], cap_percent=(cap.changes["batch"].cap_percent or 0) + 5)
     assert broken(crowded, crowded.kept(replace(cap, changes={"batch": milder})))
@@ -121,18 +128,18 @@ def test_a_cap_is_found_to_a_step_on_a_very_large_culprit_in_two_calls() -> None
     counting = Counting()
     busy = {"cpu": Demand(32.0, doubt=1e-9)}  # always on all of its vCPUs
     culprit, newcomer = (vm(name, None, vcpus=32, demand=busy) for name in ("b", "n"))
-    crowded = shared(host(pcpus=32), [culprit], replace(newcomer, min_throughput_ratio=0.901))
+    crowded = Shared(host(pcpus=32), [culprit], replace(newcomer, min_throughput_ratio=0.901))
     cap = crowded.escalate(counting)[-1]
     assert (cap.action, cap.satisfies) == ("cap", True)
     assert cap.changes["b"].cap_percent == 315.0  # of 3200, so that more than 600 steps lie above it
     milder = replace(cap.changes["b"], cap_percent=(cap.changes["b"].cap_percent or 0) + 5)
     assert broken(crowded, crowded.kept(replace(cap, changes={**cap.changes, "b": milder})))
-    assert counting.calls <= 6
+    assert len(counting.asked) <= 6
 
 
 def test_a_cap_stays_above_what_the_culprits_own_limit_needs() -> None:
     tight = vm("batch", min_throughput_ratio=0.4)
-    crowded = shared(host(kind="xen", pcpus=1), [tight], vm("shop", min_throughput_ratio=0.9))
+    crowded = Shared(host(kind="xen", pcpus=1), [tight], vm("shop", min_throughput_ratio=0.9))
     rungs = crowded.escalate()
     assert not any(rung.satisfies for rung in rungs)
     caps = [rung.changes["batch"].cap_percent for rung in rungs if rung.action == "cap"]
@@ -141,7 +148,7 @@ def test_a_cap_stays_above_what_the_culprits_own_limit_needs() -> None:
 
 def test_a_step_that_would_break_a_limit_is_not_kept_however_much_it_helps_the_worst_off() -> None:
     batch, shop = vm("batch", min_throughput_ratio=0.6, weight=512), vm("shop", min_throughput_ratio=0.9, weight=256)
-    crowded = shared(host(pcpus=1), [batch], shop)
+    crowded = Shared(host(pcpus=1), [batch], shop)
     assert crowded.kept()["shop"][0] == pytest.approx(1 / 3)
     weight, cap = crowded.escalate()[:2]
     assert actions((weight, cap)) == ["weight", "cap"]
@@ -152,42 +159,35 @@ def test_a_step_that_would_break_a_limit_is_not_kept_however_much_it_helps_the_w
 
 def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
     antagonist = vm("batch", service="latency")
-    rung = shared(host(kind="xen", pcpus=1), [antagonist], vm("shop", min_throughput_ratio=0.7)).escalate()[-1]
+    rung = Shared(host(kind="xen", pcpus=1), [antagonist], vm("shop", min_throughput_ratio=0.7)).escalate()[-1]
     assert rung.changes["batch"].cap_percent == 30.0
     assert "stands still for up to 7 of 10 ms" in rung.text  # P - Q of a period of 10 ms
 
 
 @pytest.mark.parametrize(("kind", "stall"), [("kvm", "39 of 40 ms"), ("lxc", "20 of 20 ms")])
 def test_the_stall_that_is_told_is_that_of_the_period_that_is_rendered(kind: str, stall: str) -> None:
-    crowded = shared(
-        host(kind=kind, pcpus=1), [vm("batch", service="latency", vcpus=2)], vm("shop", min_throughput_ratio=0.93)
-    )
+    batch = vm("batch", service="latency", vcpus=2)
+    crowded = Shared(host(kind=kind, pcpus=1), [batch], vm("shop", min_throughput_ratio=0.93))
     rung = crowded.escalate()[-1]
     assert rung.changes["batch"].cap_percent == 5.0
-    texts = [
-        " ".join(one.argv)
-        for one in commands(crowded.host, crowded.residents[0], IsolationSettings(), rung.changes["batch"])
-    ]
+    texts = [" ".join(one.argv) for one in commands(crowded.host, batch, IsolationSettings(), rung.changes["batch"])]
     assert any("vcpu_period=40000 --set vcpu_quota=1000" in one or "cpu.max=1000 20000" in one for one in texts)
     assert f"stands still for up to {stall}" in rung.text
 
 
 def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("q", "steady", max_latency_ratio=1.5))
+    crowded = Shared(host(kind="xen", pcpus=1), [vm("batch")], vm("q", "steady", max_latency_ratio=1.5))
     assert crowded.kept()["q"][1] > 3
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("cap", True)
+    rung = mended(crowded, "cap")
     assert rung.effects[0].latency_ratio.expected <= 1.5
     assert "latency of q" in rung.text
 
 
 def test_a_culprits_own_latency_limit_is_not_broken_by_its_cap() -> None:
     newcomer = vm("n", "spin", min_throughput_ratio=0.8)
-    free = shared(host(kind="xen", pcpus=1), [vm("r", "steady")], newcomer)
-    mended = free.escalate()[-1]
-    assert (mended.action, mended.satisfies) == ("cap", True)
-    latency = free.kept(mended)["r"][1]
-    careful = shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], newcomer)
+    free = Shared(host(kind="xen", pcpus=1), [vm("r", "steady")], newcomer)
+    latency = free.kept(mended(free, "cap"))["r"][1]
+    careful = Shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], newcomer)
     assert not broken(careful, careful.kept()) - {("n", "throughput")}
     assert not any(rung.satisfies for rung in careful.escalate())
 
@@ -195,7 +195,7 @@ def test_a_culprits_own_latency_limit_is_not_broken_by_its_cap() -> None:
 def test_neighbours_keep_off_the_cpu_of_who_is_pinned_there_where_no_weight_or_cap_mends_it() -> None:
     neighbours = [*(vm(f"s{at}", min_throughput_ratio=0.7) for at in range(3)), vm("p", pins="0:0")]
     question = vm("q", "steady", pins="0:1", weight=256, max_latency_ratio=1.05)
-    crowded = shared(host(pcpus=4), neighbours, question)
+    crowded = Shared(host(pcpus=4), neighbours, question)
     assert crowded.kept()["q"][1] > 1.5
     rungs = crowded.escalate()
     assert actions(rungs) == ["weight", "cap", "pinning", "pinning"]
@@ -211,92 +211,71 @@ def test_neighbours_keep_off_the_cpu_of_who_is_pinned_there_where_no_weight_or_c
 def test_a_class_of_its_own_mends_what_an_unshaped_uplink_does_to_a_query() -> None:
     senders = [vm("b1", "flow"), vm("b2", "flow")]
     question = vm("q", "query", service="latency", max_latency_ratio=1.5)
-    crowded = shared(host(kind="lxc", pcpus=4), senders, question)
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("network", True)
+    crowded = Shared(host(kind="lxc", pcpus=4), senders, question)
+    rung = mended(crowded, "network")
     network = rung.changes["q"].network
-    assert network is not None
-    assert (network.mode, network.ceil_mbit) == ("shared", 1000.0)
+    assert network and (network.mode, network.ceil_mbit) == ("shared", 1000.0)
     assert "L9" in rung.text
-    mean = shared(crowded.host, senders, replace(question, service="throughput")).escalate()[-1].changes["q"].network
-    assert mean is not None
-    assert mean.mode == "dedicated"  # it minds the mean, not jitter and time-outs
+    mean = Shared(crowded.host, senders, replace(question, service="throughput")).escalate()[-1].changes["q"].network
+    assert mean and mean.mode == "dedicated"  # it minds the mean, not jitter and time-outs
 
 
 def test_a_culprit_is_held_to_the_largest_rate_that_satisfies() -> None:
     own = NetworkSettings("shared", 100.0, 1000.0)
-    crowded = shared(
+    crowded = Shared(
         host(kind="lxc", pcpus=4), [vm("b", "bulk")], vm("n", "flow", network=own, min_throughput_ratio=0.9)
     )
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("network", True)
+    rung = mended(crowded, "network")
     held = rung.changes["b"].network
-    assert held is not None
-    assert set(rung.changes) == {"b"}
+    assert held and set(rung.changes) == {"b"}
     more = NetworkSettings("dedicated", (held.rate_mbit or 0) + 50, (held.rate_mbit or 0) + 50)
     milder = {"b": replace(rung.changes["b"], network=more)}
     assert broken(crowded, crowded.kept(replace(rung, changes=milder)))
 
 
 def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
-    crowded = shared(host(), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("disk", True)
-    assert rung.changes["d"].disk_limit_mb_s == 60.0  # of 200 MB/s
-    assert "L6" in rung.text
-    assert "n 0.50 -> 0.70, d 0.50 -> 0.30" in rung.text
-
-
-def test_a_disk_limit_says_where_it_holds_each_way_by_itself() -> None:
+    """It says where it holds each way by itself, and none is tried where the host can set none."""
     for kind, says in (("lxc", "MB/s, reading and writing each, (it mitigates"), ("kvm", "MB/s (it mitigates")):
-        crowded = shared(host(kind=kind), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-        assert says in crowded.escalate()[-1].text
-
-
-def test_no_disk_limit_is_tried_where_the_host_can_set_none() -> None:
-    crowded = shared(host(kind="xen"), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-    rungs = crowded.escalate()
+        crowded = Shared(host(kind=kind), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
+        rung = mended(crowded, "disk")
+        assert rung.changes["d"].disk_limit_mb_s == 60.0  # of 200 MB/s
+        assert all(words in rung.text for words in (says, "L6", "n 0.50 -> 0.70, d 0.50 -> 0.30"))
+    rungs = replace(crowded, host=host(kind="xen")).escalate()
     assert "disk" not in actions(rungs)
     assert not any(rung.satisfies for rung in rungs)
 
 
 def test_one_cpu_more_for_the_driver_domain_is_a_change_of_the_host() -> None:
     pair = [vm("c", "chatty", pins="0:1", min_throughput_ratio=0.9)]
-    crowded = shared(host(pcpus=4, driver_cpus=(0,)), pair, vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9))
+    crowded = Shared(host(pcpus=4, driver_cpus=(0,)), pair, vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9))
     rungs = crowded.escalate()
     assert actions(rungs)[-2:] == ["hint", "driver_domain"]
-    assert rungs[-1].satisfies
-    assert dict(rungs[-1].changes) == {}
-    assert "CPUs 0,3" in rungs[-1].text
-    assert "N11" in rungs[-1].text
+    assert (rungs[-1].satisfies, dict(rungs[-1].changes)) == (True, {})
+    assert "CPUs 0,3" in rungs[-1].text and "N11" in rungs[-1].text
     assert not broken(crowded, crowded.kept(host=replace(crowded.host, driver_cpus=(0, 3))))
 
 
 def test_a_driver_domain_under_a_cpu_bound_guest_gets_a_quiet_cpu() -> None:
     hog = vm("s", "spin", pins="0:0", min_throughput_ratio=0.5)
-    crowded = shared(
+    crowded = Shared(
         host(kind="xen", pcpus=4, driver_cpus=(0,)), [hog], vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9)
     )
-    rung = crowded.escalate()[-1]
-    assert (rung.action, rung.satisfies) == ("driver_domain", True)
-    assert "CPU 1 alone" in rung.text
+    assert "CPU 1 alone" in mended(crowded, "driver_domain").text
     assert not broken(crowded, crowded.kept(host=replace(crowded.host, driver_cpus=(1,))))
 
 
 def test_vhost_threads_are_hinted_at_and_never_said_to_satisfy() -> None:
     sender = vm("b", "bulk", min_throughput_ratio=0.6)
-    crowded = shared(host(pcpus=4), [sender], vm("n", "bulk", vcpus=2, min_throughput_ratio=0.99))
-    hints = [rung for rung in crowded.escalate() if rung.action == "hint"]
-    assert len(hints) == 1
-    assert "C4" in hints[0].text
-    assert "2 queues" in hints[0].text
-    assert (dict(hints[0].changes), hints[0].effects, hints[0].satisfies) == ({}, (), False)
-    on_xen = shared(host(kind="xen", pcpus=4), crowded.residents, crowded.newcomer)
+    crowded = Shared(host(pcpus=4), [sender], vm("n", "bulk", vcpus=2, min_throughput_ratio=0.99))
+    (hint,) = (rung for rung in crowded.escalate() if rung.action == "hint")
+    assert "C4" in hint.text and "2 queues" in hint.text
+    assert (dict(hint.changes), hint.effects, hint.satisfies) == ({}, (), False)
+    on_xen = Shared(host(kind="xen", pcpus=4), crowded.residents, crowded.newcomer)
     assert "hint" not in actions(on_xen.escalate())
 
 
 def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("r", min_throughput_ratio=0.5)], vm("n", min_throughput_ratio=0.6))
+    crowded = Shared(host(kind="xen", pcpus=1), [vm("r", min_throughput_ratio=0.5)], vm("n", min_throughput_ratio=0.6))
     rungs = crowded.escalate(others=("h2", "h3"))
     assert not any(rung.satisfies for rung in rungs)
     assert rungs[-1] == MitigationStep(
@@ -308,7 +287,7 @@ def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -
 
 
 def test_a_rung_that_helps_is_kept_and_the_next_ones_stand_on_it() -> None:
-    crowded = shared(
+    crowded = Shared(
         host(kind="xen", pcpus=4),
         [vm(f"s{at}", min_throughput_ratio=0.7) for at in range(4)],
         vm("q", "steady", weight=256, max_latency_ratio=1.1),
@@ -326,7 +305,7 @@ def test_a_rung_that_helps_is_kept_and_the_next_ones_stand_on_it() -> None:
 
 def test_help_at_the_expense_of_who_is_below_a_limit_too_is_not_kept() -> None:
     pair = [vm("a", pins="0:0", min_throughput_ratio=0.9)]
-    crowded = shared(host(pcpus=2), pair, vm("n", pins="0:0", min_throughput_ratio=0.9))
+    crowded = Shared(host(pcpus=2), pair, vm("n", pins="0:0", min_throughput_ratio=0.9))
     weight, *rest = crowded.escalate()
     assert weight.text.endswith("and another instance below its limit loses as much.")
     assert not any(rung.satisfies for rung in rest)
@@ -346,18 +325,18 @@ def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
 
 
 def test_who_sits_on_the_host_already_is_not_its_own_neighbour() -> None:
-    assert shared(host(pcpus=1), [vm("n")], vm("n", min_throughput_ratio=0.9)).escalate() == ()
+    assert Shared(host(pcpus=1), [vm("n")], vm("n", min_throughput_ratio=0.9)).escalate() == ()
 
 
 def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
     counting = Counting()
-    crowded = shared(
+    crowded = Shared(
         host(pcpus=4, driver_cpus=(0,), nic_mbit=100.0),
         [vm("a", "web"), vm("b", "bulk"), vm("c", "disk", min_throughput_ratio=0.9), vm("d", None, vcpus=4)],
         vm("n", "disk", vcpus=4, min_throughput_ratio=1.0),
     )
     assert actions(crowded.escalate(counting))[-3:] == ["disk", "driver_domain", "host"]
-    assert 2 < counting.calls <= 10
+    assert 2 < len(counting.asked) <= 10
 
 
 @given(crowded_hosts())
@@ -372,11 +351,8 @@ def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -
         assert rung.satisfies == (rung is rungs[-1] and rung.action != "host")
         if rung.action in {"hint", "host"}:
             continue
-        where = crowded.host
-        if rung.action == "driver_domain":
-            (cpus,) = re.findall(r"CPUs? ([\d,-]+)", rung.text.split(" (")[0])
-            where = replace(where, driver_cpus=tuple(sorted(Pinning.parse(f"0:{cpus}").union)))  # type: ignore[union-attr]
-        again = crowded.kept(rung, host=where)
+        cpus = crowded.host.driver_cpus if rung.driver_cpus is None else rung.driver_cpus
+        again = crowded.kept(rung, host=replace(crowded.host, driver_cpus=cpus))
         told = {one.instance: one.throughput_ratio.expected for one in rung.effects}
         assert told == pytest.approx({name: ratio for name, (ratio, *_) in again.items()}, abs=1e-9)
         if rung.satisfies:
@@ -394,7 +370,7 @@ def test_rungs_loosen_nothing_and_come_in_order_of_cost_whatever_the_order_of_re
     rungs = crowded.escalate(counting)
     costs = [COST.index(rung.action) for rung in rungs if "a last resort" not in rung.text]
     assert costs == sorted(set(costs))
-    assert counting.calls <= 10
+    assert len(counting.asked) <= 10
     for rung in rungs:
         for one in crowded.everybody:
             assert looser(one.settings, rung.changes.get(one.id, one.settings)) == []
@@ -405,7 +381,7 @@ def test_rungs_loosen_nothing_and_come_in_order_of_cost_whatever_the_order_of_re
 def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int) -> None:
     """Half of the line is kept for who has no class; where nobody is left without one, classes may have all of it."""
     quiet = [vm(f"calm-{at}", "calm") for at in range(bystanders)]
-    crowded = shared(host(kind="lxc", pcpus=4), [vm("b", "bulk"), *quiet], vm("n", "flow", min_throughput_ratio=0.95))
+    crowded = Shared(host(kind="lxc", pcpus=4), [vm("b", "bulk"), *quiet], vm("n", "flow", min_throughput_ratio=0.95))
     tried: list[SceneBatch] = []
 
     class Watching(PriorPredictor):
@@ -429,33 +405,23 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
 def test_a_step_that_no_command_can_carry_out_says_which_label_it_needs() -> None:
     senders = [vm("b1", "flow"), vm("b2", "flow")]
     question = vm("q", "query", service="latency", max_latency_ratio=1.5)
-    bare = shared(host(kind="lxc", pcpus=4), senders, question).escalate()[-1]
+    bare = Shared(host(kind="lxc", pcpus=4), senders, question).escalate()[-1]
     assert bare.satisfies
     assert bare.notes == ("needs label uplink on host h1 to be carried out",)
     assert bare.text.endswith("; needs label uplink on host h1 to be carried out.")
     with_name = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
-    halfway = shared(with_name, senders, question).escalate()[-1]
+    halfway = Shared(with_name, senders, question).escalate()[-1]
     assert halfway.notes == ("needs label mac on instance q to be carried out",)
-    ready = shared(with_name, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).escalate()[-1]
+    ready = Shared(with_name, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).escalate()[-1]
     assert ready.notes == ()
     assert ready.changes == bare.changes
     assert ready.text == bare.text.removesuffix("; needs label uplink on host h1 to be carried out.") + "."
 
 
 def test_a_name_that_no_command_may_hold_is_told_with_the_step_and_refuses_nothing() -> None:
-    rung = shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).escalate()[-1]
+    rung = Shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).escalate()[-1]
     assert rung.satisfies
     assert len(rung.notes) == 1 and "no command can be rendered for instance '7'" in rung.notes[0]
-
-
-def test_a_last_resort_names_everybody_it_takes_more_than_half_from_and_how_much_they_keep() -> None:
-    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
-    last = crowded.escalate()[-1]
-    assert last.notes == ("batch would keep 0.10 of its own speed instead of 0.50, and no limit protects it",)
-    assert all(rung.notes == () for rung in crowded.escalate()[:-1])
-    weighted = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85)).escalate()[-1]
-    assert weighted.action == "weight"
-    assert weighted.notes == ("batch would keep 0.11 of its own speed instead of 0.50, and no limit protects it",)
 
 
 @given(crowded_hosts(), st.booleans())
@@ -469,7 +435,7 @@ def test_a_step_says_what_it_needs_where_and_only_where_something_of_it_has_no_c
             replace(one, labels={"mac": f"52:54:00:00:00:{at:02x}", "disk": disk})
             for at, one in enumerate(crowded.everybody)
         ]
-        crowded = shared(replace(crowded.host, labels={"uplink": "eth0"}), told[:-1], told[-1])
+        crowded = Shared(replace(crowded.host, labels={"uplink": "eth0"}), told[:-1], told[-1])
     for rung in crowded.escalate():
         made = [
             command

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from advisor.domain import Candidate, Host, Instance, Inventory, PlacementRequest, WorkloadProfile
-from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.domain import Candidate, WorkloadProfile
 from advisor.scheduling.seat_prices import SOFT, prices
-from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # What each keeps beside the other: a db does badly beside a cache, a web server nearly as well as beside a batch job.
 KEPT = {("db", "batch"): 0.99, ("db", "cache"): 0.5, ("web", "batch"): 0.99, ("web", "cache"): 0.97}
 
 
-@dataclass(frozen=True, slots=True)
 class ByPairs:
     """A model that knows what each keeps beside one other, and tells no latency."""
 
-    version: str = "pairs"
-    origin: str = "measured"
-    metrics: tuple[str, ...] = ()
+    version, origin = "pairs", "measured"
+    metrics = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         del targets
@@ -41,26 +33,22 @@ class ByPairs:
             for slot in slots:
                 others = [KEPT.get((names[slot], names[other]), 1.0) for other in slots if other != slot]
                 kept[scene, slot] = np.prod(others)
-        band = BandArrays(kept, kept, kept)
-        alone = BandArrays(np.ones_like(kept), np.ones_like(kept), np.ones_like(kept))
+        band, alone = (BandArrays(*(values,) * 3) for values in (kept, np.ones_like(kept)))
         return InterferencePrediction(band, alone, alone, np.zeros(kept.shape, dtype=bool))
 
 
 def asked(*full: tuple[str, str], empty: int = 0, workload: str | None = "web") -> tuple[Candidate, ...]:
     """Of hosts with two places one has a batch job, one a cache; others are full, or empty."""
     there = [("batch",), ("cache",), *full, *((),) * empty]
-    hosts = [Host(f"h{at:02}", "lxc", pcpus=2, memory_mb=2.0) for at in range(len(there))]
+    hosts = [host(f"h{at:02}", kind="lxc", pcpus=2, memory_mb=2.0, nic_mbit=None) for at in range(len(there))]
     instances = [
-        Instance(f"{name}-{at}-{seat}", memory_mb=1.0, host=hosts[at].id, workload=name)
+        vm(f"{name}-{at}-{seat}", name, on=hosts[at].id, memory_mb=1.0)
         for at, names in enumerate(there)
         for seat, name in enumerate(names)
     ]
     profiles = [WorkloadProfile(name, {"cpu": 50.0}, origin="measured") for name in ("web", "db", "batch", "cache")]
-    inventory = Inventory(tuple(hosts), tuple(instances), tuple(profiles))
-    seen = {host.id: NOW for host in hosts}
-    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-    request = PlacementRequest(Instance("new", memory_mb=1.0, workload=workload), commands=False)
-    return recommend(snapshot, QuestionContext(ActivePredictor(ByPairs()), NOW, 1.0), request).candidates
+    newcomer = vm("new", workload, memory_mb=1.0)
+    return ask(cloud(hosts, instances, workloads=profiles), request(newcomer, limit=5), ByPairs()).candidates
 
 
 def test_a_place_is_kept_for_those_who_usually_come_and_need_it_more() -> None:

@@ -65,20 +65,13 @@ def test_cpus_that_a_resident_has_to_itself_are_left_to_it() -> None:
 
 def test_an_existing_pin_is_the_only_option_and_stays_as_it_was() -> None:
     snapshot = cloud([host(pcpus=4, driver_cpus=(0,), threads_per_core=2, numa=((0, 1), (2, 3)))])
-    for text in ("0:3|1:1", "0:2-3|1:2-3", "0:1|1:1", "0:0-3|1:2"):
-        (found,) = pinning.options(snapshot.scenes, vm(vcpus=2, pins=text))
-        assert str(pinning.as_pinning(found, 0, 2)) == text
-        assert np.flatnonzero(found.affinity[0]).tolist() == sorted(Pinning.parse(text).union)  # type: ignore[union-attr]
-        assert found.usable.all()
-        assert found.pins
-
-
-def test_a_pin_of_some_vcpus_is_kept_and_lets_the_others_run_anywhere() -> None:
-    half = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(((1,), ()))))
-    snapshot = cloud([host(pcpus=3)])
-    (found,) = pinning.options(snapshot.scenes, half)
-    assert np.flatnonzero(found.affinity[0]).tolist() == [0, 1, 2]
-    assert pinning.as_pinning(found, 0, 2) == Pinning(((1,), ()))
+    anywhere = {0, 1, 2, 3}
+    for pins in (((3,), (1,)), ((2, 3), (2, 3)), ((1,), (1,)), ((0, 1, 2, 3), (2,)), ((1,), ())):
+        pinned = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(pins)))
+        (found,) = pinning.options(snapshot.scenes, pinned)
+        assert pinning.as_pinning(found, 0, 2) == Pinning(pins)
+        assert set(np.flatnonzero(found.affinity[0])) == {cpu for cpus in pins for cpu in cpus or anywhere}
+        assert found.usable.all() and found.pins
 
 
 def test_an_option_is_written_one_cpu_for_each_vcpu_where_the_counts_match() -> None:

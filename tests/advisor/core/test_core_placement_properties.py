@@ -115,13 +115,19 @@ def others(case: Case, there: Host) -> list[Instance]:
     return [one for one in everybody if one.host == there.id and one.id != case.question.instance.id]
 
 
-def keeps(ratio: float, limit: float | None) -> bool:
-    return limit is None or ratio >= limit - SLACK
-
-
-def waits(ratio: float, limit: float | None) -> bool:
-    """Whether a latency is within its limit."""
-    return limit is None or ratio <= limit + SLACK
+def broken(effect: Effect, instance: Instance) -> set[str]:
+    """Which limits of an instance are not kept."""
+    short = effect.cpu.short if effect.cpu else 0.0
+    least, most, longest = instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short
+    return {
+        name
+        for name, hit in {
+            "throughput": least is not None and effect.throughput_ratio.expected < least - SLACK,
+            "latency": most is not None and effect.latency_ratio.expected > most + SLACK,
+            "time short": longest is not None and short > longest + SLACK,
+        }.items()
+        if hit
+    }
 
 
 def satisfied(case: Case, found: Candidate) -> bool:
@@ -131,17 +137,15 @@ def satisfied(case: Case, found: Candidate) -> bool:
     names = {one.id for one in residents}
     pinned = found.pinning.union if found.pinning else set()
     age = case.ages[there.id]
-    before = {one.instance: one.before.expected for one in found.neighbours if one.before}
-    after = {one.instance: one.throughput_ratio.expected for one in found.neighbours}
-    slower = {one.instance: one.latency_ratio.expected for one in found.neighbours}
-    alone = predict_scene(Scene(there, tuple(residents)), PriorPredictor(), workloads=WORKLOADS).effects
-    waited = {one.instance: one.latency_ratio.expected for one in alone}
+    after = {one.instance: one for one in found.neighbours}
+    before = predict_scene(Scene(there, tuple(residents)), PriorPredictor(), workloads=WORKLOADS).effects
+    now = [one.settings for one in (mine, *residents)]
     advised = [found.isolation, *(found.changes.get(one.id, one.settings) for one in residents)]
     here = as_advised(case, found)
     return all(
         [
             set(found.changes) <= names,
-            all(not looser(old, new) for old, new in zip([mine.settings, *_settings(residents)], advised, strict=True)),
+            not any(map(looser, now, advised)),
             misfit(here.host, here.instances) is None,
             set(here.host.driver_cpus) <= set(range(there.pcpus)),
             there.enabled,
@@ -159,32 +163,10 @@ def satisfied(case: Case, found: Candidate) -> bool:
             all(cpu < there.pcpus for cpu in pinned),
             mine.settings.pinning in {None, found.pinning},
             set(after) == names,
-            keeps(found.newcomer.throughput_ratio.expected, mine.min_throughput_ratio),
-            waits(found.newcomer.latency_ratio.expected, mine.max_latency_ratio),
-            lacks(found.newcomer, mine),
-            all(
-                lacks(short, one) or not lacks(short_before, one)
-                for short, short_before, one in (
-                    (next(e for e in found.neighbours if e.instance == one.id), effect, one)
-                    for one, effect in zip(residents, alone, strict=True)
-                )
-            ),
-            all(
-                waits(slower[one.id], one.max_latency_ratio) or not waits(waited[one.id], one.max_latency_ratio)
-                for one in residents
-            ),
-            all(
-                keeps(after[one.id], one.min_throughput_ratio) or not keeps(before[one.id], one.min_throughput_ratio)
-                for one in residents
-            ),
+            not broken(found.newcomer, mine),
+            all(broken(after[one.id], one) <= broken(was, one) for one, was in zip(residents, before, strict=True)),
         ]
     )
-
-
-def lacks(effect: Effect, instance: Instance) -> bool:
-    """Whether it is short of CPU for no longer than it accepts."""
-    most = instance.max_time_short
-    return most is None or effect.cpu is None or effect.cpu.short <= most + SLACK
 
 
 def as_advised(case: Case, found: Candidate, *more: Instance) -> Scene:
@@ -195,10 +177,6 @@ def as_advised(case: Case, found: Candidate, *more: Instance) -> Scene:
     mine = replace(case.question.instance, settings=found.isolation)
     changed = [replace(one, settings=found.changes.get(one.id, one.settings)) for one in others(case, there)]
     return Scene(there, (*changed, mine, *more))
-
-
-def _settings(instances: Sequence[Instance]) -> list[IsolationSettings]:
-    return [one.settings for one in instances]
 
 
 @settings(max_examples=120, deadline=None)

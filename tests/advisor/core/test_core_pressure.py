@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
-from advisor.snapshot import ClusterSnapshot
+from advisor.domain import Host, Instance, WorkloadProfile
 from advisor.snapshot.pressure import pressure
 from models.data.demand_classes import day_one
 from models.physics.demands import GOODPUT
 from models.physics.prior import RESOURCES
 from profiler.observed import NetworkSettings
+from tests.advisor.core.core_clouds import cloud, vm
 
 WEB = WorkloadProfile(
     "web", {"cpu": 70, "driver_domain.cpu": 40, "net_mbit": 200, "disk_mb_s": 30, "mem_bw_mb_s": 1000}
@@ -20,16 +20,11 @@ WEB = WorkloadProfile(
 
 
 def asked(host: Host, *there: Instance) -> dict[str, float | None]:
-    cloud = ClusterSnapshot.build(
-        Inventory((host,), there, (WEB,)), seen={}, pending=(), taken_at=datetime(2026, 1, 1, tzinfo=UTC)
-    )
-    return dict(pressure(cloud)["h"])
+    return dict(pressure(cloud([host], there, workloads=[WEB]))["h"])
 
 
-def on(name: str, settings: IsolationSettings | None = None, load: float = 1.0) -> Instance:
-    return Instance(
-        name, vcpus=1, memory_mb=1, host="h", workload="web", load=load, settings=settings or IsolationSettings()
-    )
+def on(name: str, **more: Any) -> Instance:
+    return vm(name, "web", on="h", **more)
 
 
 HOST = Host("h", "kvm", pcpus=4, memory_mb=4096, nic_mbit=1000, disk_mb_s=100, mem_bw_mb_s=8000)
@@ -50,10 +45,8 @@ def test_demands_are_added_up_and_divided_by_what_there_is() -> None:
 
 
 def test_caps_ceilings_and_disk_limits_hold_demand_back() -> None:
-    limited = IsolationSettings(
-        cap_percent=20, network=NetworkSettings("shared", rate_mbit=10, ceil_mbit=50), disk_limit_mb_s=10
-    )
-    found = asked(HOST, on("a", limited))
+    network = NetworkSettings("shared", rate_mbit=10, ceil_mbit=50)
+    found = asked(HOST, on("a", cap_percent=20, network=network, disk_limit_mb_s=10))
     assert found["cpu"] == pytest.approx((0.2 + 0.4) / 4)
     assert found["nic"] == pytest.approx(50 / (1000 * GOODPUT))
     assert found["disk"] == pytest.approx(0.1)
@@ -61,11 +54,9 @@ def test_caps_ceilings_and_disk_limits_hold_demand_back() -> None:
 
 def test_what_nobody_knows_is_not_a_number_and_an_empty_host_is_idle() -> None:
     bare = Host("h", "lxc", pcpus=4, memory_mb=4096)
-    unknown = Instance("u", vcpus=3, memory_mb=1, host="h")
-    found = asked(bare, unknown)
+    found = asked(bare, vm("u", None, on="h", vcpus=3))
     assert found["cpu"] == pytest.approx(0.75 * day_one(1).mean), "as virtual machines usually do"
     assert found["driver_domain"] is None, "a container has none"
     assert found["nic"] is None
     assert set(asked(HOST).values()) == {0.0}
-    nobody = ClusterSnapshot.build(Inventory(), seen={}, pending=(), taken_at=datetime(2026, 1, 1, tzinfo=UTC))
-    assert pressure(nobody) == {}
+    assert pressure(cloud([])) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def scores(
     used: Sequence[float] | None = None,
     half: float | Sequence[Sequence[float]] = 0.0,
     objective: Objective = "worst",
+    **more: Any,
 ) -> Scores:
     """Scores of scenes whose last instance is the newcomer; before and limits are 1 and none unless told otherwise."""
     shape = np.shape(expected)
@@ -47,20 +49,19 @@ def scores(
         np.full(shape, np.nan) if limits is None else np.array(limits, dtype=float),
         np.zeros(shape[0]) if used is None else np.array(used, dtype=float),
         objective,
+        **more,
     )
 
 
 def test_the_worst_off_decides_and_of_what_others_lose_a_part_counts() -> None:
     found = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
-    part = OTHERS_COUNT
-    np.testing.assert_allclose(found.score, [0.6 - 0.1 * part, 0.6 - 0.1 * part, 0.7 - 0.6 * part])
+    np.testing.assert_allclose(found.score, np.array([0.6, 0.6, 0.7]) - OTHERS_COUNT * np.array([0.1, 0.1, 0.6]))
     np.testing.assert_allclose(found.expected, [0.6, 0.6, 0.7])
     np.testing.assert_allclose(found.combined, [2.5, 2.5, 2.1])
 
 
 def test_among_dozens_what_all_lose_together_decides() -> None:
-    one_hurt, all_hurt = [0.9] + [1.0] * 20, [0.97] * 21
-    found = scores([one_hurt, all_hurt])
+    found = scores([[0.9] + [1.0] * 20, [0.97] * 21])
     np.testing.assert_allclose(found.score, [0.9, 1 - (0.03 + OTHERS_COUNT * 20 * 0.03)])
 
 
@@ -70,30 +71,16 @@ def test_a_host_with_few_residents_is_no_place_where_they_may_be_harmed() -> Non
 
 
 def test_time_short_counts_as_much_as_speed_where_it_is_known() -> None:
-    ratio, everybody, nobody = np.array([[0.8, 0.8]] * 3), np.ones((3, 2), dtype=bool), np.full((3, 2), NAN)
-    longer = np.array([[0.0, 0.0], [0.4, 0.0], [NAN, 0.0]])
-    found = score(
-        prediction(ratio.tolist()), everybody, np.ones((3, 2)), nobody, np.zeros(3), "worst", more_short=longer
-    )
+    found = scores([[0.8, 0.8]] * 3, more_short=np.array([[0.0, 0.0], [0.4, 0.0], [NAN, 0.0]]))
     one, other = 0.2 * (1 - SHORT_COUNTS), 0.2 * (1 - SHORT_COUNTS) + 0.4 * SHORT_COUNTS
     expected = [1 - (max(both) + OTHERS_COUNT * min(both)) for both in ((one, one), (one, other), (0.2, one))]
     np.testing.assert_allclose(found.score, expected)
-    slower, later = (
-        score(
-            prediction([[ratio]]), everybody[:1, :1], np.ones((1, 1)), nobody[:1, :1], np.zeros(1), "worst",
-            more_short=np.array([[short]]),
-        )
-        for ratio, short in ((0.9, 0.0), (1.0, 0.1))
-    )  # fmt: skip
+    slower, later = (scores([[ratio]], more_short=np.array([[at]])) for ratio, at in ((0.9, 0.0), (1.0, 0.1)))
     assert slower.score[0] == pytest.approx(later.score[0])
 
 
 def test_doubt_that_was_there_before_does_not_count_against_a_placement() -> None:
-    ratio, one = [[0.8]], np.ones((1, 1))
-    found = [
-        score(prediction(ratio, 0.3), one > 0, one, one * NAN, np.zeros(1), "worst", half_before=before).score[0]
-        for before in (0.3, 0.1, 0.5)
-    ]
+    found = [scores([[0.8]], half=0.3, half_before=before).score[0] for before in (0.3, 0.1, 0.5)]
     np.testing.assert_allclose(found, [0.8, 0.8 - CAUTION * 0.2, 0.8])
 
 
@@ -130,12 +117,8 @@ def test_pack_takes_the_fullest_host_on_which_every_ratio_is_kept() -> None:
 
 
 def test_pack_keeps_an_instances_own_limit_and_else_nine_tenths() -> None:
-    found = scores(
-        [[0.75, 1.0], [0.75, 1.0], [KEPT, 1.0]],
-        limits=[[0.7, NAN], [NAN, NAN], [NAN, NAN]],
-        used=[1.0] * 3,
-        objective="pack",
-    )
+    limits = [[0.7, NAN], [NAN, NAN], [NAN, NAN]]
+    found = scores([[0.75, 1.0], [0.75, 1.0], [KEPT, 1.0]], limits=limits, used=[1.0] * 3, objective="pack")
     assert (found.score > 1).tolist() == [True, False, True]
 
 
@@ -157,45 +140,28 @@ def test_a_limit_is_broken_where_it_was_held_before() -> None:
 @pytest.mark.parametrize("ratio", [0.7, 0.7 - 1e-12])
 def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float) -> None:
     found = scores([[ratio, ratio]], limits=[[0.7, 0.7]])
-    assert not found.breaks_neighbour[0]
-    assert not found.breaks_newcomer[0]
+    assert not found.breaks_neighbour[0] and not found.breaks_newcomer[0]
     packed = scores([[ratio, ratio]], limits=[[0.7, 0.7]], used=[0.5], objective="pack")
     assert packed.score[0] == pytest.approx(1.5)
 
 
 def test_a_limit_from_above_is_broken_where_it_was_held_before() -> None:
-    ratio = np.array([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])
+    waits, before = np.full((3, 2), 2.0), np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
     most = np.array([[1.9, NAN], [1.9, NAN], [NAN, 1.9]])
-    before = np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
-    everybody, nobody = np.ones(ratio.shape, dtype=bool), np.full(ratio.shape, NAN)
-    found = score(
-        prediction(ratio.tolist()),
-        everybody,
-        np.ones(ratio.shape),
-        nobody,
-        np.zeros(3),
-        "worst",
-        [Ceiling(np.full(ratio.shape, NAN), 1 / ratio, before), Ceiling(most, 1 / ratio, before)],
-    )
+    found = scores([[0.5, 0.5]] * 3, ceilings=[Ceiling(most * NAN, waits, before), Ceiling(most, waits, before)])
     assert found.breaks_neighbour.tolist() == [True, False, False]
     assert found.breaks_newcomer.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
 def test_empty_slots_count_nothing_whatever_stands_in_them(objective: Objective) -> None:
-    bare = scores([[0.8, 0.9]], half=0.05, used=[0.5], objective=objective)
+    common: dict[str, Any] = {"half": 0.05, "used": [0.5], "objective": objective}
+    bare = scores([[0.8, 0.9]], **common)
+    slots: dict[str, Any] = {"present": [[False, True, False, True]], "limits": [[0.99, NAN, 0.99, NAN]]}
     for junk in (0.01, 5.0, NAN):
-        padded = scores(
-            [[junk, 0.8, junk, 0.9]],
-            present=[[False, True, False, True]],
-            limits=[[0.99, NAN, 0.99, NAN]],
-            half=0.05,
-            used=[0.5],
-            objective=objective,
-        )
-        np.testing.assert_allclose(padded.score, bare.score)
-        np.testing.assert_allclose(padded.combined, bare.combined)
-        np.testing.assert_allclose(padded.half_width, bare.half_width)
+        padded = scores([[junk, 0.8, junk, 0.9]], **slots, **common)
+        for figure in ("score", "combined", "half_width"):
+            np.testing.assert_allclose(getattr(padded, figure), getattr(bare, figure))
         assert not padded.breaks_neighbour.any()
 
 
@@ -237,30 +203,27 @@ def chosen(values: Sequence[Sequence[float]], *, fine: object = True, usable: ob
     return [int(number) for number in numbers]
 
 
-def test_a_pin_must_gain_more_than_its_price() -> None:
-    assert chosen([[0.8, 0.8, 0.8], [0.8 + PIN_GAIN / 2, 0.8 + 2 * PIN_GAIN, 0.7]]) == [0, 1, 0]
-
-
-def test_an_option_that_breaks_no_limit_beats_a_better_one_that_does() -> None:
-    assert chosen([[0.9, 0.9], [0.1, 0.1]], fine=[[False, True], [True, True]]) == [1, 0]
-
-
-def test_an_option_that_cannot_be_used_is_never_chosen() -> None:
-    assert chosen([[0.1, 0.1], [0.9, 0.9]], usable=[[True, True], [False, True]]) == [0, 1]
-
-
-def test_of_equal_pins_the_first_is_taken() -> None:
-    assert chosen([[0.1], [0.9], [0.9]]) == [1]
+@pytest.mark.parametrize(
+    ("values", "more", "options"),
+    [
+        ([[0.8, 0.8, 0.8], [0.8 + PIN_GAIN / 2, 0.8 + 2 * PIN_GAIN, 0.7]], {}, [0, 1, 0]),
+        ([[0.9, 0.9], [0.1, 0.1]], {"fine": [[False, True], [True, True]]}, [1, 0]),
+        ([[0.1, 0.1], [0.9, 0.9]], {"usable": [[True, True], [False, True]]}, [0, 1]),
+        ([[0.1], [0.9], [0.9]], {}, [1]),
+    ],
+    ids=["a pin gains more than its price", "no limit breaks", "it can be used", "of equal pins the first"],
+)
+def test_the_option_is_the_best_that_may_be_chosen(
+    values: list[list[float]], more: dict[str, Any], options: list[int]
+) -> None:
+    assert chosen(values, **more) == options
 
 
 # the order
 
 
-def test_equal_scores_are_ordered_by_host_id() -> None:
+def test_scores_that_are_equal_but_for_rounding_are_ordered_by_host_id() -> None:
     assert order(np.array([0.5, 0.5, 0.9, 0.5]), np.array(["c", "a", "z", "b"])).tolist() == [2, 1, 3, 0]
-
-
-def test_scores_that_differ_by_rounding_only_are_equal() -> None:
     assert order(np.array([0.3, 0.1 + 0.2]), np.array(["a", "b"])).tolist() == [0, 1]
     assert order(np.array([0.1 + 0.2, 0.3]), np.array(["b", "a"])).tolist() == [1, 0]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
-from advisor.prediction.context import QuestionContext
-from models.physics.prior import PriorPredictor
-from tests.advisor.core.core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
+from tests.advisor.core.core_clouds import ask, cloud, context, host, request, vm
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
 
@@ -26,29 +23,20 @@ def keys(text: str) -> list[bytes]:
     return [letter.encode() for letter in text]
 
 
-def test_nothing_is_known_at_first_and_afterwards_what_was_kept() -> None:
-    after = PredictionCache().after
+def test_nothing_is_known_at_first_and_afterwards_a_copy_of_what_was_kept() -> None:
+    memory = PredictionCache()
+    after = memory.after
     known, found = after.find(keys("ab"), (2, 3))
     assert not known.any()
     assert np.isnan(found).all()
     after.keep(keys("ab"), blocks(1.0, 2.0))
-    known, found = after.find(keys("bca"), (2, 3))
-    assert known.tolist() == [True, False, True]
-    np.testing.assert_array_equal(found[known], blocks(2.0, 1.0))
-    assert np.isnan(found[1]).all()
-
-
-def test_what_is_found_is_a_copy() -> None:
-    after = PredictionCache().after
-    after.keep(keys("a"), blocks(1.0))
-    after.find(keys("a"), (2, 3))[1][:] = 7.0
-    np.testing.assert_array_equal(after.find(keys("a"), (2, 3))[1], blocks(1.0))
-
-
-def test_before_and_after_are_apart() -> None:
-    memory = PredictionCache()
-    memory.before.keep(keys("a"), blocks(1.0))
-    assert not memory.after.find(keys("a"), (2, 3))[0].any()
+    for _ in range(2):
+        known, found = after.find(keys("bca"), (2, 3))
+        assert known.tolist() == [True, False, True]
+        np.testing.assert_array_equal(found[known], blocks(2.0, 1.0))
+        assert np.isnan(found[1]).all()
+        found[:] = 7.0
+    assert not memory.before.find(keys("a"), (2, 3))[0].any()
 
 
 def test_the_longest_unused_is_dropped_first() -> None:
@@ -104,10 +92,8 @@ def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
     memory = PredictionCache()
     there = cloud([host("a", pcpus=1)], [vm("r", on="a", min_throughput_ratio=0.7)])
     for number in range(9):
-        names = tuple(f"elsewhere-{one}" for one in range(number))
-        asked = request(hosts=("a", *names))
-        context = QuestionContext(ActivePredictor(PriorPredictor(), remembered=memory), NOW, FRESH_S)
-        (mended,) = recommend(there, context, asked).candidates
+        asked = request(hosts=("a", *(f"elsewhere-{name}" for name in range(number))))
+        (mended,) = recommend(there, context(remembered=memory), asked).candidates
         assert mended.changes
     lengths = {len(key) for kind in (memory.before, memory.after, memory.shown) for key in kind._row}
     assert lengths <= {32, 48, 64}
@@ -144,9 +130,6 @@ def test_threads_share_it() -> None:
                 wrong.append(turn)
             after.keep(names, blocks(*turn.astype(float)))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert not wrong

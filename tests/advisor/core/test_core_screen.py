@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,26 +9,13 @@ import pytest
 
 from advisor.domain import Instance
 from advisor.placement import decision
-from advisor.prediction.active import PredictorProxy
 from advisor.snapshot import ClusterSnapshot
-from models.data.scene import DAY_PARTS, SceneBatch
+from models.data.scene import DAY_PARTS
 from models.physics.peak_demand import FIGURES, shares
-from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, InterferencePrediction
 from profiler.demand import Demand
-from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
+from tests.advisor.core.core_clouds import Counting, ask, cloud, codes, host, hosts_of, request, vm
 
 HOSTS = 150
-
-
-class CountingPrior(PredictorProxy):
-    """The prior, which counts the scenes that it is asked about before those that are shown."""
-
-    scenes = 0
-
-    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        type(self).scenes += len(scenes)
-        return self.predictor.predict(scenes, targets)
 
 
 def unlike(low: float, high: float, **of_residents: Any) -> ClusterSnapshot:
@@ -71,22 +57,21 @@ def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predic
     found = ask(snapshot, question)
     monkeypatch.setattr(decision, "SCREENED_FROM", HOSTS + 1)
     full = ask(snapshot, question)
-    assert [one.host for one in found.candidates] == [one.host for one in full.candidates]
+    shown, wanted_shown = ([(one.host, one.pinning) for one in answer.candidates] for answer in (found, full))
+    assert shown == wanted_shown
     assert [one.score for one in found.candidates] == pytest.approx([one.score for one in full.candidates], abs=1e-9)
-    assert [one.pinning for one in found.candidates] == [one.pinning for one in full.candidates]
-    assert [(one.host, one.code) for one in found.rejected] == [(one.host, one.code) for one in full.rejected]
+    assert codes(found) == codes(full)
 
 
 def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promises() -> None:
     answer = ask(unlike(0.9, 1.4, min_throughput_ratio=0.5), request(newcomer(min_throughput_ratio=0.9), limit=HOSTS))
-    assert {one.host for one in answer.rejected} | {one.host for one in answer.candidates} == {
-        f"h{at:03}" for at in range(HOSTS)
-    }
+    assert {*codes(answer), *hosts_of(answer)} == {f"h{at:03}" for at in range(HOSTS)}
 
 
 def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little() -> None:
-    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), CountingPrior(PriorPredictor()))
-    assert 0 < CountingPrior.scenes < 2 * HOSTS  # without the newcomer and with it
+    counting = Counting()
+    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), counting)
+    assert 0 < sum(scenes for scenes, _ in counting.asked) < 2 * HOSTS  # without the newcomer and with it
 
 
 def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> None:

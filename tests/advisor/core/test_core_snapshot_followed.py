@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot, layout
 from advisor.snapshot.host_arrays import HostArrays
 from models.physics.prior import PriorPredictor
-from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, vm
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, same, vm
 
 HOSTS = ("a", "b", "c", "d")
 VMS = tuple(f"v{at}" for at in range(8))
@@ -83,15 +84,12 @@ def profiles(draw: st.DrawFn) -> tuple[WorkloadProfile, ...]:
 
 @st.composite
 def states(draw: st.DrawFn) -> State:
-    hosts = {
-        name: draw(a_host(name))
-        for name in draw(st.sets(st.sampled_from(HOSTS), min_size=draw(st.sampled_from([0, 3]))))
-    }
-    placed = {
-        name: draw(an_instance(name))
-        for name in draw(st.sets(st.sampled_from(VMS), min_size=draw(st.sampled_from([0, 4])), max_size=6))
-    }
-    pending = {name: draw(an_instance(name)) for name in draw(st.sets(st.sampled_from(VMS), max_size=2))}
+    def some(names: Sequence[str], least: Sequence[int], most: int) -> set[str]:
+        return draw(st.sets(st.sampled_from(names), min_size=draw(st.sampled_from(least)), max_size=most))
+
+    hosts = {name: draw(a_host(name)) for name in some(HOSTS, [0, 3], 4)}
+    placed = {name: draw(an_instance(name)) for name in some(VMS, [0, 4], 6)}
+    pending = {name: draw(an_instance(name)) for name in some(VMS, [0], 2)}
     seen = {name: NOW - timedelta(seconds=draw(st.integers(-5, 99))) for name in hosts if draw(st.booleans())}
     return State(hosts, placed, pending, draw(profiles()), seen)
 
@@ -100,15 +98,13 @@ def states(draw: st.DrawFn) -> State:
 def steps(draw: st.DrawFn, before: State) -> State:
     """Another state that shares most of what is there: a step that touches every host would hide what it forgets."""
     after, other = before, draw(states())
-    for facet in draw(
-        st.lists(st.sampled_from(["hosts", "instances", "pending", "workloads"]), min_size=1, max_size=2)
-    ):
+    facets = st.sampled_from(["hosts", "instances", "pending", "workloads"])
+    for facet in draw(st.lists(facets, min_size=1, max_size=2)):
         now = getattr(other, facet)
         if facet != "workloads":
             one = draw(st.sampled_from(HOSTS if facet == "hosts" else VMS))
-            now = {name: it for name, it in getattr(before, facet).items() if name != one} | (
-                {one: now[one]} if one in now else {}
-            )
+            rest = {name: it for name, it in getattr(before, facet).items() if name != one}
+            now = rest | {name: it for name, it in now.items() if name == one}
         after = replace(after, **{facet: now})
     seen = other.seen if draw(st.booleans()) else before.seen
     return replace(after, seen={name: when for name, when in seen.items() if name in after.hosts})
@@ -116,23 +112,6 @@ def steps(draw: st.DrawFn, before: State) -> State:
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {name: after.get(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-
-
-def same(one: ClusterSnapshot, other: ClusterSnapshot) -> None:
-    for field in fields(ClusterSnapshot):
-        mine, others = getattr(one, field.name), getattr(other, field.name)
-        if field.name == "scenes":
-            for part in fields(mine):
-                if part.name == "table":
-                    assert (mine.table.columns, mine.table.rows) == (others.table.columns, others.table.rows)
-                    np.testing.assert_array_equal(mine.table.values, others.table.values)
-                else:
-                    np.testing.assert_array_equal(getattr(mine, part.name), getattr(others, part.name), part.name)
-        elif isinstance(mine, np.ndarray):
-            assert mine.dtype == others.dtype, field.name
-            np.testing.assert_array_equal(mine, others, field.name)
-        elif field.name != "names":
-            assert mine == others, field.name
 
 
 @settings(max_examples=50, deadline=None)
@@ -204,41 +183,34 @@ def test_hosts_are_alike_whatever_they_and_their_residents_are_called_and_admitt
     assert alike(one, other, second=host("b", enabled=False, labels={"zone": "a"}, cpu_overcommit=1.0, disk_gb=5.0))
 
 
+OTHER_RESIDENTS: list[dict[str, Any]] = [
+    {"workload": "calm"}, {"workload": None}, {"load": 0.5}, {"vcpus": 2}, {"pins": "0:1"}, {"cap_percent": 50.0},
+    {"weight": 100}, {"disk_limit_mb_s": 5.0},
+]  # fmt: skip
+OTHER_HOSTS: list[dict[str, Any]] = [
+    {"pcpus": 8}, {"kind": "xen"}, {"nic_mbit": 10.0}, {"disk_kind": "ssd"}, {"platform": "p"}, {"l3_mb": 8.0},
+    {"driver_cpus": (0,)}, {"numa": ((0, 1), (2, 3))}, {"threads_per_core": 2}, {"memory_mb": 1.0},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"workload": "calm"}, {"workload": None}, {"load": 0.5}, {"vcpus": 2}, {"pins": "0:1"}, {"cap_percent": 50.0},
-        {"weight": 100}, {"disk_limit_mb_s": 5.0},
-    ],
-)  # fmt: skip
-def test_hosts_with_other_residents_are_not_alike(changed: dict[str, Any]) -> None:
+    ("resident", "there"),
+    [*((vm("y", **changed), {}) for changed in OTHER_RESIDENTS), *((vm("y"), changed) for changed in OTHER_HOSTS)],
+)
+def test_hosts_with_other_residents_or_of_another_make_are_not_alike(resident: Instance, there: dict[str, Any]) -> None:
     assert alike([vm("x")], [vm("y")])
-    assert not alike([vm("x")], [vm("y", **changed)])
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"pcpus": 8}, {"kind": "xen"}, {"nic_mbit": 10.0}, {"disk_kind": "ssd"}, {"platform": "p"}, {"l3_mb": 8.0},
-        {"driver_cpus": (0,)}, {"numa": ((0, 1), (2, 3))}, {"threads_per_core": 2}, {"memory_mb": 1.0},
-    ],
-)  # fmt: skip
-def test_hosts_of_another_make_are_not_alike(changed: dict[str, Any]) -> None:
-    assert not alike([vm("x")], [vm("y")], second=host("b", **changed))
+    assert not alike([vm("x")], [resident], second=host("b", **there))
 
 
 def test_a_fingerprint_changes_with_a_profile_and_with_nothing_else_in_the_table() -> None:
     def of(*workloads: WorkloadProfile) -> np.ndarray[Any, Any]:
-        return cloud(
-            [host("a"), host("b")], [vm("x", "web", on="a"), vm("y", on="b")], workloads=workloads
-        ).fingerprints
+        there = [vm("x", "web", on="a"), vm("y", on="b")]
+        return cloud([host("a"), host("b")], there, workloads=workloads).fingerprints
 
     before = of(*WORKLOADS)
     assert (of(*reversed(WORKLOADS)) == before).all()
     assert (of(*WORKLOADS, WorkloadProfile("other", {"cpu": 3.0, "new": 1.0})) == before).all()
-    other = of(
-        *(WorkloadProfile("web", {**one.metrics, "cpu": 59.0}) if one.name == "web" else one for one in WORKLOADS)
-    )
+    other = of(*WORKLOADS[:2], WorkloadProfile("web", {**WORKLOADS[2].metrics, "cpu": 59.0}), *WORKLOADS[3:])
     assert (other == before).tolist() == [False, True]
     # who reached most of a disk alone says how fast disks are, everywhere
     assert (of(*WORKLOADS, WorkloadProfile("fast", {"disk_mb_s": 900.0})) != before).all()

@@ -9,15 +9,12 @@ import pytest
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
-from models.physics.prior import PriorPredictor
-from tests.advisor.core.core_clouds import FRESH_S, NOW, WORKLOADS, ask, cloud, codes, host, hosts_of, only, request, vm
+from tests.advisor.core.core_clouds import WORKLOADS, ask, cloud, codes, context, host, hosts_of, only, request, vm
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
-    return sequential.in_turn(snapshot, QuestionContext(ActivePredictor(PriorPredictor()), NOW, FRESH_S), requests)
+    return sequential.in_turn(snapshot, context(), requests)
 
 
 def first(answer: Recommendation) -> str:
@@ -32,9 +29,7 @@ def test_each_counts_in_for_the_next() -> None:
 
 def test_what_was_placed_before_takes_room() -> None:
     hosts = [host("big", memory_mb=4096.0), host("small", memory_mb=1024.0)]
-    answers = in_turn(
-        cloud(hosts), *(request(vm(name, memory_mb=memory)) for name, memory in (("a", 4096.0), ("b", 2048.0)))
-    )
+    answers = in_turn(cloud(hosts), request(vm("a", memory_mb=4096.0)), request(vm("b", memory_mb=2048.0)))
     assert first(answers[0]) == "big"
     assert codes(answers[1]) == {"big": "capacity.memory", "small": "capacity.memory"}
 
@@ -80,8 +75,7 @@ def test_whom_an_earlier_one_was_placed_beside_stays_there_when_asked_about() ->
 
 
 def test_an_instance_that_is_somewhere_already_is_not_counted_there() -> None:
-    snapshot = cloud([host("a", pcpus=1, memory_mb=1024.0)], [vm("n", on="a")])
-    (answer,) = in_turn(snapshot, request())
+    (answer,) = in_turn(cloud([host("a", pcpus=1, memory_mb=1024.0)], [vm("n", on="a")]), request())
     assert hosts_of(answer) == ["a"]
 
 

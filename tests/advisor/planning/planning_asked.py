@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
-from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
+from advisor.domain import Capacity, Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.planning import planner
 from advisor.prediction.active import ActivePredictor
@@ -20,10 +20,6 @@ from tests.advisor.planning.planning_cases import NOW, host, vm
 
 HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
 PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]
-
-
-def no_model(version: str) -> ActivePredictor:
-    raise NotFound(f"there is no model {version}")
 
 
 class FailsLater:
@@ -56,26 +52,35 @@ class Swift:
 def plan(
     inventory: Inventory,
     request: PlanRequest,
-    measured: dict[str, Sequence[float]] | None = None,
+    measured: Mapping[str, Sequence[float]] | None = None,
     *,
     now: datetime = NOW,
     predictor: Predictor | None = None,
     pending: Sequence[Instance] = (),
     **more: object,
 ) -> Plan:
+    """The plan of a request for a cloud that was just seen; `measured` CPU percents of windows by instance."""
+
+    def no_model(version: str) -> ActivePredictor:
+        raise NotFound(f"there is no model {version}")
+
     seen = dict.fromkeys((one.id for one in inventory.hosts), NOW)
-    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=now)
-    used = measured or {}
-    more.setdefault("models", no_model)
     return planner.plan(
-        snapshot,
+        ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=now),
         ActivePredictor(predictor or PriorPredictor()),
         request,
         now=now,
         fresh_s=60.0,
-        measured=lambda names: {name: _used(used[name]) for name in names if name in used},
-        **more,  # type: ignore[arg-type]
+        measured=lambda names: {name: _used(windows) for name, windows in (measured or {}).items() if name in names},
+        **{"models": no_model, **more},  # type: ignore[arg-type]
     )
+
+
+def capacity(inventory: Inventory, request: PlanRequest) -> Capacity:
+    """The capacity that a plan of that kind finds."""
+    found = plan(inventory, request).capacity
+    assert found
+    return found
 
 
 def there(found: Plan) -> dict[str, str]:
@@ -86,9 +91,8 @@ def carried_out(inventory: Inventory, found: Plan) -> Inventory:
     now = {one.id: one for one in inventory.instances}
     for step in (step for step in found.steps if step.host):
         was = now[step.instance]
-        now[was.id] = replace(
-            was, host=step.host, settings=step.settings or was.settings, vcpus=step.vcpus or was.vcpus
-        )
+        settings, vcpus = step.settings or was.settings, step.vcpus or was.vcpus
+        now[was.id] = replace(was, host=step.host, settings=settings, vcpus=vcpus)
     return replace(inventory, instances=tuple(now.values()))
 
 

@@ -21,7 +21,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.demand_classes import day_one
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand, Resource
-from tests.advisor.planning.planning_asked import HOSTS, plan
+from tests.advisor.planning.planning_asked import HOSTS, capacity, plan
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 LARGE = Host("h1", "kvm", 8, 65_536)
@@ -66,13 +66,11 @@ def test_what_a_driver_domain_is_asked_for_is_told_apart_by_demand() -> None:
 
 
 def test_hosts_are_filled_by_what_instances_want() -> None:
-    small = Host("h1", "kvm", 2, 65_536, cpu_overcommit=16)
-    fit = {
-        cpus: plan(Inventory((small,), ()), PlanRequest("capacity", (dark("n", cpus),), keep_ratio=0.9)).capacity
-        for cpus in (0.05, 0.9)
-    }
-    assert fit[0.05] is not None and fit[0.9] is not None
-    assert fit[0.05].fit > 3 * fit[0.9].fit
+    small = Inventory((Host("h1", "kvm", 2, 65_536, cpu_overcommit=16),))
+    little, much = (
+        capacity(small, PlanRequest("capacity", (dark("n", cpus),), keep_ratio=0.9)).fit for cpus in (0.05, 0.9)
+    )
+    assert little > 3 * much
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -80,8 +78,7 @@ def test_growth_fills_a_cloud_of_which_only_demand_or_sizes_are_known(known: boo
     there = [dark(f"i{at}", 0.1 if known else None, on="h1") for at in range(32)]
     request = PlanRequest("capacity", (replace(dark("n"), memory_mb=99_999),), growth=Growth(0, 50, 12))
     found = plan(Inventory((replace(LARGE, pcpus=16),), tuple(there)), request)
-    assert found.capacity is not None and found.capacity.runs_out_month is not None
-    assert 2 <= found.capacity.runs_out_month <= 8
+    assert found.capacity and found.capacity.runs_out_month in range(2, 9)
     assert not any("is above 10" in note for note in found.notes)
 
 
@@ -93,8 +90,8 @@ def test_what_is_assumed_of_an_unknown_instance_grows_from_what_is_assumed_now()
         PriorPredictor().predict(snapshot((replace(LARGE, pcpus=2),), *some).scenes).throughput
         for some in (there, said)
     )
-    np.testing.assert_allclose(assumed.expected, given.expected, atol=1e-9)
-    np.testing.assert_allclose(assumed.lower, given.lower, atol=1e-9)
+    for edge in ("expected", "lower"):
+        np.testing.assert_allclose(getattr(assumed, edge), getattr(given, edge), atol=1e-9)
 
 
 def test_demand_that_outgrows_its_vcpus_is_told_with_its_month() -> None:

@@ -52,8 +52,7 @@ def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:
 
 def test_who_cannot_be_brought_in_by_any_order_is_not_counted_as_placed() -> None:
     found = plan(cloud(hosts=HOSTS[:1]), PlanRequest(instances=(vm("n1"), vm("n2"))), predictor=Swift())
-    assert found.steps == ()
-    assert found.search is not None
+    assert found.steps == () and found.search
     assert (found.search.aim, found.search.value, found.search.bound) == ("instances placed", 0, 2)
     assert found.search.ended == "in the way"
     assert "n1 is not placed: h1 would take n1 below its limit." in found.notes
@@ -61,5 +60,4 @@ def test_who_cannot_be_brought_in_by_any_order_is_not_counted_as_placed() -> Non
 
 def test_the_worst_off_may_be_faster_than_alone() -> None:
     sums = plan(cloud(*PRESSED, hosts=HOSTS), PlanRequest(kind="rebalance"), predictor=Swift()).sums_before
-    assert sums is not None
-    assert sums.worst == pytest.approx(1.2)
+    assert sums and sums.worst == pytest.approx(1.2)

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.failover import failures_of
 from advisor.planning.place_beside import PlacedBeside
-from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_asked import capacity
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 MIX = (vm("n", memory_mb=1000, load=0.05),)
@@ -26,9 +26,8 @@ def racks(*names: str) -> tuple[Host, ...]:
 
 def spare(hosts: tuple[Host, ...], count: int, label: str | None = None) -> SpareCapacity:
     asked = PlanRequest("capacity", MIX, spare_hosts=count, spare_label=label, keep_ratio=0.1, time_limit_s=60.0)
-    found = plan(cloud(hosts=hosts), asked).capacity
-    assert found is not None and found.spare is not None
-    assert found.fit == 8 * len(hosts)
+    found = capacity(cloud(hosts=hosts), asked)
+    assert found.spare and found.fit == 8 * len(hosts)
     return found.spare
 
 
@@ -40,12 +39,12 @@ def test_so_many_fit_as_hosts_that_are_left_have_room_for() -> None:
     assert reserved.in_the_way.startswith("if h")
 
 
+FULL = cloud(*(vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)), hosts=racks("a", "b"))
+
+
 def test_where_not_even_now_everybody_has_a_host_that_is_said() -> None:
-    full = [vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)]
-    asked = PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1)
-    found = plan(cloud(*full, hosts=racks("a", "b")), asked).capacity
-    assert found is not None and found.spare is not None
-    assert (found.spare.fit, found.spare.too_many) == (None, 0)
+    found = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1))
+    assert found.spare and (found.spare.fit, found.spare.too_many) == (None, 0)
     assert "not even who is there now is known to find a host: if h" in found.reserve
 
 
@@ -59,16 +58,13 @@ def test_hosts_without_the_label_fail_alone_and_an_empty_one_takes_its_room_with
 def test_a_label_that_no_host_has_is_refused_with_those_that_there_are() -> None:
     asked = PlanRequest("capacity", MIX, spare_hosts=1, spare_label="zone")
     with pytest.raises(InvalidInput, match=r"no host has the label zone; there are rack$") as refused:
-        plan(cloud(hosts=racks("a", "b")), asked)
+        capacity(cloud(hosts=racks("a", "b")), asked)
     assert refused.value.field == "spare_label"
 
 
 def test_growth_that_is_uncertain_gives_a_day_between_two_others() -> None:
-    asked = PlanRequest(
-        "capacity", (vm("n", memory_mb=8000, load=0.05),), keep_ratio=0.1, growth=Growth(1, 0, 24, uncertain_percent=50)
-    )
-    found = plan(cloud(hosts=racks(*"abcdef")), asked).capacity
-    assert found is not None
+    growth, mix = Growth(1, 0, 24, uncertain_percent=50), (vm("n", memory_mb=8000, load=0.05),)
+    found = capacity(cloud(hosts=racks(*"abcdef")), PlanRequest("capacity", mix, keep_ratio=0.1, growth=growth))
     assert (found.earliest_month, found.runs_out_month, found.latest_month) == (5, 7, 14)
     assert found.outlook.endswith("That is 2026-09-30, between 2026-07-31 and 2027-05-01.")
 
@@ -82,7 +78,6 @@ def test_without_a_month_of_less_growth_no_day_is_made_up() -> None:
 
 
 def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = [vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)]
     late = PlacedBeside(snapshot(racks("a")), {"r0": ()}, in_time=False)
 
     def over(_context: object, _cloud: object, _newcomers: object, clock: SearchClock) -> PlacedBeside:
@@ -90,9 +85,7 @@ def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytes
         return late
 
     monkeypatch.setattr("advisor.planning.failover.place_beside", over)
-    asked = PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0)
-    found = plan(cloud(*full, hosts=racks("a", "b")), asked).capacity
-    assert found is not None and found.spare is not None
-    assert found.spare.fit is None
+    found = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0))
+    assert found.spare and found.spare.fit is None
     assert found.spare.in_the_way == "the time limit was reached before all failures were tried"
     assert found.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")

@@ -51,10 +51,9 @@ def test_a_limit_of_its_own_counts_as_it_is_whatever_the_cap() -> None:
 
 def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_without_one() -> None:
     def caps(limit: float) -> list[float | None]:
-        inventory = Inventory(
-            (kvm("a", 2),), (*some(2, "a"), vm("poor", on="a", min_throughput_ratio=limit)), WORKLOADS
-        )
-        used: dict[str, Sequence[float]] = {one.id: [1.0] * 60 for one in inventory.instances}
+        there = (*some(2, "a"), vm("poor", on="a", min_throughput_ratio=limit))
+        used: dict[str, Sequence[float]] = {one.id: [1.0] * 60 for one in there}
+        inventory = Inventory((kvm("a", 2),), there, WORKLOADS)
         found = plan(inventory, PlanRequest(kind="right_size", keep_ratio=0.6), used)
         return [one.settings.cap_percent for one in found.steps if one.settings]
 
@@ -108,11 +107,8 @@ def test_notes_name_the_true_cause() -> None:
 def test_who_is_evacuated_in_vain_is_told_of_other_hosts_only() -> None:
     cloud = snapshot((kvm("a", 4), kvm("b", 1, 512)), *some(3, "a"))
     found = assigned(cloud, "evacuate", emptied=frozenset({"a"}))
-    assert found.notes == (
-        "No host takes i0 and 2 more; on b: "
-        + next(one.reason for one in found.refused["i0"] if one.host == "b")
-        + ".",
-    )
+    (reason,) = (one.reason for one in found.refused["i0"] if one.host == "b")
+    assert found.notes == (f"No host takes i0 and 2 more; on b: {reason}.",)
 
 
 def test_nothing_is_called_fine_where_nobody_may_move_or_all_suffer() -> None:
@@ -137,8 +133,7 @@ def test_a_distance_to_a_bound_of_nothing_is_no_share() -> None:
 def test_no_ratio_is_told_below_its_limit_in_a_report_that_is_not_below_in_the_sums() -> None:
     inventory = Inventory((kvm("a"), kvm("b")), (vm("capped", on="b", settings=HALF),), WORKLOADS)
     found = plan(inventory, PlanRequest(kind="evacuate", empty=("b",)))
-    assert found.sums_after is not None
-    assert found.sums_after.below == 0
+    assert found.sums_after and found.sums_after.below == 0
     assert plan_view.limits(inventory, found)("capped").throughput == pytest.approx(0.4)
     assert not any(row.below_limit for one in plan_view.hosts(inventory, found) for row in one.rows)
     assert ratios(snapshot((kvm("a"),), vm("n", on="a")))["n"] == pytest.approx(1.0)

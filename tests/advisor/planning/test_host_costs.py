@@ -8,7 +8,7 @@ import pytest
 
 from advisor.domain import Capacity, Growth, Host, Instance, PlanRequest, PlanSums, RunwayPoint, WhatIf
 from profiler.demand import Demand
-from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_asked import capacity, plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
 
 LABELS = {"watts_idle": "100", "watts_full": "300", "price_per_month": "50"}
@@ -21,7 +21,7 @@ def labelled(count: int, **labels: str) -> tuple[Host, ...]:
 
 def sums(hosts: tuple[Host, ...]) -> PlanSums:
     found = plan(cloud(HALF_BUSY, hosts=hosts), PlanRequest("rebalance")).sums_before
-    assert found is not None
+    assert found
     return found
 
 
@@ -52,10 +52,8 @@ def test_a_label_that_is_no_number_is_told_of() -> None:
 def test_an_imagined_cloud_stands_beside_the_present_one_with_run_way_and_price() -> None:
     mix = (vm("n", memory_mb=8000, load=0.05),)
     new = replace(host("new", 8100, pcpus=8), labels=LABELS)
-    hosts = tuple(replace(one, memory_mb=8100) for one in labelled(2))
-    asked = PlanRequest(
-        "what_if", mix, keep_ratio=0.1, growth=Growth(1, 0, 6), what_if=WhatIf(hosts=(new,)), then="capacity"
-    )
+    hosts, growth = tuple(replace(one, memory_mb=8100) for one in labelled(2)), Growth(1, 0, 6)
+    asked = PlanRequest("what_if", mix, keep_ratio=0.1, growth=growth, what_if=WhatIf(hosts=(new,)), then="capacity")
     now, imagined = plan(cloud(hosts=hosts), asked).variants
     assert (now.fit, imagined.fit) == (2, 3)
     assert (now.runs_out_month, imagined.runs_out_month) == (3, 4)
@@ -67,23 +65,19 @@ def test_an_imagined_cloud_stands_beside_the_present_one_with_run_way_and_price(
 def test_days_of_newcomers_are_not_told_where_months_were_left_out() -> None:
     begun = PlanSums(1, 1, 1, 0, 1.0, 1.0, 1.0)
     runway = tuple(RunwayPoint(float(month), month, 1.0, begun, fits=True) for month in range(3))
-    assert Capacity(9, 9, 9, "", runway=runway).instance_days(Growth(1, 0, 6)) is None
-    assert Capacity(9, 9, 9, "", runway=runway).instance_days(Growth(1, 0, 2)) is not None
+    known = Capacity(9, 9, 9, "", runway=runway)
+    assert [known.instance_days(Growth(1, 0, months)) is None for months in (6, 2)] == [True, False]
 
 
 def test_more_fit_beside_those_who_are_busy_at_other_hours() -> None:
-    def fit(hours: tuple[float, ...]) -> int:
-        day = (2.0,) * 12 + (0.0,) * 12
-        web = [busy(f"web{at}", day, "h0") for at in range(4)]
-        asked = PlanRequest("capacity", (busy("batch", hours, None),), keep_ratio=0.95, time_limit_s=60)
-        found = plan(cloud(*web, hosts=(host("h0", 64_000, pcpus=4),)), asked).capacity
-        assert found is not None
-        return found.fit
+    def busy(name: str, hours: tuple[float, ...], on: str | None = None) -> Instance:
+        demand = Demand(0.3, spread=0.05, p95=0.7, hours=hours, windows=2000)
+        return Instance(name, 1, 1024, host=on, demand={"cpu": demand})
 
     by_day, by_night = (2.0,) * 12 + (0.0,) * 12, (0.0,) * 12 + (2.0,) * 12
-    assert fit(by_night) > fit(by_day)
-
-
-def busy(name: str, hours: tuple[float, ...], on: str | None) -> Instance:
-    demand = Demand(0.3, spread=0.05, p95=0.7, hours=hours, windows=2000)
-    return Instance(name, 1, 1024, host=on, demand={"cpu": demand})
+    web = cloud(*(busy(f"web{at}", by_day, "h0") for at in range(4)), hosts=(host("h0", 64_000, pcpus=4),))
+    beside_day, beside_night = (
+        capacity(web, PlanRequest("capacity", (busy("batch", hours),), keep_ratio=0.95, time_limit_s=60)).fit
+        for hours in (by_day, by_night)
+    )
+    assert beside_night > beside_day

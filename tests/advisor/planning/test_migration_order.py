@@ -37,16 +37,20 @@ def told(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
     return [(one.stage, one.change.then.id, one.change.then.host) for one in found.scheduled]
 
 
+TWO = host("h1", 4096), host("h2", 4096)
+THREE = (*TWO, host("h3", 4096))
+A, B = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
+SWAP = moved(A, "h2"), moved(B, "h1")
+
+
 def test_who_makes_room_goes_before_who_needs_it() -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=3000)
-    start = snapshot((host("h1", 4096), host("h2", 4096), host("h3", 4096)), a, b)
+    a, b = A, replace(B, memory_mb=3000)
+    start = snapshot(THREE, a, b)
     assert told(ordered(start, moved(a, "h2"), moved(b, "h3"))) == [(0, "b", "h3"), (1, "a", "h2")]
 
 
 def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round() -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
-    start = snapshot((host("h1", 4096), host("h2", 4096), host("h3", 4096)), a, b)
-    found = ordered(start, moved(a, "h2"), moved(b, "h1"))
+    found = ordered(snapshot(THREE, A, B), *SWAP)
     assert told(found) == [(0, "b", "h3"), (1, "a", "h2"), (2, "b", "h1")]
     assert [one.between for one in found.scheduled] == ["a", "", ""]
     assert not found.stuck
@@ -54,43 +58,33 @@ def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round
 
 def test_two_of_an_anti_affinity_group_that_change_places_are_never_together_on_the_way() -> None:
     a, b = (vm(name, on=at, memory_mb=100, labels={"anti_affinity": "db"}) for name, at in (("a", "h1"), ("b", "h2")))
-    two = snapshot((host("h1"), host("h2")), a, b)
-    found = ordered(two, moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
+    found = ordered(snapshot(TWO, a, b), moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
     assert found.scheduled == ()
     assert found.stuck["a"] == "h2 hosts another instance of the anti-affinity group db"
-    three = snapshot((host("h1"), host("h2"), host("h3")), a, b)
-    found = ordered(three, moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
+    found = ordered(snapshot(THREE, a, b), moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
     assert told(found) == [(0, "a", "h3"), (1, "b", "h1"), (2, "a", "h2")]
 
 
 def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_be() -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
-    swap = moved(a, "h2"), moved(b, "h1")
-    between = host("h3", 4096)
-    other = snapshot((host("h1", 4096), host("h2", 4096), replace(between, kind="kvm")), a, b)
-    assert ordered(other, *swap).scheduled == ()
-    start = snapshot((host("h1", 4096), host("h2", 4096), between), a, b)
+    assert ordered(snapshot((*TWO, replace(THREE[2], kind="kvm")), A, B), *SWAP).scheduled == ()
     for most, count in ((2, 0), (3, 3)):
-        found = schedule(start, swap, PRIOR, keep_ratio=KEEP, limits=MigrationLimits(2), most_moves=most)
+        limits = MigrationLimits(2)
+        found = schedule(snapshot(THREE, A, B), SWAP, PRIOR, keep_ratio=KEEP, limits=limits, most_moves=most)
         assert len(found.scheduled) == count
 
 
 def test_without_a_host_in_between_both_stay_and_it_is_said_what_is_in_the_way() -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
-    start = snapshot((host("h1", 4096), host("h2", 4096)), a, b)
-    found = ordered(start, moved(a, "h2"), moved(b, "h1"))
+    start = snapshot(TWO, A, B)
+    found = ordered(start, *SWAP)
     assert found.scheduled == ()
     assert found.after is start
-    assert found.stuck == {
-        "a": "h2 has no room for its memory beside the other instances",
-        "b": "h1 has no room for its memory beside the other instances",
-    }
+    why = "{} has no room for its memory beside the other instances".format
+    assert found.stuck == {"a": why("h2"), "b": why("h1")}
 
 
 def test_a_stage_has_as_many_moves_as_allowed_and_one_for_each_host() -> None:
     some = [vm(f"m{number}", on=f"h{number}", memory_mb=100) for number in range(4)]
-    hosts = tuple(host(f"h{number}") for number in range(8))
-    start = snapshot(hosts, *some)
+    start = snapshot(tuple(host(f"h{number}") for number in range(8)), *some)
     changes = [moved(one, f"h{number + 4}") for number, one in enumerate(some)]
     assert [stage for stage, *_ in told(ordered(start, *changes, at_once=3))] == [0, 0, 0, 1]
     together = [moved(one, "h7") for one in some[:2]]
@@ -114,15 +108,12 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
     now: list[Instance] = []
     changes = []
     for number in range(draw(st.integers(1, 7))):
-        kind = draw(st.sampled_from(["cpu", "web", "bulk"]))
-        size = draw(st.sampled_from([900, 1900]))
-        group = draw(st.sampled_from([None, None, "g"]))
         one = vm(
             f"i{number}",
-            kind,
-            memory_mb=size,
+            draw(st.sampled_from(["cpu", "web", "bulk"])),
+            memory_mb=draw(st.sampled_from([900, 1900])),
             min_throughput_ratio=draw(st.sampled_from([None, 0.5, 0.9])),
-            labels={"anti_affinity": group} if group else {},
+            labels=draw(st.sampled_from([{}, {}, {"anti_affinity": "g"}])),
         )
         here = replace(one, host=draw(PLACES))
         if draw(st.booleans()):
@@ -143,11 +134,8 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
 
 def together(cloud: Cloud) -> set[str]:
     """Hosts with several instances of the anti-affinity group g."""
-    return {
-        f"{name}, g"
-        for name, there in cloud.items()
-        if sum("anti_affinity" in one.labels for one in there.values()) > 1
-    }
+    grouped = {name: sum("anti_affinity" in one.labels for one in there.values()) for name, there in cloud.items()}
+    return {f"{name}, g" for name, count in grouped.items() if count > 1}
 
 
 def test_several_leave_one_host_together_within_the_limits_of_hosts_and_racks() -> None:

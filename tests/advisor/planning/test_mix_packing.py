@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,10 +66,10 @@ SIZES = st.builds(
 def test_as_many_of_a_mix_fit_as_trying_every_host_for_each_finds_and_that_is_proven(
     residents: list[Instance], members: list[Instance]
 ) -> None:
-    there = [Instance(f"r{at}", 1, one.memory_mb, host=f"h{at + 1}", workload=one.workload, load=one.load)
-             for at, one in enumerate(residents)]  # fmt: skip
-    mix = [Instance(f"m{at}", 1, one.memory_mb, workload=one.workload, load=one.load,
-                    min_throughput_ratio=one.min_throughput_ratio) for at, one in enumerate(members)]  # fmt: skip
+    there = [
+        replace(one, id=f"r{at}", host=f"h{at + 1}", min_throughput_ratio=None) for at, one in enumerate(residents)
+    ]
+    mix = [replace(one, id=f"m{at}") for at, one in enumerate(members)]
     state = filled(there, mix)
     found = pack_mix(state, state.problem.waiting, MOST, SearchClock.of(60.0))
     assert (found.fit, found.bound, found.in_time) == (best := most_of_all(state, state.problem.waiting), best, True)

@@ -24,10 +24,9 @@ from advisor.domain import (
 from advisor.planning import steps
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.migration_limits import MigrationLimits
-from advisor.planning.migration_order import InstanceChange, schedule
+from advisor.planning.migration_order import schedule
 from advisor.render import migrations
 from advisor.reports import plan_as_html
-from advisor.snapshot import ClusterSnapshot
 from api.cli import plan_words
 from api.html.render import page
 from api.schemas.plans import CapacityOut
@@ -36,8 +35,9 @@ from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_asked import HOSTS, plan
-from tests.advisor.planning.planning_cases import NOW, cloud, host, snapshot, vm
+from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 from tests.advisor.planning.test_assign import assigned
+from tests.advisor.planning.test_migration_order import SWAP, THREE, A, B
 
 PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)
@@ -48,19 +48,17 @@ def test_nobody_gets_the_room_of_who_is_there_already_and_finds_no_host() -> Non
     found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL,)), PlanRequest(instances=asked))
     assert [(one.instance, one.source, one.host) for one in found.steps] == [("a", "h1", None), ("n", None, None)]
     assert [one.instance for one in found.after["h1"]] == ["a"]
-    assert found.search is not None
+    assert found.search
     assert (found.search.value, found.search.bound, found.search.ended) == (0.0, 1.0, "in the way")
     assert "a stays as it is on h1: no host takes it with the requested size and settings." in found.notes
 
 
 def test_who_asks_for_what_it_has_is_placed_where_it_is_whoever_comes_before() -> None:
     one = vm("a", on="h1", memory_mb=3000)
-    asked = (vm("n", memory_mb=3000), one)
-    found = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=asked))
+    found = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=(vm("n", memory_mb=3000), one)))
     assert [(step.instance, step.host) for step in found.steps] == [("a", "h1"), ("n", None)]
     assert found.steps[0].why == "it is on h1 already, and no other host is better"
-    assert found.search is not None
-    assert (found.search.value, found.search.ended) == (1.0, "in the way")
+    assert found.search and (found.search.value, found.search.ended) == (1.0, "in the way")
 
 
 def test_the_way_back_has_no_stage_for_who_stayed() -> None:
@@ -75,25 +73,21 @@ def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_
     found = plan(crowd, PlanRequest(kind="rebalance"))
     worst = [sums.worst for sums in (found.sums_before, found.sums_after) if sums]
     for step in found.steps:
-        assert step.gain is not None
-        assert step.gain.expected > worst[1] - worst[0]
+        assert step.gain and step.gain.expected > worst[1] - worst[0]
         assert step.why.startswith(f"takes {step.gain.expected:.2f} of harm from the instances on both hosts and ")
     assert found.steps
 
 
 @pytest.mark.parametrize("kind", ["consolidate", "evacuate"])
 def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
-    inventory = cloud(a, b, hosts=tuple(host(name, 4096) for name in ("h1", "h2", "h3")))
-    seen = dict.fromkeys(("h1", "h2", "h3"), NOW)
-    start = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-    swap = [InstanceChange(vm(one.id, on=to, memory_mb=one.memory_mb), one) for one, to in ((a, "h2"), (b, "h1"))]
-    scheduled = schedule(start, swap, PRIOR, keep_ratio=0.8, limits=MigrationLimits(2)).scheduled
+    start = snapshot(THREE, A, B)
+    scheduled = schedule(start, SWAP, PRIOR, keep_ratio=0.8, limits=MigrationLimits(2)).scheduled
+    ratios = CloudEvaluation.of(start, PRIOR).ratios()
     context = steps.StepContext(
         start=start,
         kind=kind,  # type: ignore[arg-type]
-        before=CloudEvaluation.of(start, PRIOR).ratios(),
-        after=CloudEvaluation.of(start, PRIOR).ratios(),
+        before=ratios,
+        after=ratios,
         emptied=frozenset({"h2"} if kind == "evacuate" else ()),
         candidates={},
         commands=False,
@@ -107,10 +101,8 @@ def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
 def test_a_neighbour_whose_limit_would_break_is_named_as_the_one_that_is_there() -> None:
     there = [vm(f"r{at}", on=f"h{at}", min_throughput_ratio=1.0, labels={"name": f"shop {at}"}) for at in (1, 2)]
     coming = Instance("n", 1, 512, workload="cpu", load=0.1)
-    found = plan(
-        cloud(*there, hosts=(host("h1", pcpus=1), host("h2", pcpus=1))),
-        PlanRequest(instances=(coming,), keep_ratio=0.1),
-    )
+    hosts = (host("h1", pcpus=1), host("h2", pcpus=1))
+    found = plan(cloud(*there, hosts=hosts), PlanRequest(instances=(coming,), keep_ratio=0.1))
     assert [(one.host, one.reason.split()[0]) for one in found.steps[0].rejected] == [("h1", "r1"), ("h2", "r2")]
 
 
@@ -132,8 +124,7 @@ def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pyte
     monkeypatch.setattr(sys.modules["advisor.planning.assignment.assign"], "SEARCH_SHARE", 0.0)
     found = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
     assert [step.host for step in found.steps] == [None]
-    assert found.search is not None
-    assert found.search.ended == "time"
+    assert found.search and found.search.ended == "time"
 
 
 def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,16 +137,15 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
 
 
 def test_one_is_told_as_one() -> None:
-    found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024))), PlanRequest(
-        kind="evacuate", empty=("h1",)))  # fmt: skip
+    full = cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024)))
+    found = plan(full, PlanRequest(kind="evacuate", empty=("h1",)))
     assert "0 steps in 0 stages; 1 finds no host." in list(plan_words.summary(found))
     smaller = PlanStep("a", "h1", action="resize", source="h1", vcpus=1)
     other = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert plan_view.differences(_with(other, smaller), other) == [("a", "1 vCPU", "stays")]
+    assert plan_view.differences(replace(other, steps=(smaller,)), other) == [("a", "1 vCPU", "stays")]
     refused = PlanStep("b", None, rejected=(Rejection("h1", "capacity.memory", "needs 9 MB, 8 MB free"),))
-    text = _page(_with(other, smaller, refused))
-    assert "resize to 1 vCPU</td>" in text
-    assert "1 host rejected" in text
+    text = _page(replace(other, steps=(smaller, refused)))
+    assert "resize to 1 vCPU</td>" in text and "1 host rejected" in text
 
 
 def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,23 +155,25 @@ def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.Ca
 
 
 GROWING = PlanRequest(kind="capacity", instances=(vm("n", memory_mb=1),), growth=Growth(1.0, 0.0, 24))
-ALL_FITS = [
-    (0, "No month was examined."),
-    (1, "1 month was examined; no shortage in it."),
-    (2, "2 months were examined; no shortage in those."),
-    (24, "24 months were examined; no shortage in those."),
-]
 
 
-@pytest.mark.parametrize(("months", "said"), ALL_FITS)
+@pytest.mark.parametrize(
+    ("months", "said"),
+    [
+        (0, "No month was examined."),
+        (1, "1 month was examined; no shortage in it."),
+        (2, "2 months were examined; no shortage in those."),
+        (24, "24 months were examined; no shortage in those."),
+    ],
+)
 def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = cloud(hosts=HOSTS)
     sums = plan(now, PlanRequest(kind="capacity", instances=GROWING.instances)).sums_before
-    assert sums is not None
+    assert sums
     runway = tuple(RunwayPoint(float(month), month, 1.0, sums, fits=True) for month in range(months + 1))
     monkeypatch.setattr("advisor.planning.capacity.look_ahead", lambda *_: (None, runway))
     found = plan(now, GROWING)
-    assert found.capacity is not None
+    assert found.capacity
     report = plan_as_html(now, found)
     told = {
         "json": CapacityOut.of(found.capacity).outlook,
@@ -201,8 +193,7 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
 def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
     now = cloud(hosts=HOSTS)
     found = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))
-    assert found.capacity is not None
-    assert (found.capacity.runs_out_month, found.capacity.months_examined) == (4, 4)
+    assert found.capacity and (found.capacity.runs_out_month, found.capacity.months_examined) == (4, 4)
     said = "With this growth the cloud is full in month 4."
     for text in (found.capacity.outlook, " ".join(plan_words.summary(found)), _page(found)):
         assert said in text
@@ -212,10 +203,8 @@ def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
 
 
 def test_without_growth_nothing_is_said_of_months() -> None:
-    now = cloud(hosts=HOSTS)
-    found = plan(now, replace(GROWING, growth=None))
-    assert found.capacity is not None
-    assert (found.capacity.outlook, found.capacity.months_examined) == ("", None)
+    found = plan(cloud(hosts=HOSTS), replace(GROWING, growth=None))
+    assert found.capacity and (found.capacity.outlook, found.capacity.months_examined) == ("", None)
     assert "month" not in " ".join(plan_words.summary(found))
 
 
@@ -231,10 +220,6 @@ def test_a_row_of_a_form_without_a_number_is_left_out() -> None:
     request = PlanForm.read(typed, sent=True).request(host)
     assert request is not None
     assert [one.id for one in request.instances] == ["new-2-1", "new-2-2"]
-
-
-def _with(found: Plan, *several: PlanStep) -> Plan:
-    return replace(found, steps=several)
 
 
 def _page(found: Plan) -> str:

@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
+from advisor.domain import Growth, Inventory, Plan, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
-from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext, stage_changes
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
-from tests.advisor.planning.planning_asked import HOSTS, PRESSED, plan, there
+from tests.advisor.planning.planning_asked import HOSTS, PRESSED, capacity, carried_out, plan, there
 from tests.advisor.planning.planning_cases import NOW, WORKLOADS, cloud, host, vm
+from tests.advisor.planning.test_migration_order import SWAP, THREE, A, B
 
 
 def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate() -> None:
@@ -23,18 +23,19 @@ def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate(
     found = plan(cloud(hosts=HOSTS), PlanRequest(instances=asked))
     assert [(one.instance, one.host is None) for one in found.steps] == [("n1", False), ("n2", False), ("huge", True)]
     for step in found.steps[:2]:
-        assert step.candidate is not None
-        assert step.candidate.newcomer.instance == step.instance
+        assert step.candidate and step.candidate.newcomer.instance == step.instance
         assert there(found)[step.instance] == step.host == step.candidate.host
         assert step.candidate.newcomer.throughput_ratio.expected == pytest.approx(1.0)
     assert {one.code for one in found.steps[2].rejected} == {"capacity.memory"}
-    assert [(one.instance, one.action, one.host) for one in found.undo] == [
-        ("n2", "remove", None),
-        ("n1", "remove", None),
-    ]
-    assert found.sums_before is not None
-    assert found.sums_after is not None
-    assert (found.sums_before.instances, found.sums_after.instances) == (0, 2)
+    undone = [(one.instance, one.action, one.host) for one in found.undo]
+    assert undone == [("n2", "remove", None), ("n1", "remove", None)]
+    assert counts(found) == (0, 2)
+
+
+def counts(found: Plan) -> tuple[int, int]:
+    """How many instances have a host before and after."""
+    assert found.sums_before and found.sums_after
+    return found.sums_before.instances, found.sums_after.instances
 
 
 def test_the_same_question_at_the_same_moment_has_the_same_plan() -> None:
@@ -95,9 +96,7 @@ def test_whose_answer_is_pending_is_placed_and_not_moved() -> None:
     found = plan(cloud(*crowd, hosts=HOSTS), asked, pending=[vm("p", on="h1")])
     assert [(one.action, one.source, one.commands) for one in found.steps] == [("place", None, ())]
     assert [one.action for one in found.undo] == ["remove"]
-    assert found.sums_before is not None
-    assert found.sums_after is not None
-    assert (found.sums_before.instances, found.sums_after.instances) == (6, 7)
+    assert counts(found) == (6, 7)
 
 
 def test_who_is_there_already_and_would_be_better_off_elsewhere_moves() -> None:
@@ -105,25 +104,19 @@ def test_who_is_there_already_and_would_be_better_off_elsewhere_moves() -> None:
     found = plan(cloud(*crowd, hosts=HOSTS), PlanRequest(instances=(crowd[0],)))
     assert [(one.action, one.source) for one in found.steps] == [("move", "h1")]
     (moved,) = found.after[found.steps[0].host or ""]
-    assert moved.before is not None
-    assert moved.before.expected < moved.throughput_ratio.expected
+    assert moved.before and moved.before.expected < moved.throughput_ratio.expected
 
 
 def test_a_rebalanced_cloud_has_nobody_below_a_limit_and_is_fine_when_it_is_asked_again() -> None:
     before = cloud(*PRESSED, hosts=HOSTS)
     found = plan(before, PlanRequest(kind="rebalance", commands=True))
-    assert found.sums_before is not None
-    assert found.sums_after is not None
+    assert found.sums_before and found.sums_after and found.steps
     assert (found.sums_before.below, found.sums_after.below) == (1, 0)
-    assert found.steps
     assert all(one.action == "move" and one.source == "h1" and one.commands for one in found.steps)
-    at = there(found)
-    moved = replace(before, instances=tuple(replace(one, host=at[one.id]) for one in before.instances))
-    again = plan(moved, PlanRequest(kind="rebalance"))
+    again = plan(carried_out(before, found), PlanRequest(kind="rebalance"))
     assert (again.steps, again.search and again.search.ended) == ((), "already fine")
-    assert [(one.instance, one.host) for one in found.undo] == [
-        (one.instance, one.source) for one in reversed(found.steps)
-    ]
+    back = [(one.instance, one.source) for one in reversed(found.steps)]
+    assert [(one.instance, one.host) for one in found.undo] == back
 
 
 def test_an_emptied_host_is_empty_and_its_residents_say_why_they_go() -> None:
@@ -141,8 +134,7 @@ def test_who_cannot_leave_an_emptied_host_stays_with_the_reasons_of_the_others()
 
 
 def test_capacity_is_what_predictions_let_in_between_lower_bounds_and_sizes() -> None:
-    found = plan(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),))).capacity
-    assert found is not None
+    found = capacity(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),)))
     assert found.by_rule == 8  # memory: 8 of 1 GB
     assert 0 < found.fit_lower <= found.fit < found.by_rule
     assert "of its speed alone" in found.first_refusal
@@ -153,19 +145,15 @@ def test_capacity_is_what_predictions_let_in_between_lower_bounds_and_sizes() ->
 
 def test_where_sizes_are_in_the_way_all_that_they_let_in_fits_and_that_is_proven() -> None:
     found = plan(cloud(hosts=HOSTS), PlanRequest(kind="capacity", instances=(vm("n", memory_mb=5000),)))
-    assert found.capacity is not None
-    assert found.search is not None
+    assert found.capacity and found.search
     assert (found.capacity.fit, found.capacity.by_rule) == (3, 3)
     assert (found.search.ended, found.search.gap) == ("optimal", 0.0)
     assert "free" in found.capacity.first_refusal
 
 
 def test_with_growth_the_cloud_runs_out_in_the_month_that_no_longer_fits() -> None:
-    request = PlanRequest(
-        kind="capacity", instances=(vm("n", memory_mb=5000),), growth=Growth(instances_per_month=1, months=9)
-    )
-    found = plan(cloud(hosts=HOSTS), request).capacity
-    assert found is not None
+    growth = Growth(instances_per_month=1, months=9)
+    found = capacity(cloud(hosts=HOSTS), PlanRequest("capacity", (vm("n", memory_mb=5000),), growth=growth))
     assert found.runs_out_month == 4
     assert [(one.month, one.added, one.fits) for one in found.runway] == [
         (0, 0, True), (1, 1, True), (2, 2, True), (3, 3, True), (4, 4, False),
@@ -174,23 +162,17 @@ def test_with_growth_the_cloud_runs_out_in_the_month_that_no_longer_fits() -> No
 
 def test_load_alone_can_fill_a_cloud() -> None:
     pair = [replace(vm(name, on="h1"), load=0.4) for name in "abcdefgh"]
-    request = PlanRequest(
-        kind="capacity", instances=(vm("n", memory_mb=99_999),), growth=Growth(load_percent_per_month=50, months=12)
-    )
-    found = plan(cloud(*pair, hosts=HOSTS[:1]), request).capacity
-    assert found is not None
-    assert found.fit == 0
-    assert found.runs_out_month is not None
+    request = PlanRequest("capacity", (vm("n", memory_mb=99_999),), growth=Growth(0, 50, 12))
+    found = capacity(cloud(*pair, hosts=HOSTS[:1]), request)
+    assert found.fit == 0 and found.runs_out_month is not None
     assert found.runway[-1].load_factor == pytest.approx(1.5**found.runs_out_month)
 
 
 def test_an_imagined_cloud_stands_beside_the_one_of_now_and_the_homeless_are_placed() -> None:
     now = cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS)
     found = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",))))
-    assert [(one.name, one.sums.hosts, one.sums.instances) for one in found.variants] == [
-        ("now", 3, 2),
-        ("imagined", 2, 2),
-    ]
+    variants = [(one.name, one.sums.hosts, one.sums.instances) for one in found.variants]
+    assert variants == [("now", 3, 2), ("imagined", 2, 2)]
     assert set(found.before) == {"h1", "h2", "h3"}
     assert there(found)["a"] in {"h2", "h3"}
     assert [(one.instance, one.host, one.commands) for one in found.steps] == [("a", there(found)["a"], ())]
@@ -232,10 +214,8 @@ def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
 
 def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_too_few_that_is_said() -> None:
     request = PlanRequest(kind="what_if", what_if=WhatIf(pinning="own"))
-    roomy = plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request)
-    crowded = plan(cloud(*PRESSED, hosts=HOSTS[:1]), request)
-    assert roomy.notes == ()
-    assert "not enough pCPUs on h1" in crowded.notes[0]
+    assert plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request).notes == ()
+    assert "not enough pCPUs on h1" in plan(cloud(*PRESSED, hosts=HOSTS[:1]), request).notes[0]
 
 
 def test_who_is_asked_for_otherwise_and_best_off_where_it_is_says_so() -> None:
@@ -253,16 +233,12 @@ def test_steps_of_an_imagined_cloud_say_why_as_those_of_the_one_of_now() -> None
 
 
 def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
-    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
-    hosts = tuple(host(name, 4096) for name in ("h1", "h2", "h3"))
-    swap = [InstanceChange(replace(one, host=to), one) for one, to in ((a, "h2"), (b, "h1"))]
+    active = ActivePredictor(PriorPredictor())
     for age_s, steps in ((0.0, 3), (90.0, 0)):
         seen = {"h1": NOW, "h2": NOW, "h3": NOW - timedelta(seconds=age_s)}
-        now = ClusterSnapshot.build(cloud(a, b, hosts=hosts), seen=seen, pending=(), taken_at=NOW)
-        context = PlanContext.of(
-            PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0
-        )
-        assert len(stage_changes(context, now, swap).scheduled) == steps
+        now = ClusterSnapshot.build(cloud(A, B, hosts=THREE), seen=seen, pending=(), taken_at=NOW)
+        context = PlanContext.of(PlanRequest(kind="rebalance"), active, now=NOW, fresh_s=60.0)
+        assert len(stage_changes(context, now, SWAP).scheduled) == steps
 
 
 def test_an_empty_cloud_is_an_answer() -> None:

@@ -38,10 +38,11 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
+from advisor.reports import files as report_files
 from advisor.reports import plan_as_html, write_plan_report
-from advisor.reports.files import files
 from advisor.reports.model_card import card_section
 from advisor.reports.number_format import cell
+from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.plan_sentences import headline
@@ -99,15 +100,21 @@ class Page(HTMLParser):
 
 
 def plan_as_files(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, bytes]:
-    return files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
+    return report_files.files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
 def page(inventory: Inventory, plan: Plan) -> Page:
     return Page(plan_as_html(inventory, plan))
 
 
-def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_place() -> None:
-    said = page(*plan_by_hand()).said()
+@pytest.fixture(scope="module")
+def by_hand() -> str:
+    """The page of the plan made by hand."""
+    return plan_as_html(*plan_by_hand())
+
+
+def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_place(by_hand: str) -> None:
+    said = Page(by_hand).said()
     for sentence in (
         "1 of 2 instances can be placed.",
         "shop-7 goes to h1.",
@@ -128,9 +135,8 @@ def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
     assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).said()
 
 
-def test_a_step_says_host_prediction_neighbours_settings_and_reasons() -> None:
-    cells = page(*plan_by_hand()).cells("shop-7")
-    assert cells == [
+def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: str) -> None:
+    assert Page(by_hand).cells("shop-7") == [
         "1",
         "shop-7",
         "place",
@@ -142,8 +148,8 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons() -> None:
     ]
 
 
-def test_every_instance_stands_in_the_table_with_before_and_after() -> None:
-    found = page(*plan_by_hand())
+def test_every_instance_stands_in_the_table_with_before_and_after(by_hand: str) -> None:
+    found = Page(by_hand)
     assert "1 host is empty." in found.said()
     assert found.cells("db-1")[2:6] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25"]
     assert found.cells("shop-7", 1)[1:6] == ["h1", "comes", "–", "90 % 80–100 %", "–"]
@@ -156,10 +162,10 @@ def test_the_page_says_where_the_upper_edge_of_latency_is_not_known_and_the_data
 ) -> None:
     inventory, plan = plan_by_hand()
     unsure = replace(effect("bulk-1", 0.6, 0.6), latency_ratio=Band(1.3, 0.5, upper))
-    plan = replace(plan, after={**plan.after, "h2": (unsure,)})
-    assert words in page(inventory, plan).cells("bulk-1")
-    data = json.loads(plan_as_files(inventory, plan)["report.json"])
-    (row,) = (row for row in data["tables"]["instances"] if row["instance"] == "bulk-1")
+    report = plan_as_files(inventory, replace(plan, after={**plan.after, "h2": (unsure,)}))
+    assert words in Page(report["index.html"].decode()).cells("bulk-1")
+    rows = json.loads(report["report.json"])["tables"]["instances"]
+    (row,) = (row for row in rows if row["instance"] == "bulk-1")
     assert row["latency_upper"] == upper
 
 
@@ -254,17 +260,16 @@ def test_a_plan_with_everything_has_every_section() -> None:
     }
 
 
-def test_the_file_asks_no_other_host_for_anything_and_runs_nothing() -> None:
-    text = plan_as_html(*plan_by_hand())
-    tags = Page(text).tags
+def test_the_file_asks_no_other_host_for_anything_and_runs_nothing(by_hand: str) -> None:
+    tags = Page(by_hand).tags
     assert not {tag for tag, _ in tags} & LOADING
     for _, attributes in tags:
         assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "data")]
         assert all((attributes.get(name) or "#").startswith("#") for name in ("href", "xlink:href"))
-    assert not re.search(r"https?:|@import|url\((?!#)", text)
+    assert not re.search(r"https?:|@import|url\((?!#)", by_hand)
 
 
-def test_hostile_names_stay_text() -> None:
+def test_hostile_names_stay_text(by_hand: str) -> None:
     inventory, plan = plan_by_hand()
     steps = tuple(replace(step, instance=name) for name in HOSTILE for step in plan.steps)
     others = {name: (effect(name, 0.5),) for name in HOSTILE}
@@ -272,19 +277,17 @@ def test_hostile_names_stay_text() -> None:
     told = " ".join(HOSTILE)
     hostile = replace(plan, steps=steps, after=after, model_version=told, model_origin=told, id=told, notes=HOSTILE)
     text = plan_as_html(inventory, hostile)
-    found, harmless = Page(text), Page(plan_as_html(inventory, plan))
-    assert {tag for tag, _ in found.tags} == {tag for tag, _ in harmless.tags}
+    found = Page(text)
+    assert {tag for tag, _ in found.tags} == {tag for tag, _ in Page(by_hand).tags}
     assert all(" ".join(name.split()) in found.said() for name in HOSTILE)
     _check_pictures(text)
 
 
-def test_pictures_are_well_formed_in_the_page_s_colours_and_their_ids_are_unique() -> None:
-    pictures = _check_pictures(plan_as_html(*plan_by_hand()))
+def test_pictures_are_well_formed_in_the_page_s_colours_and_their_ids_are_unique(by_hand: str) -> None:
+    pictures = _check_pictures(by_hand)
     throughput = next(picture for picture in pictures if "instances on h1" in picture)
     assert not any("instances on h2" in picture for picture in pictures)  # h1 is the only host that changes
-    assert "shop-7" in throughput
-    assert "--new" in throughput
-    assert "--bad" in throughput  # the limit of db-1
+    assert all(mark in throughput for mark in ("shop-7", "--new", "--bad"))  # the last one is the limit of db-1
     assert all('role="img" aria-label=' in picture for picture in pictures)
 
 
@@ -300,9 +303,9 @@ def _check_pictures(text: str) -> list[str]:
     return pictures
 
 
-def test_the_same_plan_gives_the_same_file_and_leaves_matplotlib_s_settings_alone() -> None:
+def test_the_same_plan_gives_the_same_file_and_leaves_matplotlib_s_settings_alone(by_hand: str) -> None:
     before = dict(mpl.rcParams)
-    assert plan_as_html(*plan_by_hand()) == plan_as_html(*plan_by_hand())
+    assert plan_as_html(*plan_by_hand()) == by_hand
     assert dict(mpl.rcParams) == before
 
 
@@ -426,12 +429,23 @@ def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:
     assert "Who hurts whom is left out" in " ".join(found.notes)
 
 
-def test_a_former_report_is_replaced_and_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
+# how any report is written, by one without pictures
+
+ROWS = Table("instances", "Instances", (Column("instance", "Instance", "name"),), (("db-1",),))
+SMALL = ReportDocument("plan", "A plan", "Nothing to do.", (), {}, (Section("all", "All", tables=(ROWS,)),))
+
+
+@pytest.fixture
+def former(tmp_path: Path) -> Path:
     path = tmp_path / "plan.html"
     path.write_text("former")
-    write_plan_report(*plan_by_hand(), path)
-    assert path.read_text().endswith("</html>")
-    assert list(tmp_path.iterdir()) == [path]
+    return path
+
+
+def test_a_former_report_is_replaced_and_nothing_else_is_left_in_the_folder(former: Path) -> None:
+    write_plan_report(*plan_by_hand(), former)
+    assert former.read_text().endswith("</html>")
+    assert list(former.parent.iterdir()) == [former]
 
 
 @pytest.mark.parametrize(
@@ -441,24 +455,25 @@ def test_a_former_report_is_replaced_and_nothing_else_is_left_in_the_folder(tmp_
         ("", "something else is there"),
         ("file/plan.html", "does not exist"),
         ("plan.pdf", "write plan.html and print that to PDF"),
+        ("/dev/null", "something else is there"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path: Path, place: str, words: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match=words):
-        write_plan_report(*plan_by_hand(), tmp_path / place)
+        report_files.write(SMALL, tmp_path / place)
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert Path("/dev/null").is_char_device()
 
 
 def test_a_folder_has_the_page_and_its_data_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "plan"
-    write_plan_report(*plan_by_hand(), path)
+    report_files.write(SMALL, path)
     (path / "left.csv").write_text("from a former report")
     write_plan_report(*plan_by_hand(), path)
-    assert {"index.html", "report.json", "steps.csv", "instances.csv", "pressure.csv"} <= {
-        one.name for one in path.iterdir()
-    }
-    assert not (path / "left.csv").exists()
+    names = {one.name for one in path.iterdir()}
+    assert {"index.html", "report.json", "steps.csv", "instances.csv", "pressure.csv"} <= names
+    assert "left.csv" not in names
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -467,26 +482,24 @@ def test_a_folder_with_something_else_in_it_is_not_replaced(tmp_path: Path) -> N
     path.mkdir()
     (path / "letter.txt").write_text("dear")
     with pytest.raises(InvalidInput, match="something else is there"):
-        write_plan_report(*plan_by_hand(), path)
-    for name, content in plan_as_files(*plan_by_hand()).items():  # nor beside a report
+        report_files.write(SMALL, path)
+    for name, content in report_files.files(SMALL).items():  # nor beside a report
         (path / name).write_bytes(content)
     with pytest.raises(InvalidInput, match="something else is there"):
-        write_plan_report(*plan_by_hand(), path)
+        report_files.write(SMALL, path)
     assert (path / "letter.txt").read_text() == "dear"
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "name", ["-1", "=1+1", "+1", "@SUM(A1)", " =1", "\t=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20a"]
-)
-def test_a_name_that_a_spreadsheet_would_run_is_kept_from_it(name: str) -> None:
+def test_a_name_that_a_spreadsheet_would_run_is_kept_from_it() -> None:
     inventory, plan = plan_by_hand()
-    hostile = replace(plan, after={**plan.after, "h3": (effect(name, 0.9),)})
-    held = plan_as_files(inventory, hostile)
-    rows = list(csv.DictReader(io.StringIO(held["instances.csv"].decode(), newline="")))
-    assert f"'{name}" in [row["instance"] for row in rows]
+    names = {"-1", "=1+1", "+1", "@SUM(A1)", " =1", "\t=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20a"}
+    hostile = replace(plan, after={**plan.after, "h3": tuple(effect(name, 0.9) for name in sorted(names))})
+    report = plan_as_files(inventory, hostile)
+    rows = list(csv.DictReader(io.StringIO(report["instances.csv"].decode(), newline="")))
+    assert {f"'{name}" for name in names} <= {row["instance"] for row in rows}
     assert all(float(row["change"]) < 0 for row in rows if row["instance"] == "db-1")  # a number stays one
-    assert name in [row["instance"] for row in json.loads(held["report.json"])["tables"]["instances"]]
+    assert names <= {row["instance"] for row in json.loads(report["report.json"])["tables"]["instances"]}
 
 
 def test_half_of_the_instances_are_at_or_below_the_median() -> None:
@@ -499,43 +512,31 @@ def test_half_of_the_instances_are_at_or_below_the_median() -> None:
     ]  # fmt: skip
 
 
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_folder_that_cannot_be_finished_leaves_the_former_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "plan"
-    write_plan_report(*plan_by_hand(), path)
+    report_files.write(SMALL, path)
     former = {one.name: one.read_bytes() for one in path.iterdir()}
     write = Path.write_bytes
-
-    def full(target: Path, content: bytes) -> int:
-        if target.name == "instances.csv":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(target, content)
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(
+        Path, "write_bytes", lambda to, content: (no_space if to.name == "instances.csv" else write)(to, content)
+    )
     with pytest.raises(OutOfSpace, match="free some"):
-        write_plan_report(*plan_by_hand(), path)
+        report_files.write(replace(SMALL, title="Another"), path)
     assert {one.name: one.read_bytes() for one in path.iterdir()} == former
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_device_is_not_replaced_by_a_report() -> None:
-    with pytest.raises(InvalidInput, match="something else is there"):
-        write_plan_report(*plan_by_hand(), Path("/dev/null"))
-    assert Path("/dev/null").is_char_device()
-
-
-def test_a_full_disk_is_said_and_the_former_report_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "plan.html"
-    path.write_text("former")
-
-    def full(_: Path, __: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+def test_a_full_disk_is_said_and_the_former_report_stays(former: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "write_bytes", no_space)
     with pytest.raises(OutOfSpace, match="free some"):
-        write_plan_report(*plan_by_hand(), path)
-    assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "former")]
+        report_files.write(SMALL, former)
+    assert [(one, one.read_text()) for one in former.parent.iterdir()] == [(former, "former")]
 
 
 @pytest.fixture

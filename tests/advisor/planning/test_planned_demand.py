@@ -7,7 +7,7 @@ import pytest
 from advisor.domain import Host, Instance, Inventory, PlanFor, PlanRequest
 from api.schemas.plans import PlanBody
 from profiler.demand import Demand
-from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_asked import capacity, plan
 
 HOSTS = tuple(Host(f"h{number}", "kvm", 8, 65_536) for number in range(1, 7))
 TWO = HOSTS[:2]
@@ -28,14 +28,12 @@ SIX = [works(f"web-{n}", DAY, f"h{n}") for n in range(1, 4)] + [
 
 
 def fit(plan_for: PlanFor, mix: tuple[Instance, ...]) -> int:
-    found = plan(Inventory(TWO), PlanRequest(kind="capacity", instances=mix, plan_for=plan_for))
-    assert found.capacity is not None
-    return found.capacity.fit
+    return capacity(Inventory(TWO), PlanRequest(kind="capacity", instances=mix, plan_for=plan_for)).fit
 
 
 def hosts_left(plan_for: PlanFor) -> int:
     found = plan(Inventory(HOSTS, tuple(SIX)), PlanRequest(kind="consolidate", plan_for=plan_for, keep_ratio=0.8))
-    assert found.sums_after is not None
+    assert found.sums_after
     return found.sums_after.hosts_used
 
 

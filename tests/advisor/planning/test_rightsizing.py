@@ -34,17 +34,14 @@ def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_lef
 def test_a_cap_that_holds_its_instance_back_is_loosened_where_nobody_suffers() -> None:
     held = replace(vm("held", on="h1"), settings=IsolationSettings(cap_percent=30))
     found = plan(cloud(held, hosts=HOSTS), PlanRequest(kind="right_size"))
-    step = found.steps[0]
-    assert step.settings is not None
-    assert (step.action, step.settings.cap_percent) == ("settings", 100)
+    (step, *_) = found.steps
+    assert step.settings and (step.action, step.settings.cap_percent) == ("settings", 100)
     assert found.after["h1"][0].throughput_ratio.expected > found.before["h1"][0].throughput_ratio.expected
 
 
 def test_who_uses_all_it_has_is_only_told() -> None:
     found = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert found.steps == ()
-    assert found.search is not None
-    assert found.search.ended == "already fine"
+    assert (found.steps, found.search and found.search.ended) == ((), "already fine")
     assert "full uses all of its vCPUs" in found.notes[0]
 
 
@@ -64,15 +61,10 @@ def test_few_vcpus_are_left_more_room_for_bursts_than_many() -> None:
 
 
 def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
-    def sized(name: str, vcpus: int) -> Instance:
-        return replace(vm(name, on="h1", memory_mb=100), vcpus=vcpus)
-
-    there = [sized("web-1", 4), sized("web-2", 4), sized("db-1", 8)]
-    calm, bursts = [20.0] * 400, [20.0] * 390 + [90.0] * 10
-    found = plan(
-        cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1),
-        {"web-1": calm, "web-2": bursts, "db-1": calm},
-    )  # fmt: skip
+    sizes = {"web-1": 4, "web-2": 4, "db-1": 8}
+    there = [replace(vm(name, on="h1", memory_mb=100), vcpus=vcpus) for name, vcpus in sizes.items()]
+    used = {"web-1": [20.0] * 400, "web-2": [20.0] * 390 + [90.0] * 10, "db-1": [20.0] * 400}
+    found = plan(cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1), used)
     assert {step.instance: step.vcpus for step in found.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
     why = {step.instance: step.why for step in found.steps}
     assert "at a risk to want more in 0 % of the time" in why["web-1"]

@@ -30,6 +30,22 @@ class Machine:
         for command in reversed(commands):
             self.run(command.undo)
 
+    def settle(self, commands: Sequence[Command]) -> None:
+        """Do and undo, so that every setting that they touch holds a value."""
+        self.do(commands)
+        self.undo(commands)
+
+    def check_undo(self, commands: Sequence[Command], *, changes: bool = False) -> None:
+        """Undone, they leave all as it was before them, and done again as after them; a change where there must be."""
+        before = dict(self.state)
+        self.do(commands)
+        after = dict(self.state)
+        assert after != before or not changes
+        self.undo(commands)
+        assert self.state == before
+        self.do(commands)
+        assert self.state == after
+
     def run(self, argv: tuple[str, ...]) -> None:
         if argv:
             getattr(self, argv[0])(*argv[1:])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from hypothesis import strategies as st
 
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 PCPUS, VCPUS = 4, 2
+NOTHING = IsolationSettings()
+EVERYTHING = IsolationSettings(Pinning(((1,), (2,))), 150, 7, NetworkSettings("dedicated", 7), 7)
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Place:
     kernel: str = ""
 
     @property
-    def options(self) -> dict[str, object]:
+    def options(self) -> dict[str, Any]:
         return {"scheduler": self.scheduler, "cgroup": self.cgroup, "target": self.target}
 
     def host(self) -> Host:
@@ -76,3 +79,8 @@ def isolations() -> st.SearchStrategy[IsolationSettings]:
         network=st.none() | networks(),
         disk_limit_mb_s=st.none() | st.floats(0.001, 10_000),
     )
+
+
+def complete(now: IsolationSettings, then: IsolationSettings) -> IsolationSettings:
+    """What holds after `then` was applied on `now`."""
+    return replace(now, **{f.name: value for f in fields(then) if (value := getattr(then, f.name)) is not None})

@@ -5,29 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Candidate, Inventory, PlacementRequest, WorkloadProfile
-from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.domain import Candidate, PlacementRequest, WorkloadProfile
 from advisor.render import commands
 from advisor.render.cloud_tools import CLOUD_TOOLS
 from advisor.render.names import TARGETS
-from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
 from models.physics.cap_periods import cap_period_ms
-from models.physics.prior import PriorPredictor
 from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
+from tests.advisor.core.core_clouds import ask, cloud
 from tests.advisor.render.render_simulators import Machine
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WORKLOADS = (
     WorkloadProfile("spin", {"cpu": 100.0, "block": 0.0}),
     WorkloadProfile("calm", {"cpu": 20.0, "block": 50.0, "latency_mean_ms": 1.0}),
@@ -47,12 +41,9 @@ def instance(name: str, kind: str, number: int, workload: str, **more: object) -
 
 
 def answered(host: Host, residents: Sequence[Instance], newcomer: Instance) -> tuple[Candidate, ...]:
-    there = tuple(replace(one, host=host.id) for one in residents)
-    snapshot = ClusterSnapshot.build(
-        Inventory((host,), there, WORKLOADS), seen={host.id: NOW}, pending=(), taken_at=NOW
-    )
+    there = [replace(one, host=host.id) for one in residents]
     asked = PlacementRequest(newcomer, commands=True, explain=False)
-    return recommend(snapshot, QuestionContext(ActivePredictor(PriorPredictor()), NOW, 60.0), asked).candidates
+    return ask(cloud([host], there, workloads=WORKLOADS), asked).candidates
 
 
 @st.composite
@@ -85,13 +76,8 @@ def test_undo_of_an_answer_s_commands_leaves_the_host_as_it_was(drawn: tuple[Hos
         machine = Machine()
         for at, one in enumerate(residents):
             machine.do(commands(host, one, IsolationSettings(), one.settings, neighbours=residents[:at]))
-        machine.do(found.commands)
-        machine.undo(found.commands)  # so that every setting holds a value
-        before = dict(machine.state)
-        machine.do(found.commands)
-        assert machine.state != before or not any(one.argv for one in found.commands)
-        machine.undo(found.commands)
-        assert machine.state == before
+        machine.settle(found.commands)
+        machine.check_undo(found.commands, changes=any(one.argv for one in found.commands))
         assert not found.rungs or found.rungs[-1].action == "hint" or found.commands
 
 
@@ -121,13 +107,8 @@ def test_every_kind_of_step_is_carried_out_and_taken_back(
     assert [rung.action for rung in found.rungs][-1:] == [action], [rung.text for rung in found.rungs]
     assert found.notes == () or "no limit protects it" in found.notes[0]
     machine = Machine()
-    machine.do(found.commands)
-    machine.undo(found.commands)
-    before = dict(machine.state)
-    machine.do(found.commands)
-    assert machine.state != before
-    machine.undo(found.commands)
-    assert machine.state == before
+    machine.settle(found.commands)
+    machine.check_undo(found.commands, changes=True)
 
 
 @settings(max_examples=60, deadline=None)

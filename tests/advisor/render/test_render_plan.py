@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +16,15 @@ from advisor.render import commands, plan
 from advisor.render.tc import class_minor
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
 from tests.advisor.render.render_simulators import Machine
-from tests.advisor.render.render_strategies import PLACES, Place, isolations
+from tests.advisor.render.render_strategies import EVERYTHING, NOTHING, PLACES, Place, complete, isolations
 
 HOST = Host("h1", "xen", pcpus=4, memory_mb=8192, nic_mbit=1000, labels={"uplink": "eth0"})
 LXC = replace(HOST, kind="lxc")
 SHOP = Instance("shop", vcpus=1, labels={"mac": "52:54:00:00:00:01"}, service="latency")
-NOTHING = IsolationSettings()
 
 
-def pins(text: str, **more: object) -> IsolationSettings:
-    return IsolationSettings(pinning=Pinning.parse(text), **more)  # type: ignore[arg-type]
+def pins(text: str, **more: Any) -> IsolationSettings:
+    return IsolationSettings(pinning=Pinning.parse(text), **more)
 
 
 def resident(name: str, settings: IsolationSettings = NOTHING, number: int = 9) -> Instance:
@@ -69,18 +69,15 @@ def test_a_cpu_is_left_before_somebody_else_comes_to_it() -> None:
 
 def test_two_who_change_places_are_moved_as_they_stand() -> None:
     two = (resident("a", pins("0:0")), resident("b", pins("0:1")))
-    assert run(plan(HOST, SHOP, NOTHING, two, {"a": pins("0:1"), "b": pins("0:0")})) == [
-        "xl vcpu-pin a 0 1",
-        "xl vcpu-pin b 0 0",
-    ]
+    made = plan(HOST, SHOP, NOTHING, two, {"a": pins("0:1"), "b": pins("0:0")})
+    assert run(made) == ["xl vcpu-pin a 0 1", "xl vcpu-pin b 0 0"]
 
 
 def test_only_what_differs_is_rendered() -> None:
     now = pins("0:1", weight=128, cap_percent=50)
     assert plan(HOST, SHOP, NOTHING, (resident("a", now),), {"a": now}) == ()
-    assert run(plan(HOST, SHOP, NOTHING, (resident("a", now),), {"a": replace(now, weight=64)})) == [
-        "xl sched-credit2 -d a -w 64"
-    ]
+    lighter = plan(HOST, SHOP, NOTHING, (resident("a", now),), {"a": replace(now, weight=64)})
+    assert run(lighter) == ["xl sched-credit2 -d a -w 64"]
 
 
 def test_the_tree_on_the_uplink_is_made_once_for_all_who_need_it() -> None:
@@ -109,22 +106,18 @@ def test_the_newcomer_s_definition_stands_before_the_commands_that_need_it_to_ru
     assert all(command.argv for command in rest)
 
 
-def test_changes_to_somebody_who_is_not_there_are_refused() -> None:
+def test_changes_to_somebody_who_is_not_there_and_a_newcomer_that_is_are_refused() -> None:
     with pytest.raises(InvalidInput, match="instance ghost is to be changed and is not on host h1"):
         plan(HOST, SHOP, NOTHING, (resident("a"),), {"ghost": pins("0:1")})
-
-
-def test_a_newcomer_that_is_there_already_is_refused() -> None:
     with pytest.raises(InvalidInput, match="shop is on host h1 already"):
         plan(HOST, SHOP, NOTHING, (resident("shop"),), {})
 
 
+Crowd = list[tuple[IsolationSettings, IsolationSettings | None]]  # what residents have, and what they are to get
 CROWDS = st.lists(st.tuples(isolations(), st.none() | isolations()), max_size=3)
 
 
-def _crowd(
-    place: Place, crowd: list[tuple[IsolationSettings, IsolationSettings | None]]
-) -> tuple[tuple[Instance, ...], Mapping[str, IsolationSettings]]:
+def _crowd(place: Place, crowd: Crowd) -> tuple[tuple[Instance, ...], Mapping[str, IsolationSettings]]:
     residents = tuple(place.instance(f"vm-{at}", 2 + at, now) for at, (now, _) in enumerate(crowd))
     return residents, {one.id: then for one, (_, then) in zip(residents, crowd, strict=True) if then is not None}
 
@@ -132,58 +125,37 @@ def _crowd(
 def _running(place: Place, residents: tuple[Instance, ...]) -> Machine:
     """The host with its residents as they are, each setting having been written once so that it holds a value."""
     machine, host = Machine(), place.host()
-    everything = IsolationSettings(Pinning(((1,), (2,))), 150, 7, NetworkSettings("dedicated", 7), 7)
     for at, one in enumerate(residents):
         options = {**place.options, "neighbours": residents[:at]}
-        for wanted in (everything, one.settings):
-            made = commands(host, one, NOTHING, wanted, **options)  # type: ignore[arg-type]
-            machine.do(made)
-            if wanted is everything:
-                machine.undo(made)
+        machine.settle(commands(host, one, NOTHING, EVERYTHING, **options))
+        machine.do(commands(host, one, NOTHING, one.settings, **options))
     return machine
 
 
 @given(PLACES, isolations(), CROWDS)
 @settings(max_examples=150, deadline=None)
-def test_undo_of_a_whole_plan_restores_the_state(
-    place: Place, wanted: IsolationSettings, crowd: list[tuple[IsolationSettings, IsolationSettings | None]]
-) -> None:
+def test_undo_of_a_whole_plan_restores_the_state(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
     machine, newcomer = _running(place, residents), place.instance("shop", 1, NOTHING, "latency")
-    once = plan(place.host(), newcomer, wanted, residents, {}, **place.options)  # type: ignore[arg-type]
-    machine.do(once)
-    machine.undo(once)
-    before = dict(machine.state)
-    made = plan(place.host(), newcomer, wanted, residents, changes, **place.options)  # type: ignore[arg-type]
-    machine.do(made)
-    after = dict(machine.state)
-    machine.undo(made)
-    assert machine.state == before
-    machine.do(made)
-    assert machine.state == after
+    machine.settle(plan(place.host(), newcomer, wanted, residents, {}, **place.options))
+    machine.check_undo(plan(place.host(), newcomer, wanted, residents, changes, **place.options))
 
 
 @given(PLACES, isolations(), CROWDS)
 @settings(max_examples=100, deadline=None)
-def test_nothing_is_left_to_do_after_a_plan(
-    place: Place, wanted: IsolationSettings, crowd: list[tuple[IsolationSettings, IsolationSettings | None]]
-) -> None:
+def test_nothing_is_left_to_do_after_a_plan(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
     newcomer = place.instance("shop", 1, NOTHING)
-    done = tuple(replace(one, settings=_complete(one.settings, changes.get(one.id, NOTHING))) for one in residents)
+    done = tuple(replace(one, settings=complete(one.settings, changes.get(one.id, NOTHING))) for one in residents)
     assert not any(
         command.argv or command.undo
-        for command in plan(place.host(), newcomer, NOTHING, done, changes, **place.options)  # type: ignore[arg-type]
+        for command in plan(place.host(), newcomer, NOTHING, done, changes, **place.options)
         if newcomer.id not in command.argv  # on KVM its threads go where the driver domain is
     )
-    first = plan(place.host(), newcomer, wanted, residents, changes, **place.options)  # type: ignore[arg-type]
+    first = plan(place.host(), newcomer, wanted, residents, changes, **place.options)
     owners = [_owner(command, (*residents, newcomer)) for command in first if command.argv]
     comes = next((at for at, owner in enumerate(owners) if owner == newcomer.id), len(owners))
     assert set(owners[comes:]) <= {newcomer.id, "tree"}
-
-
-def _complete(now: IsolationSettings, then: IsolationSettings) -> IsolationSettings:
-    return replace(now, **{f.name: value for f in fields(then) if (value := getattr(then, f.name)) is not None})
 
 
 def _owner(command: Command, instances: tuple[Instance, ...]) -> str:

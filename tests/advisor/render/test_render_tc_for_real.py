@@ -131,22 +131,21 @@ def _kernel_can(bench: Bench) -> None:
 def _rendered(
     bench: Bench, now: NetworkSettings | None, then: NetworkSettings, guest: Instance = GUEST
 ) -> tuple[Command, ...]:
-    return _plain_where_needed(
-        bench, commands(HOST, guest, IsolationSettings(network=now), IsolationSettings(network=then), neighbours=())
-    )
+    before, after = IsolationSettings(network=now), IsolationSettings(network=then)
+    return _plain_where_needed(bench, commands(HOST, guest, before, after, neighbours=()))
 
 
 def _plain_where_needed(bench: Bench, rendered: tuple[Command, ...]) -> tuple[Command, ...]:
     """The leaf is a plain FIFO where the kernel was built without fq_codel."""
+
+    def plain(argv: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple("pfifo" if part == "fq_codel" else part for part in argv)
+
     try:
         run("tc", "qdisc", "replace", "dev", "lo", "root", "fq_codel", inside=bench.guest)
     except AssertionError:
-        return tuple(replace(one, argv=_plain(one.argv), undo=_plain(one.undo)) for one in rendered)
+        return tuple(replace(one, argv=plain(one.argv), undo=plain(one.undo)) for one in rendered)
     return rendered
-
-
-def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple("pfifo" if part == "fq_codel" else part for part in argv)
 
 
 @pytest.mark.measured
@@ -200,16 +199,8 @@ def test_a_latency_instance_is_served_what_is_left_over_before_the_others(bench:
     host = replace(HOST, nic_mbit=200)
     shop, bulk = (NetworkSettings("shared", 40, 200), NetworkSettings("shared", 40, 200))
     before = bench.dump()
-    made = _plain_where_needed(
-        bench,
-        plan(
-            host,
-            replace(GUEST, service="latency"),
-            IsolationSettings(network=shop),
-            (OTHER,),
-            {OTHER.id: IsolationSettings(network=bulk)},
-        ),
-    )
+    guest, changes = replace(GUEST, service="latency"), {OTHER.id: IsolationSettings(network=bulk)}
+    made = _plain_where_needed(bench, plan(host, guest, IsolationSettings(network=shop), (OTHER,), changes))
     do(made, bench.host)
     first, second = bench.mbits(bench.guest, bench.other)
     assert first == pytest.approx(160, rel=0.10)
@@ -268,22 +259,7 @@ def test_a_plan_that_gives_one_s_class_to_another_leaves_the_tree_in_place_and_u
 
 
 def test_a_qdisc_that_somebody_else_has_set_on_the_uplink_is_not_overwritten(bench: Bench) -> None:
-    run(
-        "tc",
-        "qdisc",
-        "add",
-        "dev",
-        "up0",
-        "root",
-        "tbf",
-        "rate",
-        "1gbit",
-        "burst",
-        "1mb",
-        "latency",
-        "1ms",
-        inside=bench.host,
-    )
+    _line(bench, 1000)
     before = bench.dump()
     with pytest.raises(AssertionError, match="qdisc add"):
         do(_rendered(bench, None, NetworkSettings("dedicated", 100)), bench.host)

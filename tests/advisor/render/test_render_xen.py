@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from advisor.errors import InvalidInput
@@ -22,48 +24,32 @@ def rendered(now: IsolationSettings, then: IsolationSettings, scheduler: str = "
     ("now", "then", "expected"),
     [
         (
-            IsolationSettings(),
-            IsolationSettings(pinning=PINNED),
-            [
-                ("xl vcpu-pin shop-7 0 2", "xl vcpu-pin shop-7 0 all"),
-                ("xl vcpu-pin shop-7 1 3", "xl vcpu-pin shop-7 1 all"),
-            ],
+            {}, {"pinning": PINNED},
+            [("vcpu-pin shop-7 0 2", "vcpu-pin shop-7 0 all"), ("vcpu-pin shop-7 1 3", "vcpu-pin shop-7 1 all")],
         ),
         (
-            IsolationSettings(pinning=PINNED),
-            IsolationSettings(pinning=Pinning(((2,), (0, 1, 2)))),
-            [("xl vcpu-pin shop-7 1 0-2", "xl vcpu-pin shop-7 1 3")],
+            {"pinning": PINNED}, {"pinning": Pinning(((2,), (0, 1, 2)))},
+            [("vcpu-pin shop-7 1 0-2", "vcpu-pin shop-7 1 3")],
         ),
         (
-            IsolationSettings(pinning=PINNED),
-            IsolationSettings(pinning=Pinning(((), ()))),
-            [
-                ("xl vcpu-pin shop-7 0 all", "xl vcpu-pin shop-7 0 2"),
-                ("xl vcpu-pin shop-7 1 all", "xl vcpu-pin shop-7 1 3"),
-            ],
+            {"pinning": PINNED}, {"pinning": Pinning(((), ()))},
+            [("vcpu-pin shop-7 0 all", "vcpu-pin shop-7 0 2"), ("vcpu-pin shop-7 1 all", "vcpu-pin shop-7 1 3")],
         ),
-        (IsolationSettings(), IsolationSettings(pinning=Pinning(((0, 1, 2, 3),) * 2)), []),
+        ({"pinning": PINNED}, {"pinning": Pinning(((1,),))}, [("vcpu-pin shop-7 0 1", "vcpu-pin shop-7 0 2")]),
+        ({}, {"pinning": Pinning(((0, 1, 2, 3),) * 2)}, []),
+        ({}, {"cap_percent": 50}, [("sched-credit2 -d shop-7 -c 50", "sched-credit2 -d shop-7 -c 0")]),
         (
-            IsolationSettings(),
-            IsolationSettings(cap_percent=50),
-            [("xl sched-credit2 -d shop-7 -c 50", "xl sched-credit2 -d shop-7 -c 0")],
+            {"cap_percent": 50}, {"cap_percent": 80},
+            [("sched-credit2 -d shop-7 -c 80", "sched-credit2 -d shop-7 -c 50")],
         ),
-        (
-            IsolationSettings(cap_percent=50),
-            IsolationSettings(cap_percent=80),
-            [("xl sched-credit2 -d shop-7 -c 80", "xl sched-credit2 -d shop-7 -c 50")],
-        ),
-        (
-            IsolationSettings(),
-            IsolationSettings(weight=512),
-            [("xl sched-credit2 -d shop-7 -w 512", "xl sched-credit2 -d shop-7 -w 256")],
-        ),
+        ({}, {"weight": 512}, [("sched-credit2 -d shop-7 -w 512", "sched-credit2 -d shop-7 -w 256")]),
     ],
-)
+)  # fmt: skip
 def test_a_difference_becomes_an_xl_command_with_its_undo(
-    now: IsolationSettings, then: IsolationSettings, expected: list[tuple[str, str]]
+    now: dict[str, Any], then: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    assert rendered(now, then) == expected
+    made = rendered(IsolationSettings(**now), IsolationSettings(**then))
+    assert made == [(f"xl {argv}", f"xl {undo}") for argv, undo in expected]
 
 
 def test_the_first_credit_scheduler_has_its_own_command() -> None:
@@ -106,16 +92,9 @@ def test_names_that_mean_another_domain_or_an_option_are_refused(name: str) -> N
         commands(HOST, Instance(name), IsolationSettings(), IsolationSettings(weight=512))
 
 
-def test_a_pinning_beyond_the_host_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="pCPU 4: host h1 has 0-3"):
-        rendered(IsolationSettings(), IsolationSettings(pinning=Pinning(((2,), (4,)))))
-
-
-def test_a_pinning_for_more_vcpus_than_there_are_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="has 2 vCPUs"):
-        rendered(IsolationSettings(), IsolationSettings(pinning=Pinning(((2,), (3,), (0,)))))
-
-
-def test_vcpus_that_a_pinning_does_not_name_stay_where_they_are() -> None:
-    made = rendered(IsolationSettings(pinning=PINNED), IsolationSettings(pinning=Pinning(((1,),))))
-    assert made == [("xl vcpu-pin shop-7 0 1", "xl vcpu-pin shop-7 0 2")]
+@pytest.mark.parametrize(
+    ("pins", "words"), [(((2,), (4,)), "pCPU 4: host h1 has 0-3"), (((2,), (3,), (0,)), "has 2 vCPUs")]
+)
+def test_a_pinning_beyond_host_or_instance_is_refused(pins: tuple[tuple[int, ...], ...], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        rendered(IsolationSettings(), IsolationSettings(pinning=Pinning(pins)))
