@@ -271,7 +271,7 @@ class LivingCloud:
         backend = PartOfMachine(host, self._registry.group(host), known, self._slower)
         spool = Spool(self._folder / host, _SPOOL_BYTES, log)
         shipping = Delivery(spool, LineConnection(lines, self.begin_s), log, announcer)
-        agent = Agent(backend, _PACE, shipping.deliver, log, after=announcer.look)
+        agent = Agent(backend, _PACE, shipping.deliver, log, after_reading=announcer.look)
         thread = threading.Thread(target=agent.run, name=host, daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""Demand: what an instance wants of a resource over time, free of contention."""
+"""Demand: what an instance would use of a resource over time if there were no contention."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Resource = Literal["cpu", "net_mbit", "disk_mb_s", "mem_bw_mb_s"]
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
 DemandOrigin = Literal["given", "class", "measured", "history", "trace", "assumed"]
 ORIGINS: tuple[DemandOrigin, ...] = get_args(DemandOrigin)
-OF_A_KIND = 0.5  # of the mean: how unsure an instance is that is only said to be like another one
+OF_A_KIND = 0.5  # of the mean: the doubt about an instance that is only known to be of the kind of another one
 HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of the week
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Demand for one resource, of windows of `window_s` seconds, in CPUs (that it would use if nobody held it back, its
-    own cap apart), Mbit/s or MB/s.
+    """Demand for one resource, over windows of `window_s` seconds, in CPUs (used if only its own cap held it back),
+    Mbit/s or MB/s. None = unknown.
 
     `spread` is the standard deviation between windows, `common` the share (0-1) of its square that all instances of
     the cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of
     the mean in each hour of the day or the week (mean 1). Until a whole day was seen, `seen_hours` are the numbers of
-    windows in each hour of the day (UTC), for the mean of a night is not that of a day. `windows` is how many windows
-    taught it, 0 = none, and `doubt` the standard deviation of what is not known of `mean`. `open_loop` is the share
-    (0-1) of its work that arrives whatever the service is, `burst_ms` the mean CPU time of one burst. None = unknown.
+    windows in each hour of the day (UTC), because the mean of a night is not that of a day. `windows` is the number of
+    windows it was learned from, `doubt` the standard deviation of the error of `mean`. `open_loop` is the share (0-1)
+    of its work that arrives however well it is served, `burst_ms` the mean CPU time of one burst.
     """
 
     mean: float
@@ -60,7 +60,7 @@ class Demand:
         known = [quantile for quantile in (self.p50, self.p95, self.p99) if quantile is not None]
         if known != sorted(known):
             raise ValueError(f"demand for {self.resource}: p50, p95 and p99 do not grow: {known}")
-        if len(self.hours) not in HOURS or any(not (math.isfinite(one) and one >= 0) for one in self.hours):
+        if len(self.hours) not in HOURS or any(not (math.isfinite(factor) and factor >= 0) for factor in self.hours):
             raise ValueError(f"demand for {self.resource}: hours are not 24 or 168 numbers from 0 on")
         if len(self.seen_hours) not in (0, 24):
             raise ValueError(f"demand for {self.resource}: seen_hours are not 24 numbers")
@@ -68,11 +68,11 @@ class Demand:
             raise ValueError(f"demand for {self.resource}: window_s is not above 0")
 
     def of_another(self, factor: float) -> Demand:
-        """What is expected of another instance of its kind, `factor` times its size: all amounts grow with the size.
+        """The demand expected of another instance of its kind, `factor` times its size; all amounts grow with the size.
 
         Its mean is known no better than to half of itself.
         """
-        p50, p95, p99 = (None if one is None else factor * one for one in (self.p50, self.p95, self.p99))
+        p50, p95, p99 = (None if value is None else factor * value for value in (self.p50, self.p95, self.p99))
         mean, spread = factor * self.mean, factor * self.spread
         unsure = max(factor * self.doubt, OF_A_KIND * mean)
         return replace(
@@ -81,9 +81,9 @@ class Demand:
         )  # fmt: skip
 
     def within(self, vcpus: int) -> Demand:
-        """This demand of an instance of another size now: mean and quantiles for CPUs at most `vcpus`."""
+        """This demand, for an instance that now has `vcpus` vCPUs: mean and quantiles of CPUs are at most that."""
         quantiles = {name: value for name in ("p50", "p95", "p99") if (value := getattr(self, name)) is not None}
         if self.resource != "cpu" or max(self.mean, *quantiles.values(), 0.0) <= vcpus:
             return self
         most = float(vcpus)
-        return replace(self, mean=min(self.mean, most), **{name: min(one, most) for name, one in quantiles.items()})
+        return replace(self, mean=min(self.mean, most), **{name: min(value, most) for name, value in quantiles.items()})

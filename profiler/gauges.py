@@ -1,4 +1,4 @@
-"""Names and units of the gauges that the agent exports: written by its exporter, read back by whoever asks Prometheus.
+"""Names and units of the gauges that the agent exports, for its exporter and for queries to Prometheus.
 
 Prometheus wants base units in names (prometheus.io/docs/practices/naming): ratios, seconds and bytes.
 """
@@ -19,7 +19,7 @@ _BASE = {
     "us": ("_seconds", 1e-6),
     "ms": ("_seconds", 1e-3),
     "B": ("_bytes", 1.0),
-    "MB": ("_bytes", float(1 << 20)),  # made of the kernel's KB, which are KiB
+    "MB": ("_bytes", float(1 << 20)),  # the kernel's KB are KiB
 }
 _NAMES = {metric.name: metric.gauge for metric in (*EIGHT, *ADDITIONAL) if metric.gauge}
 

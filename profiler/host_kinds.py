@@ -20,24 +20,25 @@ HOST_KINDS: tuple[HostKind, ...] = get_args(HostKind)
 class HostKindTraits:
     """How hosts of one kind behave. Findings (N, L) are those of datasets/papers.
 
-    `title` is its name for people, `backend` that of what reads it, `tool` its own command, `lab_instances` how the
-    lab makes instances like its own. `has_driver_domain`: I/O is done by a domain or threads beside the instance;
-    `driver_apart`: by a domain with vCPUs and a weight of its own (Xen), not by threads in the instance's control group
-    (libvirt puts vhost and emulator threads there); `driver_servers` are the CPUs of it that one bridge can keep busy
-    (N9, N11), inf = all; `events_grow` with the CPUs of both sides (N10, N11). `cpu_s_per_page` is the driver domain's
-    CPU time for a page where a profile says nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated
-    Xen, real machines do a few times better; assumed.
+    `title` is its name for people, `backend` that of the backend that reads it, `tool` its own command,
+    `lab_instances` the kind of instances that the lab makes in its place. `has_driver_domain`: I/O is done by a
+    domain or threads beside the instance; `driver_apart`: by a domain with vCPUs and a weight of its own (Xen), not
+    by threads in the instance's control group (libvirt puts vhost and emulator threads there); `driver_servers` are
+    the CPUs of it that one bridge can keep busy (N9, N11), inf = all; `events_grow` with the CPUs of both sides
+    (N10, N11). `cpu_s_per_page` is the driver domain's CPU time for a page where a profile says nothing: 65 % at
+    7,728 and 82 % at 15,402 pages/s were seen on emulated Xen, real machines do a few times better; assumed.
 
-    `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 %
-    under Xen's credit scheduler (L4). `brief_exponent`: the same where bursts of a few ms meet that in the end are
-    all served, for none is interrupted before its slice is over; `work_astray`: by how much waits are longer while
-    some CPU idles, for work does not find it at once. Both were chosen on the containers of
-    datasets/container-contention, on one and two CPUs, Linux 6.18. `turn_ms`: how long one that never blocks keeps a
-    CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2 of up to 8 CPUs
-    (kernel/sched/fair.c).
+    `weight_exponent`: a share is proportional to weight ** exponent; ten times the weight got 57.1 against 42.9 %
+    under Xen's credit scheduler (L4). `brief_exponent`: the same for bursts of a few ms that are all served in the
+    end, because none is interrupted before its slice is over. `work_astray`: by how much waits are longer while
+    some CPU idles, because work does not find it at once. Both were chosen on the containers of
+    datasets/container-contention, on one and two CPUs, Linux 6.18. `turn_ms`: how long an instance that never
+    blocks keeps a CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2
+    of up to 8 CPUs (kernel/sched/fair.c).
 
-    `cap_period_ms`: the fixed period of a cap, None = that of Linux's quota; `cap_per_vcpu`: the quota holds for each
-    vCPU alone (libvirt, formatdomain). `disk_limit` can be set; `disk_limit_each_way`: for reads and writes apart.
+    `cap_period_ms`: the fixed period of a cap, None = that of Linux's quota; `cap_per_vcpu`: the quota holds for
+    each vCPU alone (libvirt, formatdomain). `disk_limit` can be set; `disk_limit_each_way`: for reads and writes
+    apart.
     """
 
     title: str

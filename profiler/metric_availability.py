@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,8 +39,8 @@ class Availability:
 def availability(first: Counters, second: Counters, hypervisor: str) -> tuple[Availability, ...]:
     """What two readings of one host gave, in the order of the eight; `hypervisor` is a key of DEFINITIONS."""
     sources = {definition.metric: definition.source for definition in DEFINITIONS.get(hypervisor, ())}
-    found = _ObservedMetrics(second, collect(first, second))
-    return tuple(_one(metric, sources.get(metric.name, ""), found) for metric in EIGHT)
+    observed = _ObservedMetrics(second, collect(first, second))
+    return tuple(_of_metric(metric, sources.get(metric.name, ""), observed) for metric in EIGHT)
 
 
 def unavailable(reason: str) -> tuple[Availability, ...]:
@@ -55,12 +55,12 @@ def _no_driver(metric: Metric, reason: str) -> tuple[Literal["absent", ""], str]
     return ("absent", reason) if "driver_domain" in metric.scopes else ("", "")
 
 
-def _one(metric: Metric, source: str, found: _ObservedMetrics) -> Availability:
-    state, reason = found.host(metric.name) if metric.default_scope == "host" else found.instances(metric.name)
+def _of_metric(metric: Metric, source: str, observed: _ObservedMetrics) -> Availability:
+    state, reason = observed.host(metric.name) if metric.default_scope == "host" else observed.instances(metric.name)
     named = (metric.name, metric.unit, metric.default_scope, source, state, reason)
     if "driver_domain" not in metric.scopes:
         return Availability(*named)
-    return Availability(*named, *found.driver(metric.name))
+    return Availability(*named, *observed.driver(metric.name))
 
 
 class _ObservedMetrics:
@@ -82,7 +82,7 @@ class _ObservedMetrics:
         if ("driver_domain", metric, None) in self._given:
             return "given", ""
         explained = (metric, None) in self._reasons or "driver" in self._absent or None in self._drops
-        if not explained and self.instances(metric)[0] != "given":  # so it is with pages (collectors/samples.py)
+        if not explained and self.instances(metric)[0] != "given":  # as with pages (collectors/samples.py)
             return "absent", "it is summed over the instances, and not all of them give it"
         return "absent", self._why(metric, None, "driver")
 
@@ -92,18 +92,18 @@ class _ObservedMetrics:
         missing = [name for name in self._instances if ("instance", metric, name) not in self._given]
         if not missing:
             return "given", ""
-        whose: dict[str, list[str]] = {}
+        names_by_reason: dict[str, list[str]] = {}
         for name in missing:
-            whose.setdefault(self._why(metric, name, "instances"), []).append(name)
-        if len(whose) == 1 and len(missing) == len(self._instances):
-            return "absent", next(iter(whose))
-        reason = "; ".join(f"{reason} ({_some(names)})" for reason, names in whose.items())
+            names_by_reason.setdefault(self._why(metric, name, "instances"), []).append(name)
+        if len(names_by_reason) == 1 and len(missing) == len(self._instances):
+            return "absent", next(iter(names_by_reason))
+        reason = "; ".join(f"{reason} ({_some(names)})" for reason, names in names_by_reason.items())
         return ("absent" if len(missing) == len(self._instances) else "partly"), reason
 
     def _why(self, metric: str, instance: str | None, part: str) -> str:
-        """The most special reason that is known; `part` names what of a reading as a whole is missing."""
+        """The most specific reason known; `part` names the part of a reading that this metric needs."""
         known = (
-            self._drops.get(None),  # nothing was subtracted at all: whatever else is said follows from that
+            self._drops.get(None),  # nothing was subtracted at all: every other reason follows from that
             self._reasons.get((metric, instance)),
             self._drops.get(instance) if instance else None,
             self._absent.get(part),
@@ -111,7 +111,6 @@ class _ObservedMetrics:
         return next((reason for reason in known if reason), "this host does not show it")
 
 
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - _NAMED
-    return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str]) -> str:
+    further = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {further} more" if further > 0 else "")

@@ -1,4 +1,4 @@
-"""The one table of metrics: name, unit, scope, kind and help.
+"""The table of all metrics: name, unit, scope, kind and help.
 
 The names of the eight follow the NEIGHBOR paper, section 3.4.
 """
@@ -77,7 +77,7 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
 )
 
-# What says how much an instance obtained beside its share of CPU time; more of any of them is worse.
+# Outcomes of an instance beside its share of CPU time; more of any of them is worse.
 OUTCOMES = (
     "throttled",
     "run_queue_p99_us",
@@ -91,7 +91,7 @@ OUTCOMES = (
     "cpi",
 )
 
-# Followed by the id of an instance: time for which this one waited while that one ran, in %; it is pushed and no gauge.
+# With an instance's id behind it: time for which this one waited while that one ran, in %; pushed, but not a gauge.
 WAITED_FOR = "waited_for:"
 
 ADDITIONAL_UNITS: dict[str, str] = {metric.name: metric.unit for metric in ADDITIONAL}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HOST_KINDS, HostKind
@@ -146,14 +146,14 @@ class IsolationSettings:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A hypervisor: what it has, and where its driver domain runs.
+    """A hypervisor host: its resources, and where its driver domain runs.
 
     `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
     vhost and emulator threads); empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of
     xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit`
     is how much may be promised per unit there; `driver_overcommit` how much work guests may ask of the driver domain
-    over what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are what its disk and its memory were measured to do for
-    everybody there together, in MB/s. `probed` is what probes found on it, by name (some of PROBED_VALUES).
+    per unit of what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory
+    for all instances together, in MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES).
     """
 
     id: str
@@ -195,7 +195,7 @@ class Host:
 
     @property
     def probed_key(self) -> tuple[tuple[str, float], ...]:
-        """What probes found as a value that can be hashed and compared, by name."""
+        """`probed` as a value that can be hashed and compared."""
         return tuple(sorted(self.probed.items()))
 
 
@@ -203,9 +203,9 @@ class Host:
 class Instance:
     """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
 
-    It accepts no throughput ratio below `min_throughput_ratio`, no latency ratio above `max_latency_ratio`, and to be
-    short of CPU for no more than `max_time_short` of the time (0-1): less than what it wants at that moment. An
-    `exclusive` one shares its host with nobody. `demand` is what is known of its demand over time, by resource.
+    It accepts no throughput ratio below `min_throughput_ratio`, no latency ratio above `max_latency_ratio`, and no more
+    than the share `max_time_short` (0-1) of the time in which it gets less CPU than it wants. An `exclusive` instance
+    shares its host with no other. `demand` is what is known of its demand over time, by resource.
     """
 
     id: str
@@ -251,7 +251,7 @@ class Instance:
 
     @property
     def demand_key(self) -> tuple[Demand, ...]:
-        """What is known of its demand as a value that can be hashed and compared, in order of the resources."""
+        """`demand` as a value that can be hashed and compared, in order of the resources."""
         return tuple(self.demand[resource] for resource in sorted(self.demand))
 
 
@@ -269,7 +269,7 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number with its unit; never NaN or infinite: what is not known is left out."""
+    """A number with its unit; never NaN or infinite, for unknown values are left out."""
 
     value: float
     unit: str
@@ -279,34 +279,26 @@ class Quantity:
             raise ValueError(f"a quantity in {self.unit or 'no unit'} cannot be {self.value}")
 
 
-class UnlikeError(ValueError):
-    """Two results were not taken under the same circumstances; `names` are those that differ."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"not comparable: {', '.join(names)} differ")
-        self.names = names
-
-
-PROBE_NAMES = (  # whose results are taken; profiler.probes says what each of them measures
+PROBE_NAMES = (  # whose results the server takes; profiler.probes says what each measures
     "cpu-share", "cpu-work", "rtt", "tcp", "udp", "loss", "disk", "hops", "transfer", "messages", "requests",
 )  # fmt: skip
-# What probes find of a host that tells how it differs from its inventory, as PROBE.NAME, in the probe's unit: the share
-# of a CPU and its gaps, the way to others (propagation, jitter, throughput), and the disk. None measures the memory.
+# Probes' values that show how a host differs from its inventory, as PROBE.NAME, in the probe's unit: the share of a CPU
+# and its gaps, the network to others (propagation, jitter, throughput), and the disk. No probe measures the memory.
 PROBED_VALUES = (
     "cpu-share.share", "cpu-share.longest_gap", "rtt.median", "rtt.stdev", "tcp.throughput", "disk.read_small_mean",
     "disk.write_small_mean", "disk.read_sustained_mean", "disk.write_sustained_mean",
 )  # fmt: skip
-# Marks that tell what a probe is there to find, or about parts of it that no other program reads: they do not say that
-# the values are those of another moment.
+# Beginnings and parts of marks that describe a finding itself, or values that no other program reads: such marks do not
+# mean that the values are not typical.
 HELD_BACK = "by this system's own account the"  # ... ran X % of the time
 SHORT_GAPS = "% of the time is in gaps of 20 us and more"
 OWN_END = "(this machine)"  # ends the circumstance `peer` where both ends of a probe were on one machine
-INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run and forbid nothing
+INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run on the same machine
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """A probe's values with the circumstances they were taken under; unlike circumstances refuse comparison.
+    """A probe's values with the circumstances under which they were measured.
 
     `main` names the value that stands for the probe; `marks` are reasons to distrust the values, one sentence each.
     """
@@ -321,24 +313,14 @@ class ProbeResult:
         if self.main not in self.values:
             raise ValueError(f"probe {self.probe}: there is no value {self.main!r} to stand for it")
 
-    def unlike(self, other: ProbeResult) -> tuple[str, ...]:
-        """Names of the circumstances that forbid comparison, in order; `probe` when the probes are not the same."""
-        if self.probe != other.probe:
-            return ("probe",)
-        names = sorted((set(self.circumstances) | set(other.circumstances)) - INCIDENTAL)
-        return tuple(name for name in names if self.circumstances.get(name) != other.circumstances.get(name))
-
-    def compare(self, other: ProbeResult) -> dict[str, float]:
-        """This result over the other, for every value that both have in the same unit and that is not 0 there.
-
-        Raises UnlikeError where the circumstances differ.
-        """
-        if names := self.unlike(other):
-            raise UnlikeError(names)
+    def document(self) -> dict[str, Any]:
+        """As JSON, for people and for the server."""
         return {
-            name: mine.value / theirs.value
-            for name, mine in self.values.items()
-            if (theirs := other.values.get(name)) is not None and theirs.value and theirs.unit == mine.unit
+            "probe": self.probe,
+            "values": {name: {"value": number.value, "unit": number.unit} for name, number in self.values.items()},
+            "main": self.main,
+            "circumstances": dict(self.circumstances),
+            "marks": list(self.marks),
         }
 
 
@@ -355,10 +337,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Colocation:
-    """Who shared a host under which settings, and each one's T_i against its B_i: one training example.
+    """Instances that shared a host under their settings, each with T_i against B_i: one training example.
 
-    `ends_s` (since the epoch) is when a window ended that an agent measured, 0 = it is none; `importance` is how much
-    it counts in training beside other windows.
+    `ends_s` (since the epoch) is the end of the agent's window that it is made of, 0 = it is not made of one;
+    `importance` is its weight in training beside other windows.
     """
 
     run: str

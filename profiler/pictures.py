@@ -1,8 +1,8 @@
 """The one module of charts: figures, their elements and their files, in one style; callers hand the data in.
 
-matplotlib is imported when a picture is asked for. Hosts need none: without it everything but pictures works, and
-PictureError says what to install. Figures are made without pyplot, so nothing here is global and threads may draw at
-the same time; only writing takes turns.
+matplotlib is imported when a picture is drawn. Hosts need not have it: without it everything but pictures works, and
+PictureError says what to install. Figures are made without pyplot, so no state is global and threads may draw at the
+same time; only writing takes turns.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def new_figure(
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for spare in axes[panels:]:
         spare.remove()
-    for one in axes[:panels]:
-        _style(one)
+    for panel in axes[:panels]:
+        _style(panel)
     return figure, axes[:panels]
 
 
@@ -129,7 +129,7 @@ def series_style(number: int) -> dict[str, Any]:
 
 
 def over_time(axes: Any, at_s: Sequence[float], values: Sequence[float], unit: str, title: str = "") -> None:
-    """Points over seconds; a long series is thinned, and loses no peak by it."""
+    """Points over seconds; a long series is thinned, but keeps its peaks."""
     times, shown = thinned(at_s, values)
     axes.plot(times, shown, ".", color=ACCENT, markersize=2.5)
     label(axes, title, "time (s)", unit)
@@ -191,11 +191,11 @@ def thinned(
     if len(xs) <= most:
         return xs, ys
     stretch = -(-len(xs) * 2 // most)
-    kept: list[int] = []
+    places: list[int] = []
     for begin in range(0, len(xs), stretch):
         inside = range(begin, min(begin + stretch, len(xs)))
-        kept += sorted({min(inside, key=ys.__getitem__), max(inside, key=ys.__getitem__)})
-    return [xs[place] for place in kept], [ys[place] for place in kept]
+        places += sorted({min(inside, key=ys.__getitem__), max(inside, key=ys.__getitem__)})
+    return [xs[place] for place in places], [ys[place] for place in places]
 
 
 def save(figure: Figure, path: Path) -> None:

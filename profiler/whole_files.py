@@ -1,6 +1,6 @@
 """Files and folders that are complete and on the disk under their name, or not there: also after a power cut.
 
-A rename alone does not do it: a file system may keep the new name before what is in the file (fsync(2), rename(2)).
+A rename alone does not ensure it: a file system may store the new name before the content (fsync(2), rename(2)).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def replace_whole(made: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring what is in a file to the disk, or what the entries of a folder are called. Raises OSError."""
+    """Write a file's content, or a folder's entries, through to the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

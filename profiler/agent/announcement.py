@@ -1,4 +1,4 @@
-"""What the agent tells the server of its host and of who is on it: when that changes, and once a minute in any case."""
+"""What the agent tells the server about its host and the instances there: on each change, and once a minute anyway."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from profiler.backends import Backend
 from profiler.backends.host_description import HostDescription
 from profiler.observed import Instance, IsolationSettings
 
-EVERY_S = 60.0  # told again after so long though nothing changed, so that a silent host can be told from an idle one
-_LIST_S = 9.5  # with a reading per second, who is there is looked up in every tenth
-_SETTINGS_S = 4.5  # one instance's settings are read at a time: on Xen that starts three tools
+EVERY_S = 60.0  # sent again after so long without a change: so the server tells a silent host from an idle one
+_LIST_S = 9.5  # with a reading per second, instances are listed in every tenth
+_SETTINGS_S = 4.5  # the settings of one instance are read at a time: on Xen that starts three tools
 _DESCRIBE_S = 600.0
 _MACHINE_ID = Path("/etc/machine-id")
 Document = dict[str, Any]
 
 
 class Announcer:
-    """Keeps what is to be told. `look` is called in the thread that reads the backend, all else in the one that sends.
+    """Collects what to tell the server. The thread that reads the backend calls `look`, the one that sends the rest.
 
-    `describe` reads the host; `machine` tells two machines apart that go by one name.
+    `describe` reads the host; `machine` distinguishes two machines that use the same id.
     """
 
     def __init__(
@@ -48,15 +48,17 @@ class Announcer:
         self._lock = threading.Lock()  # over what is below
         self._host: HostDescription | None = None
         self._instances: list[Instance] | None = None
-        self._settings: dict[str, tuple[int, IsolationSettings]] = {}  # with the number of the round they are from
+        self._settings: dict[
+            str, tuple[int, IsolationSettings]
+        ] = {}  # with the number of the round in which they were read
         self._round = 0
         self._described_s = self._listed_s = self._settled_s = float("-inf")
         self._host_id = ""
-        self._sending = self._told = ""  # of what was sent, and of what arrived, the part that is in a hurry
-        self._told_s = float("-inf")
+        self._sending = self._delivered = ""  # the urgent part of what `due` gave last, and of what arrived last
+        self._delivered_s = float("-inf")
 
     def look(self, backend: Backend) -> None:
-        """Look at what may have changed, a little in each reading. Whatever fails is tried again later."""
+        """Read what may have changed, a little after each reading. Whatever fails is tried again later."""
         now = self._clock()
         try:
             if now - self._described_s >= _DESCRIBE_S:
@@ -66,14 +68,14 @@ class Announcer:
                     self._host, self._host_id = described, backend.host
             if now - self._listed_s >= _LIST_S:
                 self._listed_s = now
-                there = backend.list_instances()
+                instances = backend.list_instances()
                 with self._lock:
-                    self._instances = there
-                    names = {one.id for one in there}
+                    self._instances = instances
+                    names = {instance.id for instance in instances}
                     self._settings = {name: known for name, known in self._settings.items() if name in names}
             if now - self._settled_s >= _SETTINGS_S:
                 self._settled_s = now
-                self._read_one(backend)
+                self._read_settings(backend)
         except Exception as error:  # noqa: BLE001 - a backend that fails costs news, never a reading
             self._log.warn("not_announced", same=type(error).__name__, error=f"{type(error).__name__}: {error}"[:1000])
 
@@ -83,22 +85,21 @@ class Announcer:
             document = self._document()
         if document is None:
             return None
-        self._sending = _in_a_hurry(document)
-        if self._sending == self._told and self._clock() - self._told_s < EVERY_S:
+        self._sending = _urgent_part(document)
+        if self._sending == self._delivered and self._clock() - self._delivered_s < EVERY_S:
             return None
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return json.dumps({**document, "time": now}, separators=(",", ":")).encode()
 
     def done(self) -> None:
-        """Note that the server has what `due` gave last, or refused it: nothing is told until there is news."""
-        self._told, self._told_s = self._sending, self._clock()
+        """Note that the server has what `due` gave last, or refused it: nothing is due until something changes."""
+        self._delivered, self._delivered_s = self._sending, self._clock()
 
-    def _read_one(self, backend: Backend) -> None:
-        """Read the settings of the instance whose are unknown, or the oldest."""
-        waiting = sorted((self._settings.get(one.id, (-1,))[0], one.id) for one in self._instances or ())
-        if not waiting:
+    def _read_settings(self, backend: Backend) -> None:
+        """Read the settings of one instance: one whose settings are unknown, else the one that was read longest ago."""
+        if not self._instances:
             return
-        instance = next(one for one in self._instances or () if one.id == waiting[0][1])
+        instance = min(self._instances, key=lambda each: (self._settings.get(each.id, (-1,))[0], each.id))
         settings = backend.read_isolation(instance)
         self._round += 1
         with self._lock:
@@ -111,28 +112,29 @@ class Announcer:
         pcpus = self._host.pcpus or 0
         return {
             "host": {**host, "id": self._host_id, "labels": {**self._host.labels, "agent": self._version}},
-            "instances": [self._instance(one, pcpus) for one in self._instances],
+            "instances": [self._instance(instance, pcpus) for instance in self._instances],
             "machine": self._machine,
             "every_s": EVERY_S,
         }
 
-    def _instance(self, one: Instance, pcpus: int) -> Document:
-        found: Document = {"id": one.id, "vcpus": one.vcpus, "labels": dict(one.labels)}
-        if one.memory_mb:
-            found["memory_mb"] = round(one.memory_mb, 3)
-        if one.id in self._settings:
-            found |= _settings(self._settings[one.id][1], pcpus)
-        return found
+    def _instance(self, instance: Instance, pcpus: int) -> Document:
+        entry: Document = {"id": instance.id, "vcpus": instance.vcpus, "labels": dict(instance.labels)}
+        if instance.memory_mb:
+            entry["memory_mb"] = round(instance.memory_mb, 3)
+        if instance.id in self._settings:
+            entry |= _settings(self._settings[instance.id][1], pcpus)
+        return entry
 
 
-def _in_a_hurry(document: Document) -> str:
+def _urgent_part(document: Document) -> str:
     """All but settings, as text."""
-    there = [{key: one[key] for key in one if key not in {"isolation", "pinning"}} for one in document["instances"]]
-    return json.dumps({**document, "instances": there}, sort_keys=True)
+    settings = {"isolation", "pinning"}
+    instances = [{key: entry[key] for key in entry.keys() - settings} for entry in document["instances"]]
+    return json.dumps({**document, "instances": instances}, sort_keys=True)
 
 
 def machine_digest(file: Path = _MACHINE_ID) -> str:
-    """Tells machines apart without telling the id, which systemd asks to keep secret (machine-id); empty = unknown."""
+    """A digest of this machine's id, which systemd asks to keep secret (machine-id(5)); empty = unknown."""
     try:
         text = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -143,7 +145,7 @@ def machine_digest(file: Path = _MACHINE_ID) -> str:
 def _settings(settings: IsolationSettings, pcpus: int) -> Mapping[str, Any]:
     """What holds an instance back; a pinning to every CPU is none."""
     pinning = settings.pinning
-    free = pinning is None or (len(pinning.union) in (0, pcpus) and len(set(pinning.cpus)) == 1)
+    unpinned = pinning is None or (len(pinning.union) in (0, pcpus) and len(set(pinning.cpus)) == 1)
     network = settings.network
     isolation = {
         "cap_percent": settings.cap_percent,
@@ -151,7 +153,7 @@ def _settings(settings: IsolationSettings, pcpus: int) -> Mapping[str, Any]:
         "disk_limit_mb_s": settings.disk_limit_mb_s,
         "network": asdict(network) if network is not None and network.mode != "none" else None,
     }
-    pins = {} if free or pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
+    pins = {} if unpinned or pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
     return {
         "isolation": {name: value for name, value in isolation.items() if value is not None},
         "pinning": pins or None,

@@ -86,10 +86,10 @@ def decode(data: bytes) -> SampleBatch:
             raise ValueError(f"version {str(document['version'])[:20]} is not known")
         rows = tuple(_row(*row) for row in document["rows"])
         if not _TIME.match(document["time"]):
-            raise ValueError("its time is none")
+            raise ValueError("its time is not RFC 3339 in UTC")
         return SampleBatch(check_id(document["host"], "host"), document["time"], rows)
     except (zlib.error, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"it is no batch: {type(error).__name__}: {error}"[:200]) from None
+        raise ValueError(f"it is not a batch: {type(error).__name__}: {error}"[:200]) from None
 
 
 def _row(instance: Any, scope: Any, values: Any) -> SampleRow:
@@ -100,5 +100,5 @@ def _row(instance: Any, scope: Any, values: Any) -> SampleRow:
     for metric, value in values.items():
         check_id(metric, "metric")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"{metric} is no finite number")
+            raise ValueError(f"{metric} is not a finite number")
     return SampleRow(instance, cast(Scope, scope), {metric: float(value) for metric, value in values.items()})

@@ -43,7 +43,7 @@ class PushToken:
 
 
 class Delivery:
-    """Takes windows from the agent at once and ships them in its own time."""
+    """Takes windows from the agent without blocking it, and stores and sends them in threads of its own."""
 
     def __init__(self, spool: Spool, wire: ServerConnection, log: Log, announcer: Announcer | None = None) -> None:
         self._spool = spool
@@ -59,8 +59,8 @@ class Delivery:
         """Take a window; quick, whatever disk and server do."""
         try:
             self._spool.put(batch_of(window))
-        except (ValueError, OverflowError, OSError) as error:  # a wall clock far outside what dates can be
-            self._log.warn("window_lost", error=f"its time {window.end_s} is none: {error}")
+        except (ValueError, OverflowError, OSError) as error:  # the wall clock is far outside what dates can be
+            self._log.warn("window_lost", error=f"its time {window.end_s} is not a date: {error}")
         self._new.set()
 
     def status(self) -> tuple[SpoolStatus, PushStatus]:

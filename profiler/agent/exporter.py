@@ -1,4 +1,4 @@
-"""Serves the metrics to Prometheus: read-only HTTP on loopback that neither slow nor many clients can abuse."""
+"""Serves the metrics to Prometheus: read-only HTTP, bounded against slow clients and against many."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _MetricsServer(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event."""
+        """Log nothing: a client that goes away is not an error."""
 
 
 def _cut(request: socket.socket) -> None:
@@ -122,4 +122,4 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: Any) -> None:
-        """A scrape is no event."""
+        """Log no scrapes."""

@@ -1,4 +1,4 @@
-"""Reads hardware counters of instances at the end of each window: resctrl where it is, perf events where asked for."""
+"""Reads hardware counters of instances at the end of each window: by resctrl where mounted, perf events on request."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from profiler.backends.source import HostSource
 from profiler.collectors.windows import Key, Statistic
 
 EVENTS = ((HARDWARE, CYCLES), (HARDWARE, INSTRUCTIONS))
-_LOOK_AGAIN_S = 4.5  # at which threads and groups there are
+_LOOK_AGAIN_S = 4.5  # between two listings of threads and groups
 _MOST_COUNTED = 4096  # threads and groups; each is two open files, a group two for each CPU
 Target = int | str  # a thread, or the folder of a group
 
 
 class HardwareWatch:
-    """`look` is for the thread that reads, all else for one other thread.
+    """The thread that reads the backend calls `look`; one other thread calls everything else.
 
-    Perf events cost every switch between instances something, so they are counted only where `events` are given: pairs
-    of type and number of the kernel's, the first counted per one of the second.
+    Perf events make every switch between instances slower, so they are counted only where `events` are given: two
+    pairs of the kernel's type and number. The metric is the count of the first per count of the second.
     """
 
     def __init__(self, source: HostSource, log: Log, events: Sequence[tuple[int, int]] = ()) -> None:
@@ -38,7 +38,7 @@ class HardwareWatch:
         self._memory: dict[str, int] = {}
 
     def look(self, backend: Backend) -> None:
-        """Learn which threads and groups are which instances, now and then."""
+        """List now and then which threads and groups belong to which instances."""
         now_s = time.monotonic()
         if not isinstance(backend, ThreadedBackend) or not (self._resctrl or self._events):
             return
@@ -51,13 +51,13 @@ class HardwareWatch:
                 self._warn(f"threads cannot be listed: {type(error).__name__}: {error}")
 
     def close_window(self, seconds: float) -> dict[Key, Statistic]:
-        """End the window of this length; what its instances occupied, moved and needed in it."""
-        found: dict[tuple[str, str], float] = {}
+        """End the window of this length; returns what each instance occupied, moved and needed in it."""
+        values: dict[tuple[str, str], float] = {}
         if self._resctrl:
-            found.update(self._read_resctrl(self._resctrl, seconds))
+            values.update(self._read_resctrl(self._resctrl, seconds))
         if self._events:
-            found.update(self._read_events())
-        return {(name, "instance", metric): Statistic(value, value, 1) for (name, metric), value in found.items()}
+            values.update(self._read_events())
+        return {(name, "instance", metric): Statistic(value, value, 1) for (name, metric), value in values.items()}
 
     def close(self) -> None:
         """Stop counting."""
@@ -67,27 +67,29 @@ class HardwareWatch:
 
     def _read_resctrl(self, resctrl: ResctrlReader, seconds: float) -> Iterator[tuple[tuple[str, str], float]]:
         counters = resctrl.read(self._threads, {})
-        for name, one in counters.items():
-            if one.cache_bytes is not None:
-                yield (name, "llc_mb"), one.cache_bytes / (1 << 20)
-            if one.memory_bytes is not None and name in self._memory and seconds > 0:
-                yield (name, "mem_bw_mb_s"), max(one.memory_bytes - self._memory[name], 0) / 1e6 / seconds
-        self._memory = {name: one.memory_bytes for name, one in counters.items() if one.memory_bytes is not None}
+        for name, counts in counters.items():
+            if counts.cache_bytes is not None:
+                yield (name, "llc_mb"), counts.cache_bytes / (1 << 20)
+            if counts.memory_bytes is not None and name in self._memory and seconds > 0:
+                yield (name, "mem_bw_mb_s"), max(counts.memory_bytes - self._memory[name], 0) / 1e6 / seconds
+        self._memory = {
+            name: counts.memory_bytes for name, counts in counters.items() if counts.memory_bytes is not None
+        }
 
     def _read_events(self) -> Iterator[tuple[tuple[str, str], float]]:
-        threads, groups = self._threads, self._groups  # as of one look: another thread looks
+        threads, groups = self._threads, self._groups  # one snapshot: another thread replaces them
         targets: dict[str, tuple[Target, ...]] = {
-            name: (groups[name],) if name in groups else mine for name, mine in threads.items()
+            name: (groups[name],) if name in groups else tids for name, tids in threads.items()
         }
-        self._keep({target for some in targets.values() for target in some})
-        for name, some in targets.items():
-            steps = [step for target in some if (step := self._step(target)) is not None]
-            cycles, instructions = (sum(step[at] for step in steps) for at in (0, 1))
+        self._close_others({target for of_instance in targets.values() for target in of_instance})
+        for name, of_instance in targets.items():
+            steps = [step for target in of_instance if (step := self._step(target)) is not None]
+            cycles, instructions = (sum(step[event] for step in steps) for event in (0, 1))
             if instructions > 0:
                 yield (name, "cpi"), cycles / instructions
 
     def _step(self, target: Target) -> tuple[int, ...] | None:
-        """What was counted since the last window; None where counting has only begun, or cannot."""
+        """What was counted since the last window; None where counting has only begun, or is not possible."""
         if target not in self._open and len(self._open) >= _MOST_COUNTED:
             self._warn(f"more than {_MOST_COUNTED} threads and groups; cycles of the others are not counted")
             return None
@@ -103,10 +105,10 @@ class HardwareWatch:
         before, self._counted[target] = self._counted.get(target), now
         return None if before is None else tuple(after - was for after, was in zip(now, before, strict=True))
 
-    def _keep(self, targets: set[Target]) -> None:
-        for gone in self._open.keys() - targets:
-            self._open.pop(gone).close()
-            self._counted.pop(gone, None)
+    def _close_others(self, targets: set[Target]) -> None:
+        for ended in self._open.keys() - targets:
+            self._open.pop(ended).close()
+            self._counted.pop(ended, None)
 
     def _warn(self, problem: str) -> None:
         self._log.warn("hardware", same=problem, error=problem[:1000])

@@ -20,7 +20,7 @@ ANNOUNCE = "/v1/announcements"
 PROBES = "/v1/probes"
 PLAIN_VARIABLE = "COTENANT_TOKEN_OVER_HTTP"
 _SILENCE_S = 10.0  # without a byte
-_DEADLINE_S = 30.0  # for all of it: a server that sends one byte every nine seconds is no server
+_DEADLINE_S = 30.0  # for a whole exchange: a server may not stretch it by a byte every nine seconds
 _LARGEST_ANSWER = 1 << 23  # ten thousand reasons are under 2 MB
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}\Z")
 
@@ -29,7 +29,7 @@ KINDS = ("connection", "name", "protocol", "refused", "timeout", "tls", "token")
 
 
 class HttpError(Exception):
-    """No answer; `kind` is one of few words, for counting."""
+    """No answer, or none that makes sense; `kind` is one of few words, for counting."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -65,11 +65,11 @@ def parse_url(url: str) -> ServerUrl:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"{url[:100]!r} is no URL ({error})") from None
+        raise ValueError(f"{url[:100]!r} is not a URL ({error})") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError("the URL holds a user or password; give a token with --token-file instead")
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"[\x00-\x20\x7f]", url):
-        raise ValueError(f"{url[:100]!r} is no URL such as https://cotenant.example:8443")
+        raise ValueError(f"{url[:100]!r} is not a URL such as https://cotenant.example:8443")
     if parts.query or parts.fragment:
         raise ValueError(f"{url[:100]!r} has a query or fragment; give the server's base URL")
     secure = parts.scheme == "https"
@@ -78,7 +78,7 @@ def parse_url(url: str) -> ServerUrl:
 
 
 def check_token(text: str) -> str:
-    """The token without the line's end; ValueError when it is none (the message does not show it)."""
+    """The token without its line end; ValueError where it cannot be a token (the message does not show it)."""
     token = text.strip()
     if not _TOKEN.match(token):
         raise ValueError("the token is empty or holds blanks, line ends or other than ASCII characters")
@@ -96,7 +96,7 @@ def may_carry_token(server: ServerUrl) -> bool:
 
 
 class ServerConnection(Protocol):
-    """How what is pushed gets to a server, or to somebody who passes it on; as `HttpClient`."""
+    """Carries JSON bodies to a server, directly (`HttpClient`) or by way of something that passes them on."""
 
     def post(self, body: bytes, to: str = PATH) -> HttpAnswer: ...
     def interrupt(self) -> None: ...
@@ -112,7 +112,7 @@ class HttpClient:
         token: Callable[[], str | None],
         agent: str,
     ) -> None:
-        """`token` is asked before every post, so that a token that was renewed is used."""
+        """`token` is called before every post, so that a renewed token is used."""
         self._server = server
         self._token = token
         self._agent = agent
@@ -139,7 +139,7 @@ class HttpClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise _explain(error) from None
-        try:  # the server had closed an idle connection: that says nothing about it
+        try:  # the server had closed an idle connection, which is no failure
             return self._exchange(path, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
@@ -152,7 +152,7 @@ class HttpClient:
             connection.close()
 
     def interrupt(self) -> None:
-        """Let a post under way fail at once; the one method that another thread may call, at the end."""
+        """Make a post under way fail at once, when the agent ends; the only method that another thread may call."""
         self._ended = True
         connection = self._connection
         if connection is not None:
@@ -198,5 +198,5 @@ def _explain(error: Exception) -> HttpError:
     if isinstance(error, ConnectionRefusedError):
         return HttpError("refused", "nothing listens there")
     if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
-        return HttpError("protocol", f"what answers speaks no HTTP ({type(error).__name__})")
+        return HttpError("protocol", f"what answers does not speak HTTP ({type(error).__name__})")
     return HttpError("connection", f"the connection broke ({text})")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-EVERY_S = 60.0  # the same message is not said more often
+EVERY_S = 60.0  # the same message is not logged more often
 _REMEMBERED = 1000  # messages; more kinds than this in a minute may repeat earlier
 _NUMBERS = re.compile(r"\d+")
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+,=-]+\Z")
@@ -30,27 +30,27 @@ class Log:
         self._as_json = as_json
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # when said last, how often suppressed since
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}  # when logged last, how often suppressed since
 
     def info(self, event: str, **fields: Value) -> None:
         """Log an event at level info. Such events are rare and never suppressed."""
         self._write("info", event, fields)
 
     def warn(self, event: str, same: str = "", **fields: Value) -> None:
-        """Say what went wrong; within a minute, the same event with the same `same` is only counted.
+        """Log what went wrong. Within a minute, a repeat of an event with the same `same` is only counted.
 
         Numbers in `same` make no difference: process ids and times would make every message a new one.
         """
         now, same = self._clock(), _NUMBERS.sub("0", same)
         with self._lock:
-            last, suppressed = self._said.get((event, same), (-EVERY_S, 0))
+            last, suppressed = self._logged.get((event, same), (-EVERY_S, 0))
             if now - last < EVERY_S:
-                self._said[event, same] = (last, suppressed + 1)
+                self._logged[event, same] = (last, suppressed + 1)
                 return
-            if len(self._said) >= _REMEMBERED:
-                del self._said[next(iter(self._said))]
-            self._said.pop((event, same), None)  # so that the oldest stands first
-            self._said[event, same] = (now, 0)
+            if len(self._logged) >= _REMEMBERED:
+                del self._logged[next(iter(self._logged))]
+            self._logged.pop((event, same), None)  # so that the oldest stands first
+            self._logged[event, same] = (now, 0)
         self._write("warning", event, {**fields, "repeated": suppressed} if suppressed else fields)
 
     def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
@@ -64,4 +64,4 @@ class Log:
 
 def _shown(value: Value) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if _PLAIN.match(text) else json.dumps(text)  # one line, whatever a tool or a server said
+    return text if _PLAIN.match(text) else json.dumps(text)  # one line, whatever text a tool or a server gave

@@ -1,4 +1,4 @@
-"""The agent's loop: a reading at every tick of a monotonic clock, rates from two readings, windows from rates."""
+"""The agent's loop: it reads at every tick of a monotonic clock and makes rates of two readings, windows of rates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """The agent at one moment, for the exporter. `dropped` and `windows_dropped` count by reason.
+    """A snapshot of the agent, for the exporter. `dropped` and `windows_dropped` count by reason.
 
     `durations` has one count for each of BUCKETS_S and one for longer readings.
     """
@@ -73,20 +73,20 @@ class Agent:
         deliver: Callable[[MetricWindow], None],
         log: Log,
         asleep: Callable[[], float] = suspended_s,
-        after: Callable[[Backend], None] | None = None,
-        more: Callable[[float], Mapping[Key, Statistic]] | None = None,
+        after_reading: Callable[[Backend], None] | None = None,
+        window_series: Callable[[float], Mapping[Key, Statistic]] | None = None,
     ) -> None:
-        """`after` gets the backend after each reading, in the thread that reads.
+        """`after_reading` gets the backend after each reading, in the thread that reads.
 
-        `more` gets the length of each window at its end, in seconds, and gives further series of it.
+        `window_series` gets the length of each window at its end, in seconds, and returns further series for it.
         """
         self._backend = backend
         self._pace = pace
         self._deliver = deliver
         self._log = log
         self._asleep = asleep
-        self._after = after
-        self._more = more
+        self._after_reading = after_reading
+        self._window_series = window_series
         self._slept_s = asleep()
         self._inbox: SimpleQueue[ReaderResult | None] = SimpleQueue()  # None = stop
         self._lock = threading.Lock()  # over everything that view() shows
@@ -105,7 +105,7 @@ class Agent:
 
     def run(self) -> None:
         """Measure until `stop` is called or the time is up; then the window in progress is delivered, too."""
-        reader = ReaderThread(self._backend, self._inbox.put, self._after)
+        reader = ReaderThread(self._backend, self._inbox.put, self._after_reading)
         begin, interval = time.monotonic(), self._pace.interval_s
         last = None if self._pace.duration_s is None else int(self._pace.duration_s / interval + 1e-9)
         tick = 0
@@ -132,7 +132,7 @@ class Agent:
         self._inbox.put(None)
 
     def view(self) -> AgentView:
-        """What there is to see now."""
+        """A snapshot of the agent now."""
         with self._lock:
             return AgentView(
                 self._backend.host, self._backend.name, self._windows.totals(), self._window,
@@ -210,7 +210,7 @@ class Agent:
             self._windows.add(collected, now.monotonic_s)
 
     def _jumped(self, jump_s: float) -> None:
-        """Time stamps before and after do not belong together: the window in progress is worth nothing."""
+        """Drop the window in progress: time stamps before and after the jump do not compare."""
         slept_s = self._asleep()
         reason = "suspended" if slept_s - self._slept_s > JUMP_S else "clock_jump"
         self._slept_s = slept_s
@@ -223,11 +223,11 @@ class Agent:
     def _close_window(self) -> None:
         with self._lock:
             window = self._windows.close(time.monotonic())
-        further = self._more(window.seconds) if self._more else {}
+        further = self._window_series(window.seconds) if self._window_series else {}
         if window.series and further:
             window = replace(window, series={**window.series, **further})
         with self._lock:
-            self._window = window if window.series else None  # what is unknown now is not shown as it was
+            self._window = window if window.series else None  # a window without series must not show the one before
             if window.series:
                 self._finished += 1
             elif window.seconds >= self._pace.interval_s:  # else nothing had begun

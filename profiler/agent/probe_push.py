@@ -1,4 +1,4 @@
-"""Sends one result of a probe to the server, at once or not at all: a person waits, so nothing is spooled."""
+"""Sends one result of a probe to the server. Nothing is spooled: a person waits and can try again."""
 
 from __future__ import annotations
 
@@ -22,27 +22,19 @@ def push_result(
     except HttpError as error:
         raise ProbePushError(f"the result was not sent: {error}") from None
     try:
-        told: Any = json.loads(answer.body)
+        reply: Any = json.loads(answer.body)
         if answer.status != 200:
-            raise ProbePushError(f"the server refused the result: {answer.status}, {str(told['detail'])[:500]}")
-        if told["dropped"]:
-            raise ProbePushError(f"the server did not take the result: {str(told['reasons'][0]['reason'])[:500]}")
-        if told["older"]:
+            raise ProbePushError(f"the server refused the result: {answer.status}, {str(reply['detail'])[:500]}")
+        if reply["dropped"]:
+            raise ProbePushError(f"the server did not take the result: {str(reply['reasons'][0]['reason'])[:500]}")
+        if reply["older"]:
             raise ProbePushError("the server has a newer result of this probe; check the clock of this machine")
     except (ValueError, LookupError, TypeError):
-        raise ProbePushError(f"what answers is no Cotenant server of this version (status {answer.status})") from None
+        raise ProbePushError(
+            f"the answer is not that of a Cotenant server of this version (status {answer.status})"
+        ) from None
 
 
 def _body(result: ProbeResult, host: str, instance: str | None, peer: str | None) -> dict[str, Any]:
-    circumstances = dict(result.circumstances)
-    return {
-        "host": host,
-        "instance": instance,
-        "peer": peer,
-        "probe": result.probe,
-        "values": {name: {"value": one.value, "unit": one.unit} for name, one in result.values.items()},
-        "main": result.main,
-        "time": circumstances["taken_at"],
-        "circumstances": circumstances,
-        "marks": list(result.marks),
-    }
+    time = result.circumstances["taken_at"]
+    return {"host": host, "instance": instance, "peer": peer, "time": time, **result.document()}

@@ -18,13 +18,13 @@ from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpError, S
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolEntry
 
-NEWS_S = 1.0  # between two looks for news of who is there, while no window is to be sent
-MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
+NEWS_S = 1.0  # between two looks whether an announcement is due, while no window is to be sent
+MOST_SAMPLES = 10_000  # in one call, the server's limit unless it is configured otherwise; at most 10 MB
 _GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 _LONGEST_RETRY_AFTER_S = 3600.0
 _EXAMPLES = 5  # of reasons of one kind, in one line of the log
-# Kinds of failed attempts beside those without an answer (wire.KINDS).
+# Kinds of failed attempts beside those without an answer (http_client.KINDS).
 _ANSWERS = ("garbage", "internal", "overloaded", "redirect", "server_error", "unauthorised", "unexpected_status")
 _REASONS = (("unknown host", "unknown_host"), ("unknown instance", "unknown_instance"), ("time is", "time"))
 _HINTS = {"unknown_host": "give the id that this host has in the inventory with --host"}
@@ -40,10 +40,6 @@ class PushStatus:
     refused: int
     failures: Mapping[str, int]
     last_success_s: float | None
-
-
-class _GarbageError(Exception):
-    """A success status without valid counts of samples, so the samples are not acknowledged."""
 
 
 class Pusher:
@@ -78,7 +74,7 @@ class Pusher:
         self._thread.start()
 
     def wake(self) -> None:
-        """Say that there may be something new to send."""
+        """Signal that there may be something new to send."""
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
@@ -97,7 +93,7 @@ class Pusher:
     def step(self) -> float | None:
         """Send once. Seconds to wait before the next attempt: 0 = go on, None = there is nothing to send.
 
-        Who is there is told before what was measured of them: samples of strangers are dropped.
+        An announcement goes before samples: the server drops samples of instances that it does not know.
         """
         if self._announcer is not None and (announcement := self._announcer.due()) is not None:
             return self._announce(self._announcer, announcement)
@@ -146,8 +142,6 @@ class Pusher:
                 self._arrived += 1
             except HttpError as error:
                 return self._back_off(error.kind, str(error))
-            except _GarbageError as error:
-                return self._back_off("garbage", str(error))
         self._spool.acknowledge(entries)
         self._grow()
         self._alone = max(0, self._alone - 1)
@@ -162,15 +156,15 @@ class Pusher:
             self._arrived = 0
 
     def _take(self, answer: HttpAnswer, sent: int) -> None:
-        """Count what the server says it did. Raises _GarbageError when that does not add up."""
+        """Count what the server says it did. HttpError (`garbage`) where that does not add up."""
         try:
             document: Any = json.loads(answer.body)
             counts = [document[name] for name in ("accepted", "duplicate", "dropped")]
             reasons = [str(item["reason"]) for item in document.get("reasons", [])]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise _GarbageError("the server says it is done, and not what it did: is this Cotenant?") from None
+            raise HttpError("garbage", "the server says it is done, and not what it did: is this Cotenant?") from None
         if any(type(count) is not int or count < 0 for count in counts) or sum(counts) != sent:
-            raise _GarbageError(f"the server counts {counts} of {sent} samples")
+            raise HttpError("garbage", f"the server counts {counts} of {sent} samples")
         self._counted["accepted"] += counts[0]
         self._counted["duplicate"] += counts[1]
         self._count_dropped(counts[2], reasons)
@@ -206,7 +200,7 @@ class Pusher:
         return self._back_off(kind, f"the server answers {status}: {detail}", _seconds(answer.retry_after))
 
     def _refused(self, entries: list[SpoolEntry], status: int, detail: str) -> float:
-        if len(entries) > 1:  # one of them is at fault: the others must not suffer
+        if len(entries) > 1:  # one of them is at fault: the others are sent again, one by one
             self._alone = len(entries)
             return 0.0
         self._spool.refuse(entries[0])
@@ -216,7 +210,7 @@ class Pusher:
         return 0.0
 
     def _back_off(self, kind: str, message: str, at_least_s: float = 0.0) -> float:
-        """Twice as long after each failure, at most a minute, by chance less so that hosts do not come together."""
+        """Seconds to wait: doubled with each failure up to a minute, then randomly less, to spread the hosts."""
         self._failures[kind] += 1
         self._failed += 1
         if not self._stopping:
@@ -227,7 +221,7 @@ class Pusher:
     def _run(self) -> None:
         while not self._stopping:
             wait = self._attempt()
-            if wait is None:  # news of who is there come between windows
+            if wait is None:  # announcements may be due between windows
                 self._wake.wait(None if self._announcer is None else NEWS_S)
             elif wait > 0:
                 self._sleep(wait)
@@ -259,7 +253,7 @@ def _problem(answer: HttpAnswer) -> tuple[str, str]:
 
 
 def _notes(answer: HttpAnswer) -> list[str]:
-    """What the server has to say of an announcement: some sentences."""
+    """The server's remarks on an announcement, one sentence each."""
     try:
         return [str(note)[:500] for note in json.loads(answer.body)["notes"]][:_EXAMPLES]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -14,7 +14,7 @@ from profiler.backends import Backend, Counters
 
 @dataclass(frozen=True, slots=True)
 class ReaderResult:
-    """What came of one request: counters, or in `error` why there are none; `seconds` is how long it took."""
+    """The result of one request: counters, or in `error` why there are none; `seconds` is how long it took."""
 
     counters: Counters | None
     error: str
@@ -25,12 +25,15 @@ class ReaderThread:
     """Gives each reading to `done`, in its own thread. At most one reading is under way."""
 
     def __init__(
-        self, backend: Backend, done: Callable[[ReaderResult], None], after: Callable[[Backend], None] | None = None
+        self,
+        backend: Backend,
+        done: Callable[[ReaderResult], None],
+        after_reading: Callable[[Backend], None] | None = None,
     ) -> None:
-        """`after` gets the backend after each reading; it must not raise."""
+        """`after_reading` gets the backend after each reading; it must not raise."""
         self._backend = backend
         self._done = done
-        self._after = after
+        self._after_reading = after_reading
         self._requests: SimpleQueue[bool] = SimpleQueue()  # False = end
         # A daemon: a thread that hangs in a tool must not keep the agent from ending.
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
@@ -49,9 +52,9 @@ class ReaderThread:
     def _run(self) -> None:
         while self._requests.get():
             self._done(self._read())
-            if self._after is not None:
-                self._after(self._backend)
-        with contextlib.suppress(Exception):  # it ends anyway, and what was measured is kept
+            if self._after_reading is not None:
+                self._after_reading(self._backend)
+        with contextlib.suppress(Exception):  # the thread ends anyway, and what was measured is kept
             self._backend.close()
 
     def _read(self) -> ReaderResult:

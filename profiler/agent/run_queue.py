@@ -1,4 +1,4 @@
-"""Watches who waits for whom: runs cotenant-run-queue beside the agent and makes its counts those of instances."""
+"""Measures which instance waits for which: runs cotenant-run-queue and turns its counts per group into instances'."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from profiler.parse.run_queue import RunQueueCounts, parse_run_queue
 from profiler.parse.text import ParseError
 
 _PERIOD_S = 1  # of the lines that it prints
-_LOOK_AGAIN_S = 4.5  # at which groups there are
+_LOOK_AGAIN_S = 4.5  # between two listings of the groups
 _LONGEST_LINE = 1 << 24  # bytes; one of 4,096 groups is under 2 MB
 _ENOUGH = 0.5  # share of a window without which its percentiles say nothing about it
 
 
 @dataclass(frozen=True, slots=True)
 class RunQueueStatus:
-    """`waited_for` are seconds since the agent started, by victim and who ran meanwhile; `problem` is "" or why not."""
+    """`waited_for` are seconds since the agent started, by victim and who ran meanwhile.
+
+    `problem` says why nothing is counted now; "" = it is.
+    """
 
     waited_for: Mapping[tuple[str, str], float]
     problem: str
 
 
 class RunQueueWatch:
-    """`look` is for the thread that reads, all else for one other thread."""
+    """The thread that reads the backend calls `look`; one other thread calls everything else."""
 
     def __init__(self, program: str, log: Log) -> None:
         argv = (program, "--every", str(_PERIOD_S))
@@ -49,11 +52,11 @@ class RunQueueWatch:
         self._problem = ""
 
     def start(self) -> None:
-        """Start the program; what hinders it is logged, and the agent does without."""
-        self._take()
+        """Start the program; if that fails, the reason is logged and the agent goes on without."""
+        self._read_program()
 
     def look(self, backend: Backend) -> None:
-        """Learn which groups are which instances, now and then."""
+        """List now and then which groups belong to which instances."""
         now_s = time.monotonic()
         if not isinstance(backend, GroupedBackend):
             return
@@ -67,18 +70,18 @@ class RunQueueWatch:
             self._groups_before, self._groups = self._groups, groups
 
     def close_window(self, seconds: float) -> dict[Key, Statistic]:
-        """End the window of this length; its percentiles, of instances that waited, and for whom they did."""
-        self._take()
-        # who ended meanwhile is still known from the look before
+        """End the window of this length; returns percentiles of the waits of each instance, and for whom it waited."""
+        self._read_program()
+        # instances that ended meanwhile are still known from the listing before
         waits = self._window.waits_of({**self._groups_before, **self._groups})
         self._window = RunQueueWindow()
-        self._keep(waits)
+        self._add_waits(waits)
         if waits.seconds < _ENOUGH * seconds:
             return {}
         return waits.series(set(self._groups.values()))
 
     def status(self) -> RunQueueStatus:
-        """What there is to see now."""
+        """A snapshot, for the exporter and the summary."""
         with self._lock:
             return RunQueueStatus(dict(self._waited_for), self._problem)
 
@@ -86,28 +89,28 @@ class RunQueueWatch:
         """End the program."""
         self._child.close()
 
-    def _keep(self, waits: InstanceWaits) -> None:
+    def _add_waits(self, waits: InstanceWaits) -> None:
         present = {*self._groups_before.values(), *self._groups.values()}
         known = {*present, *OTHERS}
         with self._lock:
             self._waited_for.update(waits.waited_for)
-            for pair in [one for one in self._waited_for if one[0] not in present or one[1] not in known]:
-                del self._waited_for[pair]  # as all series of an instance that is gone
+            for pair in [pair for pair in self._waited_for if pair[0] not in present or pair[1] not in known]:
+                del self._waited_for[pair]  # as all series of an instance that ended
 
-    def _take(self) -> None:
+    def _read_program(self) -> None:
         piece = self._child.read()
         if piece.stream != self._stream:
             self._stream, self._rest = piece.stream, b""
         *lines, self._rest = (self._rest + piece.data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
-            lines, self._rest = [self._rest], b""  # which is none, and so refused
+            lines, self._rest = [self._rest], b""  # not a line, so parsing refuses it
         problem = piece.problem
         try:
             for line in lines:
                 self._add(parse_run_queue(line.decode("utf-8", "replace")))
         except ParseError as error:
             problem = error.reason
-            self._child.restart(problem)
+            self._child.give_up(problem)
         with self._lock:
             self._problem = problem
         if problem:
@@ -120,4 +123,4 @@ class RunQueueWatch:
         self._window.add(counts)
 
     def _warn(self, problem: str) -> None:
-        self._log.warn("run_queue", same=problem, error=f"{problem}; waiting is that of schedstat alone"[:1000])
+        self._log.warn("run_queue", same=problem, error=f"{problem}; waiting comes from schedstat alone"[:1000])

@@ -22,8 +22,8 @@ from profiler.whole_files import TEMPORARY, write_whole
 
 _NAME = re.compile(r"(?P<number>\d{12,})-(?P<samples>\d{1,9})\.json\.gz\Z", re.ASCII)
 _ASIDE = re.compile(r"(?P<number>\d{12})-\d{1,9}\.json\.gz(?:\.\d+)?\.(?:bad|refused)\Z", re.ASCII)
-_FAR = 500_000_000_000  # no agent counts so far; such a batch is given the next number, so that later ones follow it
-_MOST_ASIDE = 100  # files of ours that were put aside; the oldest go, for they are only there to be looked at
+_FAR = 500_000_000_000  # no agent counts so far; a batch with such a number is renumbered, so that later ones follow it
+_MOST_ASIDE = 100  # put-aside files that are kept; they are only there for people to inspect
 _MOST_HELD = 60  # batches in memory while the disk takes none: ten minutes of windows of 10 s
 _LOCK, _COUNTS, _BROKEN, _REFUSED = "lock", "counts.json", ".bad", ".refused"
 
@@ -189,7 +189,7 @@ class Spool:
                 continue
             entry = _entry(path)
             if path.suffix == TEMPORARY:
-                path.unlink()  # never finished, so nobody was told that it was there
+                path.unlink()  # never finished, so nothing relies on it
             elif entry is None or entry.number in batches:
                 self._put_aside(path.name, _BROKEN)
                 self._count(broken=1)

@@ -15,7 +15,7 @@ class BackendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TaskCounters:
-    """What the scheduler counted for one schedulable thing: a thread of a container, or a vCPU.
+    """The scheduler's counts for one thread of a container or one vCPU; each time slice begins with a switch to it.
 
     `io_bytes` is only set where the host keeps no count of block I/O per instance.
     """
@@ -23,7 +23,6 @@ class TaskCounters:
     run_ns: int
     wait_ns: int
     timeslices: int
-    switches: int
     io_bytes: int | None = None
 
 
@@ -32,12 +31,12 @@ class DomainCounters:
     """Cumulative counters of one instance or of the driver domain.
 
     `cpu_ns` is the host's own account of all run time, vanished tasks included; None = sum the tasks.
-    `pages` counts exchanged pages where the hypervisor does (Xen's rings); None = they are made of the bytes.
+    `pages` counts exchanged pages where the hypervisor does (Xen's rings); None = they are computed from the bytes.
     `interrupt_ns` and `executions` are run time and execution periods outside any task (softirqs of the driver domain).
     `tasks` are a container's threads or a VM's vCPUs, by a lasting name; unknown where `absent` has "tasks".
     `further` holds cumulative counters beyond the eight metrics, suffix = unit (`_ns`, `_us`); where a backend reads
-    them less often than the others, `further_since` holds what they were before and how many seconds before that was.
-    `gauges` holds values of now. `absent` says for each counter that is None or missing why.
+    them less often than the others, `further_since` holds the values of the reading before and how many seconds before
+    that was. `gauges` holds current values. `absent` says why a counter is None or missing.
     """
 
     vcpus: int

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import BinaryIO
 
-TIMEOUT_S = 5.0  # of one tool; xl hangs for as long as xenstored does
+TIMEOUT_S = 5.0  # for one tool; xl hangs as long as xenstored does
 _LARGEST = 1 << 26  # 64 MB: a thousand guests of xenstore-ls are under 10 MB
 _SHOWN = 200
 _KILL_S = 1.0
@@ -20,8 +20,8 @@ def run_tool(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
     """Return what a tool prints, as text with undecodable bytes replaced.
 
     Raises OSError as the kernel does when it cannot be started, TimeoutError when it takes too long (the tool and its
-    children are killed), OSError with EIO when it fails and with EFBIG when it prints without end. Output that a tool
-    prints in an error is not returned: half a table is no table.
+    children are killed), OSError with EIO when it fails and with EFBIG when it prints without end. What a tool
+    printed before it failed is not returned: half a table is no table.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "LANGUAGE": ""}
     # files, not pipes: a child that keeps our pipe open cannot make us wait for it; in memory, for disks can be full

@@ -66,7 +66,7 @@ def _makers(source: HostSource, host: str | None, trace: Mode) -> dict[str, Call
 
 
 def _candidates(source: HostSource) -> Iterator[str]:
-    """Kinds of hypervisor that this host shows cheap signs of, the likeliest first; each at most once."""
+    """Kinds of hypervisor of which a cheap look finds signs, the likeliest first; each at most once."""
     if _is_dom0(source):
         yield "xen"
     signs = _libvirt_signs(source)

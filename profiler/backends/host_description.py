@@ -1,13 +1,13 @@
-"""What a host is: CPUs, sockets, NUMA nodes, caches, memory, links, disks and kernel, from /proc, /sys and xl."""
+"""Describes a host: CPUs, sockets, NUMA nodes, caches, memory, links, disks and kernel, from /proc, /sys and xl."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from profiler.backends.commands import run_tool
-from profiler.backends.linux import read_interfaces
+from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.source import HostSource
 from profiler.host_kinds import TRAITS, HostKind
 from profiler.observed import DiskKind, parse_cpus
@@ -16,7 +16,7 @@ from profiler.parse.xl_host import parse_xl_info
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
-_MOST = 64  # NICs, disks, NUMA nodes and caches of one CPU that are looked at
+_MOST = 64  # NICs, disks, NUMA nodes, and caches of one CPU that are read
 _TEXT = 255  # characters of a label
 _SECTOR = 512  # bytes, whatever the disk's own are (kernel: Documentation/block/stat)
 _GHZ = re.compile(r"@ ?(\d+(?:\.\d+)?) ?GHz")
@@ -25,7 +25,7 @@ _PARTITION = re.compile(r"((nvme|mmcblk)\d+.*p\d+|(sd|hd|vd|xvd)[a-z]+\d+|(loop|
 
 @dataclass(frozen=True, slots=True)
 class HostDescription:
-    """What is known of a host; None or empty = it does not show. Fields are those of `profiler.observed.Host`.
+    """What a host shows of itself; None or empty = it does not. Fields are those of `profiler.observed.Host`.
 
     `labels` are texts: kernel, CPU model, sockets, links and disks.
     """
@@ -45,30 +45,30 @@ class HostDescription:
 
 def describe_host(backend: str, source: HostSource) -> HostDescription:
     """Read this host; what cannot be read is left out. A Dom0 sees its own CPUs only, so Xen itself is asked."""
-    look = _Look(source)
-    cpus = look.cpus()
-    model = look.model()
-    links, disks = look.links(), look.disks()
+    files = _HostFiles(source)
+    cpus = files.cpus()
+    model = files.model()
+    links, disks = files.links(), files.disks()
     _, disk_kind = max(disks.values(), key=lambda disk: disk[0], default=(0.0, ""))
     labels = {
-        "kernel": look.text("/proc/sys/kernel/osrelease"),
+        "kernel": files.text("/proc/sys/kernel/osrelease"),
         "cpu_model": model,
-        "sockets": look.sockets(cpus),
+        "sockets": files.sockets(cpus),
         "links": " ".join(f"{name}:{mbit:g}" for name, mbit in sorted(links.items())),
         "disks": " ".join(f"{name}:{kind or 'unknown'}:{gb:.0f}" for name, (gb, kind) in sorted(disks.items())),
     }
-    l2, l3 = look.caches(cpus)
+    l2, l3 = files.caches(cpus)
     described = HostDescription(
         kind=_KINDS[backend],
         pcpus=len(cpus) or None,
-        memory_mb=look.memory_mb(),
-        threads_per_core=look.threads(),
-        cpu_mhz=look.mhz(model),
+        memory_mb=files.memory_mb(),
+        threads_per_core=files.threads(),
+        cpu_mhz=files.mhz(model),
         l2_mb=l2,
         l3_mb=l3,
         nic_mbit=max(links.values(), default=0.0) or None,
         disk_kind=disk_kind,
-        numa=look.numa(),
+        numa=files.numa(),
         labels={name: _printable(text) for name, text in labels.items() if text},
     )
     return _as_xen_says(described, source) if backend == "xen" else described
@@ -87,18 +87,15 @@ def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
     )  # fmt: skip
 
 
-class _Look:
-    """One look at the files of a host; everything that fails is left out."""
+class _HostFiles:
+    """Reads the files of a host; what cannot be read is left out."""
 
     def __init__(self, source: HostSource) -> None:
         self._source = source
 
     def text(self, path: str) -> str:
         """The file without blanks around it; empty where it cannot be read."""
-        try:
-            return self._source.read(path).strip()
-        except OSError:
-            return ""
+        return (or_none(self._source.read, path) or "").strip()
 
     def number(self, path: str) -> float:
         """The number in a file; 0 where there is none."""
@@ -123,12 +120,14 @@ class _Look:
         return self._cpuinfo("model name")
 
     def mhz(self, model: str) -> float | None:
-        """The nominal rate: what the CPU does at a moment changes, and would be news each time."""
+        """The nominal rate: the momentary one would change the description each time."""
         frequency = f"{_CPUS}/cpu0/cpufreq"
         khz = self.number(f"{frequency}/base_frequency") or self.number(f"{frequency}/cpuinfo_max_freq")
         match = _GHZ.search(model)
-        if khz or match:
-            return khz / 1000 if khz else float(match[1]) * 1000 if match else None
+        if khz:
+            return khz / 1000
+        if match:
+            return float(match[1]) * 1000
         now = self._cpuinfo("cpu MHz")
         return round(float(now), -2) or None if re.fullmatch(r"\d{1,6}(\.\d+)?", now) else None
 
@@ -147,45 +146,35 @@ class _Look:
         return (max(second.values()) or None) if second else None, (sum(last.values()) or None) if last else None
 
     def numa(self) -> tuple[tuple[int, ...], ...]:
-        found = [self._list(f"/sys/devices/system/node/node{node}/cpulist") for node in range(_MOST)]
-        return tuple(cpus for cpus in found if cpus) if sum(map(bool, found)) > 1 else ()
+        listed = [self._list(f"/sys/devices/system/node/node{node}/cpulist") for node in range(_MOST)]
+        nodes = tuple(cpus for cpus in listed if cpus)
+        return nodes if len(nodes) > 1 else ()
 
     def links(self) -> dict[str, float]:
         """Mbit/s of each physical interface and bond that is up and says how fast it is."""
-        found = {}
-        for name in list(self._interfaces())[: 8 * _MOST]:
-            files = f"/sys/class/net/{name}"
-            mbit = self.number(f"{files}/speed")
-            if mbit > 0 and self.text(f"{files}/operstate") == "up" and self._is_physical(files):
-                found[name] = mbit
-        return dict(list(found.items())[:_MOST])
+        links = {}
+        for name in list(or_none(read_interfaces, self._source) or ())[: 8 * _MOST]:
+            folder = f"/sys/class/net/{name}"
+            mbit = self.number(f"{folder}/speed")
+            if mbit > 0 and self.text(f"{folder}/operstate") == "up" and self._is_physical(folder):
+                links[name] = mbit
+        return dict(list(links.items())[:_MOST])
 
     def disks(self) -> dict[str, tuple[float, DiskKind]]:
         """GB and kind of each whole disk."""
         kinds: dict[str, DiskKind] = {"1": "hdd", "0": "ssd"}
-        found: dict[str, tuple[float, DiskKind]] = {}
+        disks: dict[str, tuple[float, DiskKind]] = {}
         for line in self.text("/proc/diskstats").splitlines():
             name = line.split()[2] if len(line.split()) > 2 else ""
             gb = self.number(f"/sys/block/{name}/size") * _SECTOR / 1e9 if _is_disk(name) else 0.0
-            if gb > 0 and len(found) < _MOST:
+            if gb > 0 and len(disks) < _MOST:
                 # A disk of a hypervisor counts as rotating whatever it is.
                 spins = self.text(f"/sys/block/{name}/queue/rotational") if name.startswith("sd") else ""
-                found[name] = gb, "nvme" if name.startswith("nvme") else kinds.get(spins, "")
-        return found
+                disks[name] = gb, "nvme" if name.startswith("nvme") else kinds.get(spins, "")
+        return disks
 
-    def _interfaces(self) -> Iterator[str]:
-        try:
-            yield from read_interfaces(self._source)
-        except (OSError, ParseError):
-            return
-
-    def _is_physical(self, files: str) -> bool:
-        if self.text(f"{files}/bonding/mode"):
-            return True
-        try:
-            return bool(self._source.link(f"{files}/device"))
-        except OSError:
-            return False
+    def _is_physical(self, folder: str) -> bool:
+        return bool(self.text(f"{folder}/bonding/mode") or or_none(self._source.link, f"{folder}/device"))
 
     def _list(self, path: str) -> tuple[int, ...]:
         try:

@@ -17,9 +17,9 @@ from profiler.parse.text import ParseError
 P = ParamSpec("P")
 T = TypeVar("T")
 _Seen = tuple[str, str, TaskCounters]
-"""Of one task in the last reading: path and text of its schedstat, and what it says."""
+"""One task in the last reading: path and text of its schedstat, and the counters in it."""
 
-# Kernel threads that work for the instances' I/O: what Dom0 does on Xen.
+# Kernel threads that do the work for instances' I/O that Dom0 does on Xen.
 _IO_THREADS = re.compile(r"(ksoftirqd/|kworker/\d+:\d+H|kworker/.*kblockd|jbd2/|vhost-|irq/)")
 _IO_SOFTIRQS = ("NET_TX", "NET_RX", "BLOCK")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -34,7 +34,7 @@ _REASONS = {
 
 
 def reason(error: OSError | ParseError) -> str:
-    """Why something could not be read, in words for an operator."""
+    """Why something could not be read, for an operator."""
     if isinstance(error, ParseError):
         return str(error)
     return _REASONS.get(error.errno or 0, error.strerror or "cannot be read")
@@ -47,6 +47,14 @@ def attempt(absent: dict[str, str], name: str, read: Callable[P, T], *args: P.ar
     except (OSError, ParseError) as error:
         absent[name] = reason(error)
     return None
+
+
+def or_none(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Return what `read` gives; None where it fails, whatever the reason."""
+    try:
+        return read(*args, **kwargs)
+    except (OSError, ParseError):
+        return None
 
 
 def read_parsed(
@@ -65,9 +73,9 @@ def read_interfaces(source: HostSource, process: str = "self") -> dict[str, Inte
 class TaskReader:
     """Scheduler counts of one instance's tasks, reading after reading.
 
-    The third number of schedstat counts each arrival of a task on a CPU (kernel: sched_info_arrive), and each arrival
-    is the end of the last absence: it equals voluntary plus involuntary switches within one, and `status`, which prints
-    them and costs seven times as much, is not read. A task whose text is the same as last time did not run.
+    The third number of schedstat counts each arrival of a task on a CPU (kernel: sched_info_arrive). It equals
+    voluntary plus involuntary switches within one, because each arrival ends one absence. So `status`, which prints
+    the switches and costs seven times as much, is not read. A task whose text is the same as last time did not run.
     """
 
     def __init__(self, source: HostSource) -> None:
@@ -75,7 +83,7 @@ class TaskReader:
         self._seen: dict[int, _Seen] = {}
 
     def read(self, tids: Iterable[int], absent: dict[str, str], *, with_io: bool = False) -> dict[str, TaskCounters]:
-        """Counters by task; tasks that end meanwhile are left out, and what else fails is `tasks` in `absent`."""
+        """Counters by task. Tasks that end meanwhile are left out; another failure is noted as `tasks` in `absent`."""
         before = self._seen
         seen: dict[int, _Seen] = {}
         for tid in tids:
@@ -95,14 +103,9 @@ class TaskReader:
         if before is not None and text == before[1] and (before[2].io_bytes is not None) >= with_io:
             return before
         run_ns, wait_ns, timeslices = schedstat_counts(text, path)
-        io_bytes = self._io_bytes(f"/proc/{tid}/task/{tid}/io") if with_io else None
-        return path, text, TaskCounters(run_ns, wait_ns, timeslices, timeslices, io_bytes)
-
-    def _io_bytes(self, path: str) -> int | None:
-        try:
-            return parse_task_io(self._source.read(path), path)
-        except (OSError, ParseError):
-            return None
+        io = f"/proc/{tid}/task/{tid}/io"
+        io_bytes = or_none(lambda: parse_task_io(self._source.read(io), io)) if with_io else None
+        return path, text, TaskCounters(run_ns, wait_ns, timeslices, io_bytes)
 
 
 class HostReader:
@@ -115,7 +118,7 @@ class HostReader:
         self._readings = 0
 
     def read(self, absent: dict[str, str]) -> tuple[DomainCounters | None, HostCounters | None]:
-        """The driver domain taken as one virtual CPU, as Dom0 in the paper, and the host."""
+        """The driver domain, counted as one virtual CPU as the paper counts Dom0, and the host."""
         stat = read_parsed(absent, "whole", self._source, "/proc/stat", parse_stat)
         if stat is None:
             absent["driver"] = absent["whole"]
@@ -132,7 +135,7 @@ class HostReader:
         return driver, whole
 
     def _kernel_tasks(self, absent: dict[str, str]) -> tuple[dict[str, TaskCounters], int]:
-        """The I/O threads, and the run time of those whose run time already stands in the softirq ticks."""
+        """The I/O threads, and the run time of ksoftirqd, which the softirq ticks contain already."""
         if self._readings % _RELIST_THREADS == 0:
             self._threads = self._list_threads()
         self._readings += 1
@@ -149,10 +152,10 @@ class HostReader:
 
     def _list_threads(self) -> dict[int, str]:
         """The kernel's I/O threads by number, children of kthreadd, which is always process 2."""
-        children = attempt({}, "", self._source.read, "/proc/2/task/2/children") or ""
-        found: dict[int, str] = {}
+        children = or_none(self._source.read, "/proc/2/task/2/children") or ""
+        threads: dict[int, str] = {}
         for tid in children.split():
-            name = attempt({}, "", self._source.read, f"/proc/{tid}/comm")
+            name = or_none(self._source.read, f"/proc/{tid}/comm")
             if name and tid.isdecimal() and tid.isascii() and _IO_THREADS.match(name):
-                found[int(tid)] = name.strip()
-        return found
+                threads[int(tid)] = name.strip()
+        return threads

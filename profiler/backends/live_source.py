@@ -18,7 +18,7 @@ _LIMIT = 1 << 24  # no file that is read here comes near 16 MB; more means that 
 # The kernel fills a page with whole records before it hands it out (fs/seq_file.c): less than half of one is the end.
 _SURELY_ALL = 1 << 11
 _MOST_KEPT = 1 << 13  # files kept open; each costs the kernel about 4.5 KB
-_GENERATION = 12  # readings; more than between two looks at most of what changes slowly
+_GENERATION = 12  # readings; more than lie between two reads of most of what changes slowly
 _OWN_LINKS = 2  # of a directory: its name and its `.`
 _SPARE = 128  # descriptors left to everything else in this process
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE)
@@ -29,10 +29,10 @@ _HOLDS = re.compile(r"/proc/\w+/(task/\w+/)?net/")
 class LiveSource:
     """This host, now; for one thread at a time.
 
-    Once `sweep` is called after each reading, files stay open from one reading to the next, because opening a file of
-    /proc or of a control group takes six times as long as reading it. What was not used for a dozen readings is closed,
-    and when something ended, what is not used in the next, so that dead groups are not held; files of network
-    namespaces are never kept.
+    Where `sweep` is called after each reading, files stay open from one reading to the next, because opening a file of
+    /proc or of a control group takes six times as long as reading it. A file that was not used for a dozen readings is
+    closed; after something ended, so is a file that the next reading does not use, so that dead groups are not held.
+    Files of network namespaces are never kept open.
     """
 
     def __init__(self) -> None:
@@ -62,16 +62,16 @@ class LiveSource:
         except OSError as error:
             if error.errno not in _NONE_LEFT or not self._most:
                 raise
-            self.close()  # somebody else needs descriptors: from now on without keeping any
+            self.close()  # other parts of the process need descriptors: keep none from now on
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        kept = False
+        keeps = False
         try:
             text = _text(descriptor)
-            kept = len(self._used) + len(self._before) < self._most and not _HOLDS.match(path)
+            keeps = len(self._used) + len(self._before) < self._most and not _HOLDS.match(path)
         finally:
-            if not kept:
+            if not keeps:
                 os.close(descriptor)
-        if kept:
+        if keeps:
             self._used[path] = descriptor
         return text
 

@@ -1,4 +1,4 @@
-"""Asks the kernel over netlink whose peers host interfaces are, and what waits and was dropped in their queues."""
+"""Asks the kernel over netlink for the peers of host interfaces, and for backlog and drops of their queues."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def veths_by_namespace() -> dict[str, list[str]]:
 
     Raises OSError.
     """
-    found: dict[str, list[str]] = {}
+    veths: dict[str, list[str]] = {}
     mask = _ATTRIBUTE.pack(8, _EXT_MASK) + struct.pack("=I", _SKIP_STATS)
     for body in _ask(_GETLINK, _DUMP, _LINK.pack(0, 0, 0, 0, 0) + mask):
         attributes = dict(_attributes(body[_LINK.size :]))
         kind = dict(_attributes(attributes.get(_LINKINFO, b""))).get(_INFO_KIND, b"")
         if kind.rstrip(b"\0") == b"veth" and _LINK_NETNSID in attributes and _NAME in attributes:
             name = attributes[_NAME].rstrip(b"\0").decode("utf-8", "replace")
-            found.setdefault(str(_number(attributes[_LINK_NETNSID])), []).append(name)
-    return found
+            veths.setdefault(str(_number(attributes[_LINK_NETNSID])), []).append(name)
+    return veths
 
 
 def queues_by_interface() -> dict[str, list[int]]:
     """Bytes that wait in the queue of each interface of this namespace, and packets that its queues and filters dropped
-    since they were made, modulo 2^32: of those that send, and of those that police what comes in.
+    since they were made, modulo 2^32: those for sending, and those that police what comes in.
 
     Raises OSError.
     """
-    found: dict[int, list[int]] = {}
+    by_index: dict[int, list[int]] = {}
     for body in _ask(_GETQDISC, _DUMP, _QUEUE.pack(0, 0, 0, 0, 0)):
         if len(body) < _QUEUE.size:
             raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
@@ -57,10 +57,10 @@ def queues_by_interface() -> dict[str, list[int]]:
         stats = dict(_attributes(dict(_attributes(body[_QUEUE.size :])).get(_STATS2, b""))).get(_STATS_QUEUE, b"")
         if parent in _WHOLE and len(stats) >= _QUEUE_STATS.size:
             _, waiting, dropped, _, _ = _QUEUE_STATS.unpack_from(stats)
-            before = found.get(interface, [0, 0])
-            found[interface] = [before[0] + waiting, before[1] + dropped]
+            before = by_index.get(interface, [0, 0])
+            by_index[interface] = [before[0] + waiting, before[1] + dropped]
     names: dict[str, list[int]] = {}
-    for interface, counts in found.items():
+    for interface, counts in by_index.items():
         with suppress(OSError):  # it is gone
             names[socket.if_indextoname(interface)] = counts
     return names
@@ -85,12 +85,12 @@ def _ask(kind: int, flags: int, payload: bytes) -> Iterator[bytes]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as kernel:
         kernel.settimeout(_TIMEOUT_S)
         kernel.send(_HEADER.pack(_HEADER.size + len(payload), kind, _REQUEST | flags, 1, 0) + payload)
-        more = True
-        while more:
-            more = bool(flags & _DUMP)
+        expects_more = True
+        while expects_more:
+            expects_more = bool(flags & _DUMP)
             for type_, body in _messages(kernel.recv(_RECEIVE)):
                 if type_ == _DONE:
-                    more = False
+                    expects_more = False
                 elif type_ == _ERROR:
                     number = -_number(body[:4])
                     raise OSError(number, os.strerror(number))
@@ -99,20 +99,20 @@ def _ask(kind: int, flags: int, payload: bytes) -> Iterator[bytes]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _HEADER.size <= len(data):
-        length, kind, *_ = _HEADER.unpack_from(data, at)
+    position = 0
+    while position + _HEADER.size <= len(data):
+        length, kind, *_ = _HEADER.unpack_from(data, position)
         if length < _HEADER.size:
             return
-        yield kind, data[at + _HEADER.size : at + length]
-        at += length + 3 & ~3
+        yield kind, data[position + _HEADER.size : position + length]
+        position += length + 3 & ~3
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
+    position = 0
+    while position + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, position)
         if length < _ATTRIBUTE.size:
             return
-        yield kind & _NESTED_BITS, data[at + _ATTRIBUTE.size : at + length]
-        at += length + 3 & ~3
+        yield kind & _NESTED_BITS, data[position + _ATTRIBUTE.size : position + length]
+        position += length + 3 & ~3

@@ -59,14 +59,14 @@ class PerfCounters:
             raise
 
     def read(self) -> tuple[int, ...]:
-        """Each event's count so far, over all CPUs; of those that took turns, what all the time would have counted.
+        """Each event's count so far, over all CPUs; of events that took turns, scaled up to the whole time.
 
         Raises OSError where the kernel stopped counting.
         """
         sums = [0] * self._events
         for leader in self._leaders:
             data = os.read(leader, _HEAD.size + 8 * self._events)
-            if len(data) < _HEAD.size + 8 * self._events:  # so the kernel says that it cannot count it any more
+            if len(data) < _HEAD.size + 8 * self._events:  # the kernel's sign that it counts no more
                 raise OSError(errno.ENODATA, "the kernel counts them no more")
             _, enabled, running = _HEAD.unpack_from(data)
             values = struct.unpack_from(f"={self._events}Q", data, _HEAD.size)
@@ -108,6 +108,6 @@ def _perf_event_open(kind: int, number: int, target: int, cpu: int, leader: int,
     if file < 0:
         failure = ctypes.get_errno()
         if flags & _GROUP_FLAG and failure == errno.ENOENT:
-            failure = errno.EBADF  # what it says, too, of a group that is in the tree of another controller
+            failure = errno.EBADF  # ENOENT also means a group in the tree of another controller
         raise OSError(failure, _REASONS.get(failure, os.strerror(failure)))
     return int(file)

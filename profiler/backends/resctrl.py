@@ -1,7 +1,7 @@
 """Last-level cache and memory bandwidth of instances, by the monitoring groups that others made in resctrl; read-only.
 
 libvirt makes a group for each `<monitor>` of a guest's `<cachetune>`, container runtimes one for a container whose
-`intelRdt` asks for monitoring. What they call them does not matter here: whose a group is is told by its threads.
+`intelRdt` asks for monitoring. Their names do not matter here: the threads in a group say whose it is.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from profiler.backends.linux import attempt, read_parsed
+from profiler.backends.linux import or_none, read_parsed
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth
 from profiler.parse.resctrl import parse_monitor, parse_tasks
 
 RESCTRL = "/sys/fs/resctrl"
 _NOT_GROUPS = frozenset({"info", "mon_groups", "mon_data"})
-_ENOUGH = 0.9  # of an instance's threads that must be in its groups: threads come between one file and the next
+_ENOUGH = 0.9  # of an instance's threads that must be in its groups: new threads may come between two files
 
 
 @dataclass(frozen=True, slots=True)
 class CacheCounters:
-    """What resctrl counts of one instance: bytes in the last-level caches now, bytes moved to and from memory so far.
+    """What resctrl counts for one instance: bytes in the last-level caches now, bytes moved to and from memory so far.
 
     None where the processor does not count it.
     """
@@ -39,38 +39,38 @@ class ResctrlReader:
 
     def is_there(self) -> bool:
         """Whether resctrl is mounted and monitors."""
-        return attempt({}, "", self._source.names, f"{RESCTRL}/info/L3_MON") is not None
+        return or_none(self._source.names, f"{RESCTRL}/info/L3_MON") is not None
 
     def read(self, threads: Mapping[str, Collection[int]], absent: dict[str, str]) -> dict[str, CacheCounters]:
-        """Counters by instance, from the threads that each of them has; why one has none is in `absent`."""
+        """Counters by instance, from the threads that each of them has; `absent` says why one has none."""
         groups = self._groups()
-        found: dict[str, CacheCounters] = {}
-        whose = {thread: name for name, mine in threads.items() for thread in mine}
-        for name, mine in threads.items():
-            folders = _own(groups, frozenset(mine), whose)
+        counters: dict[str, CacheCounters] = {}
+        owners = {thread: name for name, tids in threads.items() for thread in tids}
+        for name, tids in threads.items():
+            folders = _own(groups, frozenset(tids), owners)
             if not folders:
                 absent[name] = "no monitoring group of resctrl holds its threads, and nobody else's"
                 continue
             cache = [self._sum(folder, "llc_occupancy") for folder in folders]
             memory = [self._memory(folder) for folder in folders]
-            found[name] = CacheCounters(
-                sum(one or 0 for one in cache) if None not in cache else None,
-                sum(one or 0 for one in memory) if None not in memory else None,
+            counters[name] = CacheCounters(
+                sum(value or 0 for value in cache) if None not in cache else None,
+                sum(value or 0 for value in memory) if None not in memory else None,
             )
         self._growths = {folder: growth for folder, growth in self._growths.items() if folder in groups}
-        return found
+        return counters
 
     def _groups(self) -> dict[str, frozenset[int]]:
         """Threads by folder of a group; a control group holds those of its monitoring groups as well."""
-        found: dict[str, frozenset[int]] = {}
+        groups: dict[str, frozenset[int]] = {}
         for folder in self._folders():
             threads = read_parsed({}, folder, self._source, f"{folder}/tasks", parse_tasks)
             if threads:
-                found[folder] = threads
-        return found
+                groups[folder] = threads
+        return groups
 
     def _folders(self) -> Iterator[str]:
-        """Monitoring groups, and control groups but the first one, in which everybody is who is in no other."""
+        """Monitoring groups, and control groups except the root, which holds every task that is in no other."""
         controls = [name for name in self._names(RESCTRL) if name not in _NOT_GROUPS]
         for above in (RESCTRL, *(f"{RESCTRL}/{name}" for name in controls)):
             if above != RESCTRL:
@@ -78,7 +78,7 @@ class ResctrlReader:
             yield from (f"{above}/mon_groups/{name}" for name in self._names(f"{above}/mon_groups"))
 
     def _names(self, folder: str) -> list[str]:
-        return attempt({}, folder, self._source.names, folder) or []
+        return or_none(self._source.names, folder) or []
 
     def _sum(self, folder: str, event: str) -> int | None:
         """Of all domains (caches) of the host; None where one has no value."""
@@ -93,26 +93,26 @@ class ResctrlReader:
 
     def _values(self, folder: str, event: str) -> dict[str, int] | None:
         domains = [name for name in self._names(f"{folder}/mon_data") if name.startswith("mon_L3_")]
-        found: dict[str, int] = {}
+        values: dict[str, int] = {}
         for domain in domains:
             where = f"{folder}/mon_data/{domain}/{event}"
             value = read_parsed({}, where, self._source, where, parse_monitor)
             if value is None:
                 return None
-            found[domain] = value
-        return found or None
+            values[domain] = value
+        return values or None
 
 
-def _own(groups: Mapping[str, frozenset[int]], mine: frozenset[int], whose: Mapping[int, str]) -> list[str]:
-    """The groups that hold an instance's threads and nobody else's, if together they hold nearly all of them.
+def _own(groups: Mapping[str, frozenset[int]], tids: frozenset[int], owners: Mapping[int, str]) -> list[str]:
+    """The groups that hold threads of this instance and of no other, if together they hold nearly all of its threads.
 
-    A control group that is all its own stands for its monitoring groups. Threads that are nobody's may be new.
+    A control group that is the instance's alone stands for its monitoring groups. Threads without an owner may be new.
     """
     own = [
         folder
         for folder, threads in groups.items()
-        if len(threads & mine) >= _ENOUGH * len(threads) and all(one in mine for one in threads if one in whose)
+        if len(threads & tids) >= _ENOUGH * len(threads) and all(tid in tids for tid in threads if tid in owners)
     ]
     tops = [folder for folder in own if not any(folder.startswith(f"{other}/") for other in own if other != folder)]
-    held = {thread for folder in tops for thread in groups[folder] if thread in mine}
-    return tops if mine and len(held) >= _ENOUGH * len(mine) else []
+    held = {thread for folder in tops for thread in groups[folder] if thread in tids}
+    return tops if tids and len(held) >= _ENOUGH * len(tids) else []

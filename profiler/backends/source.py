@@ -19,13 +19,13 @@ _NO_CLOCK = (0.0, 0.0)
 
 
 class HostSource(Protocol):
-    """Files of a host by absolute path, and what its tools say; every method raises OSError on failure."""
+    """Files of a host by absolute path, and output of its tools; every method raises OSError on failure."""
 
     def read(self, path: str) -> str: ...
     def names(self, path: str) -> list[str]: ...
     def link(self, path: str) -> str: ...
     def value(self, key: str, read: Callable[[], T], /) -> T:
-        """What `read` gives now: a tool's output or a library's answer, as something that JSON can hold.
+        """The result of `read`: a tool's output or a library's answer, as something that JSON can hold.
 
         `key` names it in recordings, so it must be the same in every reading.
         """
@@ -34,7 +34,7 @@ class HostSource(Protocol):
         """Epoch seconds and monotonic seconds."""
 
     def sweep(self, *, ended: bool = False) -> None:
-        """A reading is over; `ended`: so is something that was read. Nothing to do where no file is kept open."""
+        """Note that a reading is over. `ended`: something that was read has ended, so files must not be kept for it."""
 
     def close(self) -> None:
         """Close every file; harmless when called twice."""
@@ -42,7 +42,7 @@ class HostSource(Protocol):
 
 @dataclass(slots=True)
 class RecordedReading:
-    """Everything that one reading looked at, by path; an int in place of a value is the errno that came instead."""
+    """Everything that one reading looked at, by path; an int in place of a value is the errno of the failure."""
 
     clock: tuple[float, float] = _NO_CLOCK
     files: dict[str, str | int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class RecordedReading:
 
     @classmethod
     def load(cls, entry: Mapping[str, Any]) -> RecordedReading:
-        """Of what `RecordingSource.save` wrote; KeyError, TypeError or ValueError where it is none."""
+        """Read what `RecordingSource.save` wrote; KeyError, TypeError or ValueError where it is not a reading."""
         time_s, monotonic_s = entry["clock"]
         files, directories, links = (dict(entry[name]) for name in ("files", "directories", "links"))
         return cls((float(time_s), float(monotonic_s)), files, directories, links, dict(entry.get("values", {})))
@@ -79,7 +79,7 @@ class RecordingSource:
         return self._keep(self.readings[-1].links, path, self._live.link)
 
     def value(self, key: str, read: Callable[[], T]) -> T:
-        # boxed, for a value may be an int and so is an errno
+        # in a list, because a value may be an int, as the errno of a failure is
         boxed: list[T] = self._keep(self.readings[-1].values, key, lambda _key: [self._live.value(key, read)])
         return boxed[0]
 
@@ -96,13 +96,13 @@ class RecordingSource:
         self._live.close()
 
     @staticmethod
-    def _keep(kept: dict[str, T | int], path: str, read: Callable[[str], T]) -> T:
+    def _keep(readings: dict[str, T | int], path: str, read: Callable[[str], T]) -> T:
         try:
             value = read(path)
         except OSError as error:
-            kept[path] = error.errno or 0
+            readings[path] = error.errno or 0
             raise
-        kept[path] = value
+        readings[path] = value
         return value
 
     def save(self, path: Path, *, backend: str, host: str, note: str) -> None:
@@ -113,12 +113,12 @@ class RecordingSource:
 
 
 def _public(files: dict[str, str | int]) -> dict[str, str | int]:
-    """Without what no backend needs and nobody should have to publish: mounts other than control groups."""
+    """Without mounts other than control groups, which no backend needs and nobody should have to publish."""
     mounts = files.get("/proc/mounts")
     if not isinstance(mounts, str):
         return files
-    kept = [line for line in mounts.splitlines(keepends=True) if " cgroup" in line]
-    return {**files, "/proc/mounts": "".join(kept)}
+    groups = [line for line in mounts.splitlines(keepends=True) if " cgroup" in line]
+    return {**files, "/proc/mounts": "".join(groups)}
 
 
 class RecordedSource:
@@ -161,8 +161,8 @@ class RecordedSource:
         """Nothing is kept."""
 
     @staticmethod
-    def _get(kept: dict[str, Any], path: str) -> Any:
-        value = kept.get(path, 2)  # ENOENT
+    def _get(recorded: dict[str, Any], path: str) -> Any:
+        value = recorded.get(path, 2)  # ENOENT
         if isinstance(value, int):
             raise OSError(value, os.strerror(value), path)
         return value

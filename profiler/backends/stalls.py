@@ -1,25 +1,25 @@
-"""What all backends share for counters of stalls, which are read seldom: when, from where, and what they grew by."""
+"""Counters of stalls, shared by all backends: when to read them, where from, and by how much they grew."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 
-from profiler.backends.linux import attempt, read_parsed
+from profiler.backends.linux import attempt, or_none, read_parsed
 from profiler.backends.netlink import queues_by_interface
 from profiler.backends.source import HostSource
 from profiler.parse.proc import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_counter
 
 _AGAIN_S = 9.5  # with a reading per second, they are read in every tenth
-_LOOK_AGAIN_S = 60.0  # at whether the kernel counts delays
+_LOOK_AGAIN_S = 60.0  # between two looks whether the kernel counts delays
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 DELAYS_SWITCH = "/proc/sys/kernel/task_delayacct"
 DELAYS_OFF = "delays are not counted (sysctl kernel.task_delayacct=1, before 5.14 without nodelayacct)"
 
 
 class SlowCounters:
-    """Counters beyond the eight metrics, with those of the time before; they are due in the first two readings and then
-    every ten seconds, over which their rates are taken."""
+    """Counters beyond the eight metrics, with those of the reading before. They are read in the first two readings and
+    then every ten seconds, over which their rates are taken."""
 
     def __init__(self) -> None:
         self.counters: Mapping[str, int] = {}
@@ -42,14 +42,14 @@ class SlowCounters:
 
 
 class CounterGrowth:
-    """What counters grew by, all together, though each of them may begin anew; what one had at first sight is none."""
+    """By how much counters grew, all together. One that ran backwards began anew; a new one grew by nothing yet."""
 
     def __init__(self) -> None:
         self._total = 0
         self._last: Mapping[str, int] = {}
 
     def add(self, counts: Mapping[str, int]) -> int:
-        """The sum with what came since the last call, by key."""
+        """The growth so far, after these counts by key."""
         for key, now in counts.items():
             before = self._last.get(key, now)
             self._total += now - before if now >= before else now
@@ -72,8 +72,8 @@ class DiskRequests:
 class TaskWaits:
     """For how long tasks waited, all together, in ticks.
 
-    A step beyond the time that passed is none: a task that was moved here brings its past, and Linux 6.18 was seen to
-    add the time since boot once. A task that ends takes its last wait with it.
+    A step longer than the time that passed is left out: a task that was moved here brings its past, and Linux 6.18 was
+    seen to add the time since boot once. A task that ends takes its last wait with it.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class TaskWaits:
         self._last_s = 0.0
 
     def add(self, ticks: Mapping[str, int], now_s: float) -> int:
-        """The sum with what came since the last call, by task."""
+        """The waits so far, after these ticks by task."""
         most = (now_s - self._last_s) * _TICKS_PER_S + 1
         if self._last is not None:
             steps = [now - self._last.get(task, 0) for task, now in ticks.items()]
@@ -92,7 +92,7 @@ class TaskWaits:
 
 
 class HostQueues:
-    """The queues of this host's interfaces, asked for at most once in a reading, and only when needed."""
+    """The queues of this host's interfaces, read at most once in a reading, and only when needed."""
 
     def __init__(self, source: HostSource) -> None:
         self._source = source
@@ -119,24 +119,24 @@ class InterfaceStalls:
     """Packets that one instance's interfaces and their queues dropped, and bytes that wait in these now."""
 
     def __init__(self, queues: HostQueues | None) -> None:
-        """Without `queues` the interfaces are not those of this host, and what waits is not known."""
+        """`queues` None: the interfaces are in another namespace, and their backlog is not known."""
         self._queues = queues
         self._drops = CounterGrowth()
 
     def read(
         self,
-        found: Mapping[str, InterfaceBytes],
+        interfaces: Mapping[str, InterfaceBytes],
         counters: dict[str, int],
         gauges: dict[str, float],
         absent: dict[str, str],
     ) -> None:
         """Add what these interfaces show: net_drops and net_backlog_bytes."""
-        drops = {name: interface.dropped for name, interface in found.items()}
+        drops = {name: interface.dropped for name, interface in interfaces.items()}
         queues = self._queues.find(absent) if self._queues else None
         if queues is not None:
-            there = {name: queues[name] for name in found if name in queues}
-            drops |= {f"queue of {name}": queue[1] for name, queue in there.items()}
-            gauges["net_backlog_bytes"] = float(sum(queue[0] for queue in there.values()))
+            own = {name: queues[name] for name in interfaces if name in queues}
+            drops |= {f"queue of {name}": queue[1] for name, queue in own.items()}
+            gauges["net_backlog_bytes"] = float(sum(queue[0] for queue in own.values()))
         counters["net_drops"] = self._drops.add(drops)
 
 
@@ -149,14 +149,14 @@ class TaskDelays:
         self._off = ""
 
     def off(self, now_s: float) -> str:
-        """Why it does not; empty = it does."""
+        """Why the kernel does not count them; empty = it does."""
         if self._looked_s is None or not 0 <= now_s - self._looked_s < _LOOK_AGAIN_S:
             self._looked_s, self._off = now_s, "" if self._counts() else DELAYS_OFF
         return self._off
 
     def _counts(self) -> bool:
-        text = attempt({}, "", self._source.read, DELAYS_SWITCH)
+        text = or_none(self._source.read, DELAYS_SWITCH)
         if text is not None:
-            return attempt({}, "", parse_counter, text, DELAYS_SWITCH) == 1
-        # who started everything has waited for a disk
+            return or_none(parse_counter, text, DELAYS_SWITCH) == 1
+        # the first process has surely waited for a disk
         return bool(read_parsed({}, "", self._source, "/proc/1/stat", parse_blkio_ticks))

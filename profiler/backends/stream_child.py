@@ -25,7 +25,7 @@ _STDERR_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class StreamPiece:
-    """What came: the number of the start that it is of, the bytes, and why there is no more of it (or "")."""
+    """What one read gave: the number of the start that printed it, the bytes, and why nothing follows (or "")."""
 
     stream: int
     data: bytes
@@ -35,8 +35,8 @@ class StreamPiece:
 class StreamChild:
     """One long-running tool that prints a stream; `read` starts it, and starts it anew when it ended.
 
-    `comes_with` says where it comes from when it is missing. The first reading waits up to `first_s` for the first
-    bytes, and `settle_s` more. The tool dies with this process if its next write without a reader ends it.
+    `comes_with` says how to get the tool where it is missing. The first reading waits up to `first_s` for the first
+    bytes, and `settle_s` more. The tool dies with this process if a write without a reader ends it.
     """
 
     def __init__(self, argv: Sequence[str], comes_with: str, first_s: float = 0.0, settle_s: float = 0.0) -> None:
@@ -61,7 +61,7 @@ class StreamChild:
             self._problem = ""
             data, ended = self._drain()
             if ended:
-                self._failed(f"{self._argv[0]} ended: {self._last_words()}")
+                self.give_up(f"{self._argv[0]} ended: {self._last_words()}")
             elif data:
                 self._failures = 0
         return StreamPiece(self._streams, data, self._problem)
@@ -83,7 +83,7 @@ class StreamChild:
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            self._failed(f"{self._argv[0]} cannot be started: {error.strerror} ({self._comes_with})")
+            self.give_up(f"{self._argv[0]} cannot be started: {error.strerror} ({self._comes_with})")
             return
         finally:
             os.close(outside)
@@ -106,7 +106,8 @@ class StreamChild:
             size += len(part)
         return b"".join(parts), False
 
-    def _failed(self, problem: str) -> None:
+    def give_up(self, problem: str) -> None:
+        """End the tool and its stream; a new one is started after a while, later after each failure."""
         self._problem = problem
         self._retry_at = time.monotonic() + min(_RETRY_S * 2**self._failures, _LONGEST_RETRY_S)
         self._failures = min(self._failures + 1, 10)
@@ -118,10 +119,6 @@ class StreamChild:
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _STDERR_BYTES))
         complaint = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return complaint[-1][:200] if complaint else "it said nothing"
-
-    def restart(self, problem: str) -> None:
-        """Give up this stream; the next one is started after a while."""
-        self._failed(problem)
 
     def close(self) -> None:
         """End the tool, gently at first; harmless when called twice."""
@@ -140,7 +137,7 @@ class StreamChild:
             self._errors = None
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGTERM, and reading on meanwhile, because a tool that waits for room in the pipe hears nothing else."""
+        """Send SIGTERM and read on meanwhile: a tool that waits for room in the pipe cannot react."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         until = time.monotonic() + _END_S

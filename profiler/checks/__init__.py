@@ -1,7 +1,7 @@
 """Host checks: conditions that distort measurements, what each one distorts, and how to fix it. Read-only.
 
-Left out, because they distort nothing by themselves: mitigations of CPU vulnerabilities (they cost the same in every
-run; a campaign's circumstances hold the kernel), huge pages in the background, priorities of instances (they are
+There is no check of what distorts nothing by itself: mitigations of CPU vulnerabilities (they cost the same in every
+run, and a campaign's circumstances name the kernel), huge pages in the background, priorities of instances (they are
 settings, and shown as such), and kernel.sched_schedstats (not read).
 """
 
@@ -40,10 +40,10 @@ _ORDER: dict[State, int] = {"warning": 0, "unknown": 1, "ok": 2}
 
 
 def check_host(source: HostSource | None = None, sleep: Callable[[float], None] = time.sleep) -> list[Check]:
-    """Look at everything that applies to this host, in the order of RULES.
+    """Run every check that applies to this host, in the order of RULES.
 
-    Takes about a second, in which steal, swapping and the clocks are watched. Needs no root; what only root may see is
-    unknown, and its `fix` says so.
+    Takes about a second, in which steal, swapping and the clocks are watched. Needs no root; the state of what only
+    root may see is `unknown`, and its `fix` says so.
     """
     view = HostView(source or LiveSource(), ("/proc/stat", *memory.WATCHED))
     sleep(_WATCH_S)
@@ -52,5 +52,5 @@ def check_host(source: HostSource | None = None, sleep: Callable[[float], None] 
 
 
 def worst_first(checks: list[Check]) -> list[Check]:
-    """Warnings, then what could not be seen, then what is fine; each in the order it was looked at."""
+    """Warnings, then what is unknown, then what is fine; each in the order of the checks."""
     return sorted(checks, key=lambda check: _ORDER[check.state])

@@ -1,4 +1,4 @@
-"""What all checks share: the rule, the finding, and the view of the host that rules read."""
+"""Shared by all checks: the rule, the finding, and the view of the host that rules read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what it distorts and how to mend it; both are empty where it is fine.
+    """The result of one check: what the condition distorts and how to mend it; both are empty where it is fine.
 
     Where the state is unknown, `distorts` is what may be distorted and `fix` how to see more.
     """
@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What a look at the host found; `fix` takes the place of the rule's where it depends on what was found."""
+    """What a rule found; `fix` takes the place of the rule's own where it depends on the finding."""
 
     fine: bool
     value: str
@@ -49,7 +49,7 @@ class CheckFinding:
 
 
 class UnseenError(Exception):
-    """A fact that a rule needs is not visible on this host; `fix` says how to make it visible, if that is known.
+    """A fact that a rule needs is not visible on this host; `fix` says how to make it visible, where that is known.
 
     `number` is the errno of the file that could not be read.
     """
@@ -64,8 +64,8 @@ class UnseenError(Exception):
 class CheckRule:
     """One check: `look` returns None where it does not apply, and raises UnseenError where the result is unknown.
 
-    `where` leaves out hosts on which the files mean something else: in Xen's Dom0, Linux sees virtual CPUs ("linux" =
-    not there), and Xen's tools are only there ("dom0").
+    `where` leaves out hosts on which files mean something else. "linux" = not in Xen's Dom0, where Linux sees virtual
+    CPUs; "dom0" = only there, where Xen's tools are.
     """
 
     name: str
@@ -75,7 +75,7 @@ class CheckRule:
     where: Where = "everywhere"
 
     def check(self, view: HostView) -> Check | None:
-        """Look; whatever is malformed or hidden makes the state unknown, never an error."""
+        """Run the check; what is malformed or hidden makes the state unknown, never an error."""
         if self.where != "everywhere" and view.dom0 != (self.where == "dom0"):
             return None
         try:
@@ -98,23 +98,23 @@ def shown(text: str) -> str:
 
 
 class HostView:
-    """What one visit sees of a host: files and tools now, and watched files as they were `seconds` before."""
+    """A host as rules see it: files and tools now, and watched files also as they were `seconds` before."""
 
     def __init__(self, source: HostSource, watched: Sequence[str]) -> None:
         self.source = source
-        self._said: dict[tuple[str, ...], str | OSError] = {}
+        self._outputs: dict[tuple[str, ...], str | OSError] = {}
         self._hung: dict[str, OSError] = {}
         self._began = source.clock()
-        self._earlier = {path: self._try(path) for path in watched}
+        self._earlier = {path: self._read_or_error(path) for path in watched}
         self._ended = self._began
 
     def look_again(self) -> None:
-        """End the watching: rules see what happened from the start until now."""
+        """End the watching: rules see changes from the start until now."""
         self._ended = self.source.clock()
 
     @property
     def seconds(self) -> float:
-        """Length of the watching on the monotonic clock; UnseenError when it did not run on."""
+        """Length of the watching on the monotonic clock; UnseenError where that clock stood still."""
         seconds = self._ended[1] - self._began[1]
         if not seconds > 0:
             raise UnseenError("the monotonic clock stands still")
@@ -167,22 +167,22 @@ class HostView:
         return sorted(int(match[1]) for name in self.folders(path) or () if (match := pattern.match(name)))
 
     def value(self, key: str, read: Callable[[], T]) -> T:
-        """An answer that no file holds."""
+        """As `HostSource.value`: an answer that no file holds. UnseenError on failure."""
         try:
             return self.source.value(key, read)
         except OSError as error:
             raise _unseen(error, key) from None
 
     def tool(self, *argv: str) -> str:
-        """What a tool prints; it is asked once, and one that hung is not asked anything again."""
-        if argv not in self._said:
-            self._said[argv] = self._hung.get(argv[0]) or self._ask(argv)
-        output = self._said[argv]
+        """Output of a tool, which runs once for each command line; a tool that hung is not started again."""
+        if argv not in self._outputs:
+            self._outputs[argv] = self._hung.get(argv[0]) or self._run(argv)
+        output = self._outputs[argv]
         if isinstance(output, OSError):
             raise _unseen(output, argv[0])
         return output
 
-    def _ask(self, argv: tuple[str, ...]) -> str | OSError:
+    def _run(self, argv: tuple[str, ...]) -> str | OSError:
         try:
             return self.source.value(" ".join(argv), lambda: run_tool(argv))
         except TimeoutError as error:
@@ -217,7 +217,7 @@ class HostView:
         names = ((process, self.find(f"/proc/{process}/comm")) for process in self.numbered("/proc", ""))
         return {process: name for process, name in names if name}
 
-    def _try(self, path: str) -> str | OSError:
+    def _read_or_error(self, path: str) -> str | OSError:
         try:
             return self.source.read(path)
         except OSError as error:

@@ -20,7 +20,7 @@ _STEP_S = 0.05  # slewing moves the clock by at most 0.0005 s in a second (500 p
 
 
 def clock_source(view: HostView) -> CheckFinding:
-    """Kernel: Documentation/timers/timekeeping.rst; the slow ones are read through I/O ports or are coarse."""
+    """Kernel: Documentation/timers/timekeeping.rst; slow sources are read through I/O ports or are coarse."""
     current = view.read(f"{_SOURCES}/current_clocksource")
     if current in SLOW_SOURCES:
         others = view.read(f"{_SOURCES}/available_clocksource").split()
@@ -33,7 +33,7 @@ def clock_source(view: HostView) -> CheckFinding:
 
 
 def wall_clock(view: HostView) -> CheckFinding:
-    """adjtimex(2): the kernel keeps whether anything sets its clock; a step is seen while watching."""
+    """adjtimex(2): the kernel knows whether something keeps its clock synchronised; a step is seen while watching."""
     if abs(view.wall_step_s) > _STEP_S:
         return CheckFinding(False, f"set by {view.wall_step_s:+.2f} s while watched")
     status = view.value("adjtimex status", _clock_status)

@@ -29,8 +29,8 @@ def governor(view: HostView) -> CheckFinding:
         by_governor.setdefault(name, []).append(cpu)
     if not by_governor:
         raise UnseenError("this host shows no governor", "look at the outer host" if view.virtual else "")
-    found = ", ".join(f"{name} on CPUs {format_cpus(tuple(cpus))}" for name, cpus in sorted(by_governor.items()))
-    return CheckFinding(set(by_governor) == {"performance"}, found)
+    listed = ", ".join(f"{name} on CPUs {format_cpus(tuple(cpus))}" for name, cpus in sorted(by_governor.items()))
+    return CheckFinding(set(by_governor) == {"performance"}, listed)
 
 
 def boost(view: HostView) -> CheckFinding:
@@ -68,8 +68,8 @@ def idle_states(view: HostView) -> CheckFinding:
                 slow[view.read(f"{base}/name")] = latency_us
     if not seen and (view.virtual is not False or view.find(f"{_CPU}/cpuidle/current_driver") != "none"):
         raise UnseenError("this host shows no idle states")
-    found = ", ".join(f"{name} wakes in {latency} us" for name, latency in slow.items())
-    return CheckFinding(not slow, found or f"none above {_SLOW_WAKE_US} us")
+    listed = ", ".join(f"{name} wakes in {latency} us" for name, latency in slow.items())
+    return CheckFinding(not slow, listed or f"none above {_SLOW_WAKE_US} us")
 
 
 def offline(view: HostView) -> CheckFinding:
@@ -86,15 +86,15 @@ def offline(view: HostView) -> CheckFinding:
 
 def isolated(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/kernel-parameters.txt, isolcpus= and nohz_full=."""
-    found = []
+    settings = []
     for name in ("isolated", "nohz_full"):
         path = f"{_CPU}/{name}"
         text = view.find(path)
         if text and text != "(null)":  # what kernels print for an empty nohz_full
-            found.append(f"{name}: {format_cpus(parse_cpuset(text, path))}")
-    if not found:
-        view.read(f"{_CPU}/online")  # the folder must be visible before its silence means anything
-    return CheckFinding(not found, ", ".join(found) or "none")
+            settings.append(f"{name}: {format_cpus(parse_cpuset(text, path))}")
+    if not settings:
+        view.read(f"{_CPU}/online")  # without the folder, a missing file would mean nothing
+    return CheckFinding(not settings, ", ".join(settings) or "none")
 
 
 def steal(view: HostView) -> CheckFinding:
@@ -102,7 +102,7 @@ def steal(view: HostView) -> CheckFinding:
     earlier, now = view.change("/proc/stat", parse_stat)
     ticks = max(0, now.ticks["steal"] - earlier.ticks["steal"])  # some hypervisors let it run backwards by a tick
     if view.virtual and now.ticks["steal"] == 0:
-        raise UnseenError("zero since boot, as on hypervisors that do not report it")
+        raise UnseenError("zero since boot, as under hypervisors that do not report it")
     percent = ticks * _TICK_PERCENT / view.seconds
     return CheckFinding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of a CPU in {view.seconds:.1f} s")
 

@@ -1,6 +1,7 @@
-"""Checks of what the kernel and the processor count of instances beside the scheduler: delays, cycles, caches, memory.
+"""Checks of counters beside the scheduler's, in kernel and processor: delays, cycles, caches, memory.
 
-Without them some metrics are absent, and nothing that is measured is wrong: each is fine, and says what is not there.
+Without them some metrics are absent, but nothing that is measured is wrong. So each check is `ok` and says what is
+absent.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def delays(view: HostView) -> CheckFinding:
 
 
 def cycles(view: HostView) -> CheckFinding:
-    """perf_event_open(2), of this process: counters of the processor that its hypervisor does not hide."""
+    """perf_event_open(2), for this process: whether a hypervisor hides the processor's counters."""
     why = view.value("perf events", _refusal)
     if why.startswith("permission denied"):
         raise UnseenError(why, "run as root")
@@ -46,18 +47,19 @@ def _refusal() -> str:
 
 
 def caches(view: HostView) -> CheckFinding:
-    """Kernel: Documentation/filesystems/resctrl.rst. Who makes groups (libvirt, a container runtime) is counted."""
+    """Kernel: Documentation/filesystems/resctrl.rst. Counts the groups that libvirt or a container runtime made."""
     where = f"{RESCTRL}/info/L3_MON/mon_features"
     features = view.find(where)
     if features is None:
         counts = _FLAGS.search(view.read("/proc/cpuinfo"))
         why = "mount -t resctrl resctrl /sys/fs/resctrl" if counts else "the processor or its hypervisor shows no such"
         return CheckFinding(True, f"no llc_mb and mem_bw_mb_s: resctrl does not monitor here ({why})")
-    given = [metric for event, metric in _MONITORED.items() if event in features.split()]
+    metrics = [metric for event, metric in _MONITORED.items() if event in features.split()]
     groups = view.folders(f"{RESCTRL}/mon_groups") or []
     controls = [name for name in view.folders(RESCTRL) or () if name not in ("info", "mon_groups", "mon_data")]
     return CheckFinding(
-        True, f"{' and '.join(given) or 'nothing'} of instances in groups of their own ({len(groups) + len(controls)})"
+        True,
+        f"{' and '.join(metrics) or 'nothing'} of instances in groups of their own ({len(groups) + len(controls)})",
     )
 
 

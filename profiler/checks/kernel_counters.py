@@ -92,7 +92,7 @@ def irq_time(view: HostView) -> CheckFinding:
 
 
 def _kernel_config(view: HostView) -> str:
-    """The configuration that the running kernel was built with: Debian and its like keep it in /boot, others in it."""
+    """The configuration of the running kernel: in /boot on Debian and its like, else inside the kernel itself."""
     release = platform.release()
     text = view.find(f"/boot/config-{release}") if re.fullmatch(r"[A-Za-z0-9._+~-]{1,128}", release) else None
     return text if text is not None else view.value("kernel configuration", _packed_config)
@@ -109,8 +109,8 @@ def _packed_config() -> str:
 def movers(view: HostView) -> CheckFinding:
     """irqbalance(1) moves interrupts between CPUs every 10 s; numad(8) moves tasks and memory between nodes."""
     running = set(view.commands.values())
-    found = [name for name in _MOVERS if name in running]
-    return CheckFinding(not found, ", ".join(found) or "none", f"systemctl stop {' '.join(found)}")
+    daemons = [name for name in _MOVERS if name in running]
+    return CheckFinding(not daemons, ", ".join(daemons) or "none", f"systemctl stop {' '.join(daemons)}")
 
 
 RULES = (

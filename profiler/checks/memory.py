@@ -20,7 +20,7 @@ def numa_balancing(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/sysctl/kernel.rst, numa_balancing (0 off, 1 normal, 2 between memory tiers)."""
     path = "/proc/sys/kernel/numa_balancing"
     if view.find(path) is None:
-        view.read("/proc/sys/kernel/osrelease")  # the folder must be visible before its silence means anything
+        view.read("/proc/sys/kernel/osrelease")  # without the folder, a missing file would mean nothing
         return CheckFinding(True, "not in this kernel")
     mode = view.count(path)
     if view.find(f"{_NODES}/online") == "0":
@@ -64,8 +64,8 @@ def swap(view: HostView) -> CheckFinding:
     memory = _meminfo(view, "MemTotal", "SwapTotal", "SwapFree")
     used_kb = max(0, memory["SwapTotal"] - memory["SwapFree"])
     moved = _moved(view, "pswpin", "pswpout")
-    found = f"{used_kb // 1024} MB out, {moved / view.seconds:.0f} pages/s" if memory["SwapTotal"] else "none"
-    return CheckFinding(moved == 0 and used_kb <= _NOTICEABLE_SWAP * memory["MemTotal"], found)
+    value = f"{used_kb // 1024} MB out, {moved / view.seconds:.0f} pages/s" if memory["SwapTotal"] else "none"
+    return CheckFinding(moved == 0 and used_kb <= _NOTICEABLE_SWAP * memory["MemTotal"], value)
 
 
 def promised(view: HostView) -> CheckFinding:
@@ -77,8 +77,8 @@ def promised(view: HostView) -> CheckFinding:
 
 def stalls(view: HostView) -> CheckFinding:
     """Kernel: Documentation/accounting/psi.rst, memory: time in which some task waited for memory, µs."""
-    earlier, now = view.change("/proc/pressure/memory", parse_pressure)
-    percent = max(0, now.some_us - earlier.some_us) / 1e4 / view.seconds
+    earlier_us, now_us = view.change("/proc/pressure/memory", parse_pressure)
+    percent = max(0, now_us - earlier_us) / 1e4 / view.seconds
     return CheckFinding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of the time")
 
 
@@ -90,8 +90,8 @@ def balloon(view: HostView) -> CheckFinding | None:
     if "balloon_inflate" not in counts or "balloon_deflate" not in counts:
         return None  # no balloon in this kernel
     moved = _moved(view, "balloon_inflate", "balloon_deflate")
-    given = max(0, counts["balloon_inflate"] - counts["balloon_deflate"])
-    return CheckFinding(moved == 0 and given == 0, f"{given} pages given away, {moved / view.seconds:.0f} pages/s")
+    away = max(0, counts["balloon_inflate"] - counts["balloon_deflate"])
+    return CheckFinding(moved == 0 and away == 0, f"{away} pages given away, {moved / view.seconds:.0f} pages/s")
 
 
 def _moved(view: HostView, *names: str) -> int:
@@ -104,11 +104,11 @@ def _moved(view: HostView, *names: str) -> int:
 
 def _meminfo(view: HostView, *names: str) -> dict[str, int]:
     """Numbers of /proc/meminfo in kB."""
-    found = {name: int(number) for name, number in _MEMINFO.findall(view.read("/proc/meminfo"))}
+    numbers = {name: int(number) for name, number in _MEMINFO.findall(view.read("/proc/meminfo"))}
     for name in names:
-        if name not in found:
+        if name not in numbers:
             raise ParseError("meminfo", "/proc/meminfo", 1, f"no line {name}")
-    return found
+    return numbers
 
 
 RULES = (

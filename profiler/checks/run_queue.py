@@ -11,7 +11,7 @@ _REFUSED = f"{PROGRAM} failed with 1: "
 
 
 def run_queues(view: HostView) -> CheckFinding:
-    """Load the BPF program for a moment. It is an option: a host without it is fine, and waiting is schedstat's."""
+    """Load the BPF program for a moment. It is optional: without it, waiting comes from schedstat."""
     if not view.value(f"path of {PROGRAM}", lambda: shutil.which(PROGRAM) or ""):
         return CheckFinding(True, "not installed: waiting is known, who runs meanwhile is not")
     try:

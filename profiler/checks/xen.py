@@ -86,12 +86,12 @@ def ratelimit(view: HostView) -> CheckFinding | None:
 
 def tracing(view: HostView) -> CheckFinding:
     """Source: xentrace(8); run states of vCPUs are in no file."""
-    found = view.value(f"path of {_TRACE_TOOL}", lambda: shutil.which(_TRACE_TOOL))
-    return CheckFinding(bool(found), "installed" if found else "not installed")
+    path = view.value(f"path of {_TRACE_TOOL}", lambda: shutil.which(_TRACE_TOOL))
+    return CheckFinding(bool(path), "installed" if path else "not installed")
 
 
 def traced_already(source: HostSource) -> bool:
-    """Whether some xentrace reads Xen's trace now: a second one takes records away and ends with tracing switched off.
+    """Whether some xentrace reads Xen's trace now. A second one takes records away, and ends with tracing off.
 
     Source: tools/xentrace/xentrace.c, disable_tracing; there is one set of trace buffers.
     """
@@ -119,8 +119,8 @@ def _info(view: HostView, key: str) -> str:
 
 
 def _lines(view: HostView, command: str, key: str) -> list[str]:
-    found: list[str] = re.findall(rf"^{key}\s*:\s*(.*?)\s*$", view.tool("xenpm", command), re.MULTILINE)
-    return found
+    values: list[str] = re.findall(rf"^{key}\s*:\s*(.*?)\s*$", view.tool("xenpm", command), re.MULTILINE)
+    return values
 
 
 RULES = (

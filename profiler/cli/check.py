@@ -33,7 +33,7 @@ class HypervisorStatus:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """All that the command found."""
+    """Everything that the command reports."""
 
     hypervisor: HypervisorStatus
     checks: list[Check]
@@ -69,7 +69,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def look(backend: str) -> HostReport:
-    """Check this host and read its instances twice, about a second apart; a failing backend is reported, not raised."""
+    """Check this host and read its instances twice, a second apart; a backend that fails is reported, not raised."""
     if backend in ("auto", "xen") and traced_already(LiveSource()):
         return _unread("another xentrace runs (that of cotenant-profiler run?) and would lose records", check_host())
     with contextlib.ExitStack() as stack:
@@ -84,8 +84,8 @@ def look(backend: str) -> HostReport:
         except BackendError as error:
             return _unread(str(error), checks)
     passed = "; ".join(passed_over(reader.name)) if backend == "auto" else ""
-    found = HypervisorStatus(reader.name, reader.host, tuple(sorted(second.instances)), passed)
-    return HostReport(found, worst_first(checks), availability(first, second, reader.name))
+    hypervisor = HypervisorStatus(reader.name, reader.host, tuple(sorted(second.instances)), passed)
+    return HostReport(hypervisor, worst_first(checks), availability(first, second, reader.name))
 
 
 def _unread(problem: str, checks: list[Check]) -> HostReport:
@@ -93,7 +93,7 @@ def _unread(problem: str, checks: list[Check]) -> HostReport:
 
 
 def summary(report: HostReport) -> str:
-    """What was found, in two sentences."""
+    """The report in two sentences."""
     warnings = sum(check.state == "warning" for check in report.checks)
     unseen = [check for check in report.checks if check.state == "unknown"]
     things = "1 thing distorts" if warnings == 1 else f"{warnings or 'No'} things distort"
@@ -110,16 +110,15 @@ def _metrics_sentence(report: HostReport) -> str:
     hypervisor = report.hypervisor
     if hypervisor.backend is None:
         return f"No metric can be read: {hypervisor.problem}."
-    given = sum(metric.state == "given" for metric in report.metrics)
+    number = sum(metric.state == "given" for metric in report.metrics)
     if not hypervisor.instances:
         available = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
         return (
-            f"No instance runs here ({hypervisor.backend}); without one, what the host and its driver domain give can"
-            f" be told: {', '.join(available) or 'nothing'}."
+            f"No instance runs here ({hypervisor.backend}). The host and its driver domain give:"
+            f" {', '.join(available) or 'nothing'}."
         )
-    return (
-        f"{given} of {len(report.metrics)} metrics are given for {_count(hypervisor.instances)} ({hypervisor.backend})."
-    )
+    instances = _count(hypervisor.instances)
+    return f"{number} of {len(report.metrics)} metrics are given for {instances} ({hypervisor.backend})."
 
 
 def _count(instances: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _EIGHT_OF_INSTANCE = tuple(metric.name for metric in EIGHT if "instance" in metric.scopes)
-_OF_THIS_HOST = ("every", "backend", "host", "xen_trace", "record")  # options that mean nothing to a recording
+_OF_THIS_HOST = ("every", "backend", "host", "xen_trace", "record")  # options that mean nothing for a recording
 _LONGEST_S = 300  # longer gaps are refused as stale by the collectors
 
 
@@ -44,8 +44,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _once(options: argparse.Namespace) -> int:
     changed = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
     if options.replay and changed:
-        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
-        return fail(f"--replay shows a recording and does not read this host: leave out {unheeded}", WRONG_USAGE)
+        ignored = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        return fail(f"--replay shows a recording and does not read this host: leave out {ignored}", WRONG_USAGE)
     recording = RecordingSource(LiveSource()) if options.record else None
     backend = RecordedBackend(options.replay) if options.replay else chosen_backend(options, recording)
     with contextlib.closing(backend):
@@ -54,7 +54,7 @@ def _once(options: argparse.Namespace) -> int:
 
 def _read_twice(options: argparse.Namespace, backend: Backend, recording: RecordingSource | None) -> int:
     first = backend.read_counters()
-    held = _isolation(backend)
+    settings = _isolation(backend)
     if not options.replay:
         time.sleep(options.every)
     if recording:
@@ -67,7 +67,7 @@ def _read_twice(options: argparse.Namespace, backend: Backend, recording: Record
             return fail(f"{options.record} cannot be written: {error.strerror}", FAILED)
     collected = collect(first, second)
     if options.json:
-        print_json(_document(backend, second.time_s, held, collected))
+        print_json(_document(backend, second.time_s, settings, collected))
         return DONE
     _print_tables(collected, console())
     if not second.instances:
@@ -76,19 +76,19 @@ def _read_twice(options: argparse.Namespace, backend: Backend, recording: Record
 
 
 def _isolation(backend: Backend) -> dict[str, IsolationSettings]:
-    held: dict[str, IsolationSettings] = {}
+    settings: dict[str, IsolationSettings] = {}
     for instance in backend.list_instances():
         with contextlib.suppress(BackendError):  # it ended since it was listed
-            held[instance.id] = backend.read_isolation(instance)
-    return held
+            settings[instance.id] = backend.read_isolation(instance)
+    return settings
 
 
 def _document(
-    backend: Backend, time_s: float, held: Mapping[str, IsolationSettings], collected: Collected
+    backend: Backend, time_s: float, isolation: Mapping[str, IsolationSettings], collected: Collected
 ) -> dict[str, Any]:
     instances = [
         {**asdict(settings), "id": name, "pinning": None if settings.pinning is None else str(settings.pinning)}
-        for name, settings in held.items()
+        for name, settings in isolation.items()
     ]
     samples = [
         {"instance": s.instance, "scope": s.scope, "metric": s.metric, "value": s.value, "unit": unit_of(s.metric)}

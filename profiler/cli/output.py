@@ -22,7 +22,7 @@ class NoTablesError(Exception):
 
 
 def fail(message: str, code: int, program: str = "cotenant-profiler") -> int:
-    """Say one sentence on standard error and return `code`."""
+    """Print one sentence on standard error and return `code`."""
     print(f"{program}: {message}", file=sys.stderr)
     return code
 
@@ -47,7 +47,7 @@ def print_json(document: Any, indent: int | None = 2) -> None:
 
 
 def print_table(screen: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Text in columns, of which long ones are folded."""
+    """Print text in columns; long cells are folded."""
     from rich.table import Table
 
     table = Table()

@@ -28,8 +28,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]{1,253})(?::(\d{1,5}))?\Z"
 _REFRESH_S = 0.5
 
 
-class _Late(argparse.ArgumentParser):
-    """Asks a probe for its options when the command line names it, and not before."""
+class _ProbeParser(argparse.ArgumentParser):
+    """Imports a probe, and declares its options, only when the command line names it."""
 
     probe = ""
 
@@ -45,7 +45,7 @@ class _Late(argparse.ArgumentParser):
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the commands and their options."""
     group = commands.add_parser("probe", help="run a probe of this machine, or of the network to another one")
-    probes = group.add_subparsers(title="probes", required=True, metavar="NAME", parser_class=_Late)
+    probes = group.add_subparsers(title="probes", required=True, metavar="NAME", parser_class=_ProbeParser)
     for name, entry in PROBES.items():
         probe = probes.add_parser(name, help=entry.summary, description=f"{entry.summary} (after {entry.after})")
         probe.probe = name
@@ -89,7 +89,7 @@ def _add_push(probe: argparse.ArgumentParser, *, needs_peer: bool) -> None:
 
 def _address(text: str) -> tuple[str, int | None]:
     with contextlib.suppress(ValueError):
-        return str(ipaddress.IPv6Address(text)), None  # its colons are no port's
+        return str(ipaddress.IPv6Address(text)), None  # its colons separate no port
     match = _ADDRESS.match(text)
     if not match or int(match[2] or 0) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST or HOST:PORT ([ADDRESS]:PORT for IPv6)")
@@ -100,7 +100,7 @@ def _probe(options: argparse.Namespace) -> int:
     from profiler.pictures import PictureError, check_target
     from profiler.probes import load
     from profiler.probes.base import ProbeError
-    from profiler.probes.run import as_document, draw, run_probe, write_series
+    from profiler.probes.run import draw, run_probe, write_series
 
     screen = None if options.json else console()  # before the wait, for it may refuse
     if problem := _unwritable(options.raw) or _unsendable(options):
@@ -114,14 +114,14 @@ def _probe(options: argparse.Namespace) -> int:
         with _progress() as progress:
             result, run = run_probe(options.name, options, progress)
         if screen is None:
-            print_json(as_document(result), indent=None)
+            print_json(result.document(), indent=None)
         else:
             _show(result, screen)
-        if options.raw:  # what was measured is shown, whatever becomes of files
+        if options.raw:  # after the result is shown, which must not depend on files
             write_series(run.series, options.raw)
         if options.picture:
             draw(load(options.name), run, options.picture)
-        if options.push and not progress.stopped:  # half of a probe is no result that others should count with
+        if options.push and not progress.stopped:  # a part of a probe is no result for others
             _push(options, result)
     except (ProbeError, PictureError) as error:
         return fail(str(error), FAILED)
@@ -129,7 +129,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _unsendable(options: argparse.Namespace) -> str:
-    """Why no result can be sent, before anything is measured; empty where one can, or none is to be sent."""
+    """Why the result could not be sent, found out before measuring; empty where it can, or need not, be sent."""
     if options.push is None:
         named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
         return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""
@@ -158,7 +158,7 @@ def _push(options: argparse.Namespace, result: ProbeResult) -> None:
 
 
 def _unwritable(path: Path | None) -> str:
-    """Why no file can be written there, before anything is measured; empty where one can."""
+    """Why a file could not be written there, found out before measuring; empty where it can."""
     if path is None:
         return ""
     if path.is_dir():
@@ -183,7 +183,7 @@ def _show(result: ProbeResult, screen: Any) -> None:
 
 
 def shown(value: float) -> str:
-    """A number with about four digits that count."""
+    """A number with about four significant digits."""
     if value == int(value) and abs(value) < 1e15:
         return f"{value:,.0f}"
     size = abs(value)
@@ -192,8 +192,8 @@ def shown(value: float) -> str:
 
 def _list(options: argparse.Namespace) -> int:
     if options.json:
-        print_json([{"probe": n, "measures": e.summary, "after": e.after, "far_end": e.needs_peer}
-                    for n, e in PROBES.items()])  # fmt: skip
+        print_json([{"probe": name, "measures": entry.summary, "after": entry.after, "far_end": entry.needs_peer}
+                    for name, entry in PROBES.items()])  # fmt: skip
     else:
         rows = ((name, entry.summary, entry.after) for name, entry in PROBES.items())
         print_table(console(), ("probe", "measures", "after"), rows)
@@ -231,7 +231,7 @@ def _signals(handler: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """A progress that signals stop and that shows a line on a terminal."""
+    """A progress that signals can stop, and that shows a line on a terminal."""
     from profiler.probes.base import Progress
 
     class Line(Progress):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
-PUSHED_WINDOW_S = 60.0  # what the service learns are means of five minutes, and shorter windows cost it more
+PUSHED_WINDOW_S = 60.0  # the service learns from means of five minutes, and shorter windows cost it more
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})\Z")
 
 
@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=Path,
         default=_SPOOL,
         metavar="DIR",
-        help=f"folder of windows that the server has not acknowledged ({_SPOOL})",
+        help=f"folder of windows that the server has not acknowledged yet ({_SPOOL})",
     )
     run.add_argument(
         "--spool-max-mb",
@@ -68,7 +68,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="largest size of the spool; when full, the oldest windows are dropped (256)",
     )
     run.add_argument(
-        "--no-announce", action="store_true", help="with --push, do not tell what this host is and who is on it"
+        "--no-announce",
+        action="store_true",
+        help="with --push, do not describe this host and its instances to the server",
     )
     run.add_argument(
         "--run-queue", nargs="?", const=PROGRAM, metavar="PROGRAM",
@@ -109,8 +111,14 @@ def _run(options: argparse.Namespace) -> int:
             deliver = shipping.deliver if shipping else lambda _window: None
             watch = _run_queue(options, backend, log, parts)
             hardware = _hardware(options, backend, log, parts)
-            after, more = _after(announcer, watch, hardware), _more(watch, hardware)
-            agent = Agent(backend, pace, deliver, log, after=after, more=more)
+            agent = Agent(
+                backend,
+                pace,
+                deliver,
+                log,
+                after_reading=_after_reading(announcer, watch, hardware),
+                window_series=_window_series(watch, hardware),
+            )
             address = None if options.no_exporter else _export(options, agent, shipping, watch, parts)
         except StartError as error:
             backend.close()
@@ -176,7 +184,7 @@ def _run_queue(
 def _hardware(
     options: argparse.Namespace, backend: Backend, log: Log, parts: contextlib.ExitStack
 ) -> HardwareWatch | None:
-    """None where the backend's instances are no threads, as on Xen: there Dom0 sees none of their counters."""
+    """None where instances are not threads of this kernel, as on Xen, where Dom0 sees no such counters."""
     if not isinstance(backend, ThreadedBackend):
         if options.hardware_counters:
             message = f"--hardware-counters needs containers or libvirt, and this host is read by {backend.name}"
@@ -194,27 +202,27 @@ def _hardware(
     return watch
 
 
-def _more(
+def _window_series(
     watch: RunQueueWatch | None, hardware: HardwareWatch | None
 ) -> Callable[[float], Mapping[Key, Statistic]] | None:
     closes = [part.close_window for part in (watch, hardware) if part]
 
-    def more(seconds: float) -> Mapping[Key, Statistic]:
-        return {key: one for close in closes for key, one in close(seconds).items()}
+    def series(seconds: float) -> Mapping[Key, Statistic]:
+        return {key: statistic for close in closes for key, statistic in close(seconds).items()}
 
-    return more if closes else None
+    return series if closes else None
 
 
-def _after(
+def _after_reading(
     announcer: Announcer | None, watch: RunQueueWatch | None, hardware: HardwareWatch | None
 ) -> Callable[[Backend], None] | None:
     looks = [part.look for part in (announcer, watch, hardware) if part]
 
-    def after(backend: Backend) -> None:
+    def look_all(backend: Backend) -> None:
         for look in looks:
             look(backend)
 
-    return after if looks else None
+    return look_all if looks else None
 
 
 def _export(

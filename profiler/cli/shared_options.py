@@ -1,4 +1,4 @@
-"""Options that commands share: the choice of the backend, and numbers within a range."""
+"""Options that commands share: choice of the backend, pushing, and numbers within a range."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_backend(command: argparse.ArgumentParser) -> None:
 
 
 def add_push(command: argparse.ArgumentParser, what: str) -> None:
-    """Declare `--push` and `--token-file`; `what` is what goes to the server."""
+    """Declare `--push` and `--token-file`; `what` names in the help what goes to the server."""
     command.add_argument(
         "--push", type=_server, metavar="URL", help=f"base URL of the Cotenant server that gets {what}"
     )
@@ -54,7 +54,7 @@ def add_choice(command: argparse.ArgumentParser) -> None:
 
 
 def chosen_backend(options: argparse.Namespace, source: HostSource | None = None) -> Backend:
-    """The backend that the options ask for; BackendError as `find_backend`, and where Xen's one trace is in use."""
+    """The backend that the options choose; BackendError as `find_backend`, and where Xen's trace is in use already."""
     if options.backend in ("auto", "xen") and options.xen_trace != "off" and traced_already(LiveSource()):
         raise BackendError("another xentrace runs here (an agent's?) and would lose records: use --xen-trace off")
     return find_backend(options.backend, source, options.host, options.xen_trace)

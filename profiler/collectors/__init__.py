@@ -1,4 +1,4 @@
-"""Collectors: turn two readings of a Backend into rates and MetricSamples. Formulas are here, reading is not."""
+"""Collectors: turn two readings of a Backend into rates and MetricSamples. They hold the formulas and read nothing."""
 
 from profiler.collectors.counter_deltas import Deltas, Drop, difference
 from profiler.collectors.samples import Collected, SampleRow, collect, unit_of

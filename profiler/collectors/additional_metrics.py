@@ -16,7 +16,7 @@ _RATES = ("disk_queue_full", "net_drops")  # counters of the same names, per sec
 
 
 def further(deltas: Deltas) -> dict[str, float]:
-    """Whatever of the table this host counts for an instance."""
+    """The additional metrics for which this host counts what is needed, by name."""
     values: dict[str, float] = {}
     seconds = deltas.seconds if deltas.further_seconds is None else deltas.further_seconds
     for name, counter, per_percent in _PERCENTS:

@@ -9,7 +9,7 @@ from typing import Literal
 from profiler.backends import Counters, DomainCounters, HostCounters, TaskCounters
 
 MAX_GAP_S = 300.0  # readings further apart (a suspended host, a hung tool) say nothing about now
-_UNEXPLAINED = 0.1  # share of CPU time that ended tasks may take with them before task metrics are dropped
+_UNEXPLAINED = 0.1  # share of the CPU time that may be missing with ended tasks before task metrics are dropped
 _NEGLIGIBLE = 0.01  # … unless it is under this share of the window, where it cannot matter
 
 DropReason = Literal["clock", "reset", "vanished", "new", "tasks_ended"]
@@ -17,7 +17,7 @@ DropReason = Literal["clock", "reset", "vanished", "new", "tasks_ended"]
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A sample that was not made: of which instance (None = all of the reading) and why."""
+    """A sample that was not made: for which instance (None = the whole reading), and why."""
 
     instance: str | None
     reason: DropReason
@@ -27,7 +27,8 @@ class Drop:
 class Deltas:
     """What one instance, or the driver domain, did in `seconds`; None = unknown, with a reason in `absent`.
 
-    `further_seconds` is the time of the counters in `further` where it is another one; None = the same.
+    `executions` are `switches` plus execution periods outside any task. `further_seconds` is the time over which the
+    counters in `further` grew, None = `seconds`.
     """
 
     seconds: float
@@ -72,7 +73,7 @@ class Difference:
 
 
 def difference(first: Counters, second: Counters) -> Difference:
-    """Subtract two readings of the same host; whatever cannot be subtracted honestly is dropped and named."""
+    """Subtract two readings of the same host; what does not compare is dropped, with the reason in `drops`."""
     seconds = second.monotonic_s - first.monotonic_s
     if not 0 < seconds <= MAX_GAP_S:
         return Difference(second.host, second.time_s, seconds, {}, None, None, (Drop(None, "clock"),))
@@ -99,16 +100,15 @@ class _TaskSums:
     run_ns: int
     wait_ns: int
     timeslices: int
-    switches: int
     io_bytes: int
     ended: int
 
 
-_UNBORN = TaskCounters(0, 0, 0, 0, 0)
+_NEW_TASK = TaskCounters(0, 0, 0, 0)
 
 
 def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCounters], window_ns: float) -> _TaskSums:
-    run_ns = wait_ns = timeslices = switches = io_bytes = 0
+    run_ns = wait_ns = timeslices = io_bytes = 0
     ended = len(first)
     for name, task in second.items():
         earlier = first.get(name)
@@ -118,18 +118,17 @@ def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCount
                 continue
         if earlier is None or not _went_on(earlier, task):
             if task.run_ns > window_ns:
-                continue  # more run time than the window has: it was moved here, its past is not ours
-            earlier = _UNBORN
+                continue  # more run time than the window has: it was moved here with its past
+            earlier = _NEW_TASK
         run_ns += task.run_ns - earlier.run_ns
         wait_ns += task.wait_ns - earlier.wait_ns
         timeslices += task.timeslices - earlier.timeslices
-        switches += task.switches - earlier.switches
         io_bytes += (task.io_bytes or 0) - (earlier.io_bytes or 0)
-    return _TaskSums(run_ns, wait_ns, timeslices, switches, io_bytes, ended)
+    return _TaskSums(run_ns, wait_ns, timeslices, io_bytes, ended)
 
 
 def _went_on(earlier: TaskCounters, task: TaskCounters) -> bool:
-    """False when the number was given to another task meanwhile: its counters then start anew."""
+    """False when the number now belongs to another task, whose counters start anew."""
     return task.run_ns >= earlier.run_ns and task.timeslices >= earlier.timeslices and task.wait_ns >= earlier.wait_ns
 
 
@@ -167,7 +166,7 @@ def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> De
         None if cpu_ns is None else interrupt_ns + cpu_ns,
         tasks.wait_ns if known else None,
         tasks.timeslices + executions if known else None,
-        tasks.switches if known else None,
+        tasks.timeslices if known else None,
         net_bytes,
         disk_bytes,
         pages,

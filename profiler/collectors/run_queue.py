@@ -1,4 +1,4 @@
-"""Waits for a CPU by control group, made into what instances waited: percentiles, and for whom."""
+"""Turns waits for a CPU by control group into those of instances: percentiles, and for whom they waited."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from profiler.collectors.windows import Key, Statistic
 from profiler.metrics import WAITED_FOR
 from profiler.parse.run_queue import NOT_KNOWN, RunQueueCounts, bucket_bounds
 
-# In place of an instance's id, which has no brackets: who else was waited for.
+# In place of an instance's id, which has no brackets: who ran meanwhile, where that is no instance.
 HOST = "(host)"  # the host's own work, and groups that are no instance
-CAP = "(cap)"  # nobody: the instance's own quota held it back
-UNKNOWN = "(unknown)"  # more of others than was remembered
+CAP = "(cap)"  # nobody: the instance's own quota throttled it
+UNKNOWN = "(unknown)"  # more groups than the BPF program remembers
 OTHERS = frozenset({HOST, CAP, UNKNOWN})
 
 _PERCENTILES = (("run_queue_p50_us", 0.5), ("run_queue_p99_us", 0.99), ("run_queue_p999_us", 0.999))
-_LEAST_PART = 0.001  # of the time of a window: who was waited for less is not told
-_MOST_TOLD = 8  # for whom each waited the longest
+_LEAST_SHARE = 0.001  # of the time of a window: a pair that waited less is not reported
+_MOST_PAIRS = 8  # per instance: those for whom it waited longest
 _LONGEST_NAME = 255 - len(WAITED_FOR)
-_BEYOND = 1.0  # waits that must be beyond a percentile, or it is no more than the longest one
+_BEYOND = 1.0  # waits that must lie beyond a percentile; with fewer it would only be the longest wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +32,25 @@ class InstanceWaits:
     waited_for: Mapping[tuple[str, str], float]
 
     def series(self, present: Collection[str]) -> dict[Key, Statistic]:
-        """As metrics of the window, of those who waited and, with no wait for the host, of all who are there."""
-        values = {(name, metric): one for name, metrics in self.percentiles.items() for metric, one in metrics.items()}
-        parts: dict[str, dict[str, float]] = {name: {} for name in present}
-        for (victim, who), seconds in self.waited_for.items():
-            if victim in parts:
-                parts[victim][who] = seconds / self.seconds
-        for name, of in parts.items():
-            values[name, "waited_for_host"] = 100 * of.get(HOST, 0.0)
-            told = sorted((part, who) for who, part in of.items() if _is_told(name, who, part))
-            for part, who in told[-_MOST_TOLD:]:
-                values[name, f"{WAITED_FOR}{who}"] = 100 * part
-        return {(name, "instance", metric): Statistic(one, one, 1) for (name, metric), one in values.items()}
+        """As metrics of the window: percentiles of instances that waited; for whom, of all that are `present`."""
+        values = {(name, metric): wait for name, waits in self.percentiles.items() for metric, wait in waits.items()}
+        shares: dict[str, dict[str, float]] = {name: {} for name in present}
+        for (victim, antagonist), seconds in self.waited_for.items():
+            if victim in shares:
+                shares[victim][antagonist] = seconds / self.seconds
+        for victim, by_antagonist in shares.items():
+            values[victim, "waited_for_host"] = 100 * by_antagonist.get(HOST, 0.0)
+            reported = sorted(
+                (share, name) for name, share in by_antagonist.items() if _is_reported(victim, name, share)
+            )
+            for share, antagonist in reported[-_MOST_PAIRS:]:
+                values[victim, f"{WAITED_FOR}{antagonist}"] = 100 * share
+        return {(name, "instance", metric): Statistic(value, value, 1) for (name, metric), value in values.items()}
 
 
-def _is_told(victim: str, who: str, part: float) -> bool:
-    return who != victim and who not in OTHERS and part >= _LEAST_PART and len(who) <= _LONGEST_NAME
+def _is_reported(victim: str, antagonist: str, share: float) -> bool:
+    named = antagonist != victim and antagonist not in OTHERS
+    return named and share >= _LEAST_SHARE and len(antagonist) <= _LONGEST_NAME
 
 
 class RunQueueWindow:
@@ -60,7 +63,7 @@ class RunQueueWindow:
         self._pairs: Counter[tuple[int, int]] = Counter()
 
     def add(self, counts: RunQueueCounts) -> None:
-        """Take one period."""
+        """Add the counts of one period."""
         self._seconds += counts.seconds
         for number, group in counts.groups.items():
             self._delays.setdefault(number, Counter()).update(group.delays)
@@ -68,7 +71,7 @@ class RunQueueWindow:
         self._pairs.update(counts.pairs)
 
     def waits_of(self, instances: Mapping[int, str]) -> InstanceWaits:
-        """What the instances waited in it; `instances` by number of group."""
+        """The waits of instances in this window; `instances` by number of group."""
         delays: dict[str, Counter[int]] = {}
         waited_ns: Counter[tuple[str, str]] = Counter()
         for number, counts in self._delays.items():
@@ -77,14 +80,14 @@ class RunQueueWindow:
                 waited_ns[instances[number], CAP] += self._throttled_ns[number]
         for (victim, runner), ns in self._pairs.items():
             if victim in instances:
-                who = UNKNOWN if runner == NOT_KNOWN else instances.get(runner, HOST)
-                waited_ns[instances[victim], who] += ns
+                antagonist = UNKNOWN if runner == NOT_KNOWN else instances.get(runner, HOST)
+                waited_ns[instances[victim], antagonist] += ns
         percentiles = {name: percentiles_of(counts) for name, counts in delays.items()}
         return InstanceWaits(self._seconds, percentiles, {pair: ns / 1e9 for pair, ns in waited_ns.items() if ns})
 
 
 def percentiles_of(delays: Mapping[int, int]) -> dict[str, float]:
-    """Percentiles in us, to 6 % of themselves, of waits that are counted by bucket; without those that too few say."""
+    """Percentiles in us, exact to 6 %, of waits counted by bucket; without those for which there are too few waits."""
     total = sum(delays.values())
     return {
         metric: _percentile(delays, share * total) / 1e3
@@ -101,4 +104,4 @@ def _percentile(delays: Mapping[int, int], rank: float) -> float:
             lower, upper = bucket_bounds(bucket)
             return lower + (upper - lower) * (rank - below) / number
         below += number
-    raise ValueError("there are fewer waits than that")
+    raise ValueError("the rank is beyond the number of waits")

@@ -27,7 +27,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A metric that could not be had, and why."""
+    """A metric without a value, and why."""
 
     instance: str | None
     metric: str
@@ -59,7 +59,7 @@ class Collected:
 
     @property
     def samples(self) -> tuple[MetricSample, ...]:
-        """All values one by one, made anew at each call; who reads every second goes through `rows`."""
+        """All values one by one, made anew at each call; callers that read every second use `rows`."""
         return tuple(
             MetricSample(self.host, row.instance, row.scope, metric, value, self.time_s)
             for row in self.rows
@@ -95,7 +95,7 @@ class _Collection:
     def _add(
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
-        if values and None not in values.values():  # most of the time, and looking costs less than copying
+        if values and None not in values.values():  # most of the time; looking is cheaper than copying
             self.rows.append(SampleRow(instance, scope, cast("Mapping[str, float]", values)))
             return
         known = {metric: value for metric, value in values.items() if value is not None}
@@ -141,7 +141,7 @@ class _Collection:
         why = {key: reason for deltas in domains for key, reason in deltas.absent.items()}
         why |= change.whole.absent if change.whole else {"events": no_whole}
         if not domains:
-            why.setdefault("tasks", "nothing was read in both readings that could be switched to")
+            why.setdefault("tasks", "no instance or driver domain is in both readings")
         values: dict[str, float | None] = {"event": None, "switch": paper_metrics.switch(domains, change.seconds)}
         if change.whole is not None:
             if change.whole.switches is not None:

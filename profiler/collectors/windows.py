@@ -15,7 +15,7 @@ _ENOUGH = 0.5  # share of its samples without which a series says nothing about 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One series in one window, in the metric's own unit; `samples` = how many readings knew it."""
+    """One series in one window, in the metric's own unit; `samples` = how many readings had a value."""
 
     mean: float
     p95: float
@@ -24,9 +24,9 @@ class Statistic:
 
 @dataclass(frozen=True, slots=True)
 class MetricWindow:
-    """What was measured between two moments; `end_s` is wall clock time (epoch seconds), `seconds` monotonic.
+    """The series of one window; `end_s` is wall clock time (epoch seconds), `seconds` monotonic.
 
-    `thin` counts the series that were known in under half of the readings and are therefore not in `series`.
+    `thin` counts the series that are left out because under half of the readings had a value.
     """
 
     host: str
@@ -58,7 +58,7 @@ class WindowAggregator:
         self._end_s = 0.0
 
     def add(self, collected: Collected, monotonic_s: float) -> None:
-        """Take what one reading gave, at `monotonic_s`."""
+        """Add the rates of one reading, made at `monotonic_s`."""
         if self._begin_s is None:
             self._begin_s = monotonic_s - collected.seconds
         self._host, self._end_s = collected.host, collected.time_s
@@ -67,12 +67,12 @@ class WindowAggregator:
             instance, scope = row.instance, row.scope
             for metric, value in row.values.items():  # the hot loop: a hundred instances have 1500 every second
                 key = instance, scope, metric
-                one = series.get(key)
-                if one is None:
-                    one = series[key] = _SeriesSum()
-                one.values.append(value)
-                one.weighted += value * seconds
-                one.seconds += seconds
+                sums = series.get(key)
+                if sums is None:
+                    sums = series[key] = _SeriesSum()
+                sums.values.append(value)
+                sums.weighted += value * seconds
+                sums.seconds += seconds
 
     def due(self, monotonic_s: float) -> bool:
         """Whether the window in progress is over: a reading may be half an interval early."""
@@ -81,7 +81,7 @@ class WindowAggregator:
     def close(self, monotonic_s: float) -> MetricWindow:
         """End the current window now, and begin the next one at the next grid time.
 
-        An instance of which this window saw nothing is forgotten, totals included, unless it saw nothing of anybody.
+        An instance without any value in this window is forgotten, totals included, unless no instance has one.
         """
         begin_s = monotonic_s if self._begin_s is None else self._begin_s
         seconds = max(0.0, monotonic_s - begin_s)
@@ -94,35 +94,35 @@ class WindowAggregator:
         return window
 
     def abandon(self) -> None:
-        """Throw the window in progress away; the next reading begins a new grid. Totals stay."""
+        """Drop the window in progress; the next reading begins a new grid. Totals stay."""
         self._start_anew()
         self._begin_s = None
 
     def totals(self) -> dict[Key, float]:
-        """Sum of value · seconds of each series since it appeared: what counters are made of."""
-        return {key: one.total + one.weighted for key, one in self._series.items()}
+        """Sum of value · seconds of each series since it appeared; counters are made of it."""
+        return {key: sums.total + sums.weighted for key, sums in self._series.items()}
 
     def _window(self, seconds: float, expected: int) -> MetricWindow:
-        kept: dict[Key, Statistic] = {}
+        statistics: dict[Key, Statistic] = {}
         thin = 0
-        for key, one in self._series.items():
-            known = len(one.values)
+        for key, sums in self._series.items():
+            known = len(sums.values)
             if known and known >= _ENOUGH * expected:
-                kept[key] = _statistic(one)
+                statistics[key] = _statistic(sums)
             elif known:
                 thin += 1
-        return MetricWindow(self._host, self._end_s, seconds, kept, thin)
+        return MetricWindow(self._host, self._end_s, seconds, statistics, thin)
 
     def _forget_vanished(self) -> None:
-        seen = {key[0] for key, one in self._series.items() if one.values}
+        seen = {key[0] for key, sums in self._series.items() if sums.values}
         if seen:
-            self._series = {key: one for key, one in self._series.items() if key[0] in seen or key[0] is None}
+            self._series = {key: sums for key, sums in self._series.items() if key[0] in seen or key[0] is None}
 
     def _start_anew(self) -> None:
-        for one in self._series.values():
-            one.total += one.weighted
-            one.weighted = one.seconds = 0.0
-            del one.values[:]
+        for sums in self._series.values():
+            sums.total += sums.weighted
+            sums.weighted = sums.seconds = 0.0
+            del sums.values[:]
 
 
 def _statistic(series: _SeriesSum) -> Statistic:

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from profiler.pictures import ACCENT, INK, LINE, PAPER, SERIES, SOFT, inline_svg
 
 FOLDER = Path(__file__).parent
-LONGEST = 44  # letters of a name in a picture
+LONGEST = 44  # characters of a name in a picture
 # Drawn in these and shown in the page's own colours, so that one picture fits light, dark and paper.
 BEFORE, AFTER, NEW, BAD = (f"#0a000{number}" for number in range(1, 5))
 SHADES = tuple(f"#0a001{number}" for number in range(6))
-"""From nothing to the worst, as the cells of a table: what is fine, then w1 to w5."""
+"""Shades of table cells, from the best to the worst: fine, then w1 to w5."""
 _VARIABLES = (
     {INK: "ink", SOFT: "soft", LINE: "line", PAPER: "sheet", ACCENT: "accent"}
     | {colour: f"s{number}" for number, colour in enumerate(SERIES)}
@@ -52,6 +52,6 @@ def inline(figure: Any, salt: str, says: str) -> Markup:
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """A name as far as there is room, of what cannot be markup: matplotlib reads formulas between dollar signs."""
+    """A name cut to length, without what could be markup: matplotlib reads formulas between dollar signs."""
     clean = re.sub(r"[^A-Za-z0-9_ .:;,+%/()=@\n'-]|^_", "?", text)  # a name with _ first gets no legend
     return clean if len(clean) <= longest else f"{clean[: longest - 3]}..."

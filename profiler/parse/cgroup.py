@@ -23,14 +23,14 @@ class Quota:
 
 def parse_flat(text: str, where: str = "") -> dict[str, int]:
     """Read `key value` lines: `cpu.stat` of both versions, `cgroup.events` and their like."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
         if len(fields) == 2:
-            found[fields[0]] = count(fields[1], "flat keyed file", where, number)
+            values[fields[0]] = count(fields[1], "flat keyed file", where, number)
         elif fields:
             raise ParseError("flat keyed file", where, number, "key and number expected")
-    return found
+    return values
 
 
 def parse_cpu_max(text: str, where: str = "") -> Quota:
@@ -66,22 +66,22 @@ def parse_cpuset(text: str, where: str = "") -> tuple[int, ...]:
 
 def parse_io_stat(text: str, where: str = "") -> dict[str, int]:
     """Read `io.stat` (version 2): bytes read and written per device `major:minor`."""
-    found: dict[str, int] = {}
+    by_device: dict[str, int] = {}
     for number, line in lines(text):
         device, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
-        if not fields:  # a device that was configured and not used yet stands alone on its line
-            found[device] = 0
+        if not fields:  # a device that was configured but not used yet has a line without values
+            by_device[device] = 0
             continue
         if "rbytes" not in values or "wbytes" not in values:
             raise ParseError("io.stat", where, number, "rbytes= or wbytes= is missing")
-        found[device] = sum(count(values[key], "io.stat", where, number) for key in ("rbytes", "wbytes"))
-    return found
+        by_device[device] = sum(count(values[key], "io.stat", where, number) for key in ("rbytes", "wbytes"))
+    return by_device
 
 
 def parse_service_bytes(text: str, where: str = "") -> dict[str, int]:
     """Read `blkio.throttle.io_service_bytes` (version 1): bytes read and written per device."""
-    found: dict[str, int] = {}
+    by_device: dict[str, int] = {}
     for number, line in lines(text):
         fields = line.split()
         if len(fields) == 2 and fields[0] == "Total":
@@ -91,31 +91,31 @@ def parse_service_bytes(text: str, where: str = "") -> dict[str, int]:
             raise ParseError("io_service_bytes", where, number, "device, operation and number expected")
         value = count(fields[2], "io_service_bytes", where, number)
         if fields[1] in ("Read", "Write"):
-            found[fields[0]] = found.get(fields[0], 0) + value
-    return found
+            by_device[fields[0]] = by_device.get(fields[0], 0) + value
+    return by_device
 
 
 def parse_device_limits(text: str, where: str = "") -> dict[str, int]:
     """Read `blkio.throttle.read_bps_device` (version 1): bytes per second per device."""
-    found: dict[str, int] = {}
+    by_device: dict[str, int] = {}
     for number, line in lines(text):
         fields = line.split()
         if len(fields) != 2:
             raise ParseError("blkio limit", where, number, "device and number expected")
-        found[fields[0]] = count(fields[1], "blkio limit", where, number)
-    return found
+        by_device[fields[0]] = count(fields[1], "blkio limit", where, number)
+    return by_device
 
 
 def parse_io_max(text: str, where: str = "") -> dict[str, int]:
     """Read `io.max` (version 2): the lower of the read and write limits in bytes/s per device that has one."""
-    found: dict[str, int] = {}
+    by_device: dict[str, int] = {}
     for number, line in lines(text):
         device, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
         limits = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
         if limits:
-            found[device] = min(count(limit, "io.max", where, number) for limit in limits)
-    return found
+            by_device[device] = min(count(limit, "io.max", where, number) for limit in limits)
+    return by_device
 
 
 def parse_group_of_task(text: str, controller: str) -> str | None:

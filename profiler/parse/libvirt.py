@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -11,7 +12,7 @@ from profiler.observed import MAX_CPUS, parse_cpus
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
-# virDomainState (libvirt-domain.h): a domain in one of the others is not there to be read
+# virDomainState (libvirt-domain.h): domains in other states cannot be read
 ALIVE = {1: "running", 2: "blocked", 3: "paused", 4: "being shut down", 7: "suspended"}
 _LARGEST_XML = 1 << 20  # a domain with a hundred disks has under 100 KB
 _MOST_DEVICES = 1024
@@ -23,7 +24,7 @@ _IN_KB = {"b": 1 / 1024, "bytes": 1 / 1024, "KB": 1000 / 1024, "k": 1, "KiB": 1,
 
 @dataclass(frozen=True, slots=True)
 class DomainStats:
-    """One domain's cumulative statistics; a value that was not given is None, and `absent` says why.
+    """One domain's cumulative statistics; a missing value is None, and `absent` says why.
 
     `net_bytes` are both directions of all interfaces, `disk_bytes` read and written of all drives.
     """
@@ -57,10 +58,10 @@ class DomainDescription:
     """What the XML of a running domain says; `pins` holds the vCPUs that are pinned, limits are bytes per second.
 
     `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
-    `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel counts for
-    the QEMU process what the guest reads and writes. `labels` name the image that its first disk was made of and, where
-    Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota and
-    global_period in microseconds, as far as they are set.
+    `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel's counts
+    for the QEMU process are what the guest reads and writes. `labels` name the image that its first disk was made of
+    and, where Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota
+    and global_period in microseconds, as far as they are set.
     """
 
     vcpus: int
@@ -88,7 +89,9 @@ def parse_records(answer: object, where: str = "libvirt domstats") -> list[Domai
     """Read the bulk answer, a list of [id, uuid, name, {field: value}], into records in order of their names."""
     if not isinstance(answer, list):
         raise ParseError("domain statistics", where, 1, "a list of domains expected")
-    return sorted((_record(entry, where, number) for number, entry in enumerate(answer, 1)), key=lambda one: one.name)
+    return sorted(
+        (_record(entry, where, number) for number, entry in enumerate(answer, 1)), key=lambda record: record.name
+    )
 
 
 def _record(entry: object, where: str, number: int) -> DomainRecord:
@@ -117,7 +120,7 @@ def parse_stats(stats: Mapping[str, Any], where: str = "libvirt domstats") -> Do
 
 def parse_disk_times(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, DiskTimes]:
     """Read reads, writes and flushes of each drive (virConnectGetAllDomainStats: block) by the drive's name."""
-    found: dict[str, DiskTimes] = {}
+    times: dict[str, DiskTimes] = {}
     for device in range(_devices(stats, "block", where)):
         requests, waited_ns = (
             [_number(stats, f"block.{device}.{kind}.{what}", where) for kind in ("rd", "wr", "fl")]
@@ -125,30 +128,30 @@ def parse_disk_times(stats: Mapping[str, Any], where: str = "libvirt domstats") 
         )
         known = [count for count in (*requests, *waited_ns) if count is not None]
         if len(known) == len(requests) + len(waited_ns):
-            found[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]))
+            times[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]))
         elif known or f"block.{device}.path" in stats:  # a drive without a medium has neither path nor counters
             raise _lacking(f"QEMU gave no times of drive {device}", where)
-    return found
+    return times
 
 
 def parse_interfaces(stats: Mapping[str, Any], where: str = "libvirt domstats") -> dict[str, InterfaceBytes]:
     """Read what the host's interfaces of a domain counted (group interface), by their names."""
-    found: dict[str, InterfaceBytes] = {}
+    interfaces: dict[str, InterfaceBytes] = {}
     for device in range(_devices(stats, "net", where)):
         keys = [f"net.{device}.{side}.{what}" for what in ("bytes", "drop") for side in ("rx", "tx")]
         counts = [count for key in keys if (count := _number(stats, key, where)) is not None]
         name = stats.get(f"net.{device}.name")
         if len(counts) < len(keys) or not isinstance(name, str):
             raise _lacking(f"interface {device} has no counters on the host (passed through or user mode)", where)
-        found[name] = InterfaceBytes(counts[0], counts[1], counts[2] + counts[3])
-    return found
+        interfaces[name] = InterfaceBytes(counts[0], counts[1], counts[2] + counts[3])
+    return interfaces
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareStats:
-    """What libvirt tells of a domain's hardware counters; None = it is not asked for in the domain's XML, or not here.
+    """A domain's hardware counters by libvirt; None = the domain's XML does not ask for it, or the host lacks it.
 
-    `cycles` and `instructions` are those of all of QEMU, `cache_bytes` is of now, `memory_bytes` was moved so far.
+    `cycles` and `instructions` are those of all of QEMU, `cache_bytes` is current, `memory_bytes` cumulative.
     """
 
     cycles: int | None
@@ -175,18 +178,18 @@ def parse_hardware(stats: Mapping[str, Any], vcpus: int, where: str = "libvirt d
 
 def _monitored(stats: Mapping[str, Any], group: str, part: str, what: str, vcpus: int, where: str) -> int | None:
     """The sum over the monitors of a group; a monitor of all vCPUs stands for those of some of them."""
-    found: dict[tuple[int, ...], int] = {}
+    by_vcpus: dict[tuple[int, ...], int] = {}
     for monitor in range(min(_number(stats, f"{group}.count", where) or 0, _MOST_DEVICES)):
         prefix = f"{group}.{monitor}"
         parts = min(_number(stats, f"{prefix}.{part}.count", where) or 0, _MOST_DEVICES)
-        values = [_number(stats, f"{prefix}.{part}.{at}.{what}", where) for at in range(parts)]
+        values = [_number(stats, f"{prefix}.{part}.{index}.{what}", where) for index in range(parts)]
         known = [value for value in values if value is not None]
         if known and len(known) == parts:
-            found[_cpus(str(stats.get(f"{prefix}.vcpus", "")), where)] = sum(known)
-    every = tuple(range(vcpus))
-    if every in found:
-        return found[every]
-    return sum(found.values()) if sorted(vcpu for some in found for vcpu in some) == list(every) else None
+            by_vcpus[_cpus(str(stats.get(f"{prefix}.vcpus", "")), where)] = sum(known)
+    all_vcpus = tuple(range(vcpus))
+    if all_vcpus in by_vcpus:
+        return by_vcpus[all_vcpus]
+    return sum(by_vcpus.values()) if sorted(chain.from_iterable(by_vcpus)) == list(all_vcpus) else None
 
 
 def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats") -> int:
@@ -195,7 +198,7 @@ def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats")
     if not most or most > MAX_CPUS:
         raise _lacking("no vCPUs in the statistics", where)
     times = [_number(stats, f"vcpu.{vcpu}.time", where) for vcpu in range(most)]
-    known = [time_ns for time_ns in times if time_ns is not None]  # those that are not plugged in have none
+    known = [time_ns for time_ns in times if time_ns is not None]  # vCPUs that are not plugged in have none
     if not known:
         raise _lacking("no times of vCPUs in the statistics", where)
     return sum(known)
@@ -271,17 +274,17 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
 
 def parse_nodeinfo(text: str, where: str = "virsh nodeinfo") -> NodeInfo:
     """Read the lines of `virsh nodeinfo`, as it prints them in the C locale."""
-    found = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    fields = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
     def number(name: str) -> int:
-        if not found.get(name):
+        if not fields.get(name):
             raise ParseError("host information", where, 1, f"no line {name!r}")
-        return count(found[name][0], "host information", where)
+        return count(fields[name][0], "host information", where)
 
     cpus, memory_kib = number("CPU(s)"), number("Memory size")
     if not 1 <= cpus <= MAX_CPUS or not memory_kib:
         raise ParseError("host information", where, 1, f"{cpus} CPUs and {memory_kib} KiB are not a host's")
-    mhz = number("CPU frequency") if found.get("CPU frequency") else 0
+    mhz = number("CPU frequency") if fields.get("CPU frequency") else 0
     return NodeInfo(cpus, max(1, number("Thread(s) per core")), memory_kib / 1024, float(mhz) or None)
 
 
@@ -297,33 +300,33 @@ def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int
 
 def _quotas(root: ET.Element) -> dict[str, int]:
     """Those of <cputune> by the names of virDomainGetSchedulerParameters; a negative quota is no limit."""
-    found: dict[str, int] = {}
+    quotas: dict[str, int] = {}
     for scope, prefix in (("vcpu", ""), ("global", "global_")):
         for name in ("quota", "period"):
             text = (root.findtext(f"cputune/{prefix}{name}") or "").strip()
             if text.isascii() and text.isdecimal() and len(text) <= COUNT_DIGITS:
-                found[f"{scope}_{name}"] = int(text)
-    return found
+                quotas[f"{scope}_{name}"] = int(text)
+    return quotas
 
 
 def _labels(root: ET.Element) -> dict[str, str]:
-    """What tells what it may be for. Nova's words stand under its own name space (nova: virt/libvirt/config.py)."""
-    found = {"title": root.findtext("title") or ""}
+    """Labels that hint at its purpose. Nova's are in a name space of their own (nova: virt/libvirt/config.py)."""
+    labels = {"title": root.findtext("title") or ""}
     backing = root.find("devices/disk[@device='disk']/backingStore/source")
     if backing is not None:
-        found["image"] = (backing.get("file") or backing.get("name") or "").rpartition("/")[2]
+        labels["image"] = (backing.get("file") or backing.get("name") or "").rpartition("/")[2]
     nova = root.find(f"metadata/{_NOVA}instance")
     if nova is not None:
         flavor = nova.find(f"{_NOVA}flavor")
         project = nova.find(f"{_NOVA}owner/{_NOVA}project")
         image = nova.find(f"{_NOVA}root[@type='image']")
-        found |= {
+        labels |= {
             "name": nova.findtext(f"{_NOVA}name") or "",
             "flavor_name": (flavor.get("name") if flavor is not None else None) or "",
             "project": (project.get("uuid") if project is not None else None) or "",
-            "image": (image.get("uuid") if image is not None else None) or found.get("image", ""),
+            "image": (image.get("uuid") if image is not None else None) or labels.get("image", ""),
         }
-    printable = {name: "".join(char if char.isprintable() else " " for char in text) for name, text in found.items()}
+    printable = {name: "".join(char if char.isprintable() else " " for char in text) for name, text in labels.items()}
     return {name: text.strip()[:_LONGEST_LABEL] for name, text in printable.items() if text.strip()}
 
 
@@ -355,8 +358,8 @@ def _cpus(text: str | None, where: str) -> tuple[int, ...]:
 
 def _memory_mb(root: ET.Element, where: str) -> float:
     """What the domain has now: currentMemory where ballooning made it less than memory."""
-    found = root.find("currentMemory")
-    memory = root.find("memory") if found is None else found
+    current = root.find("currentMemory")
+    memory = root.find("memory") if current is None else current
     if memory is None:
         raise ParseError("domain XML", where, 1, "no element memory")
     unit = memory.get("unit", "KiB")
@@ -366,12 +369,12 @@ def _memory_mb(root: ET.Element, where: str) -> float:
 
 
 def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:
-    """What the domain may send, else what it may receive: the instance's own side comes first."""
+    """The limit on what the domain sends, else on what it receives."""
     for direction in ("outbound", "inbound"):
-        found = interface.find(f"bandwidth/{direction}")
-        if found is not None and found.get("average"):
-            peak = found.get("peak")
-            return Bandwidth(_count(found.get("average"), where), _count(peak, where) if peak else None)
+        limits = interface.find(f"bandwidth/{direction}")
+        if limits is not None and limits.get("average"):
+            peak = limits.get("peak")
+            return Bandwidth(_count(limits.get("average"), where), _count(peak, where) if peak else None)
     return None
 
 
@@ -397,7 +400,7 @@ def _positive(element: ET.Element, name: str, where: str) -> int | None:
     return (_count(text, where) or None) if text is not None else None
 
 
-def scheduler_number(parameters: object, name: str, convert: Callable[[int], float] = float) -> float | None:
+def scheduler_number(parameters: object, name: str) -> float | None:
     """One of virDomainGetSchedulerParameters as a number above 0; None = not set or no limit (0 or below)."""
     value = parameters.get(name) if isinstance(parameters, Mapping) else None
-    return convert(value) if type(value) is int and value > 0 else None
+    return float(value) if type(value) is int and value > 0 else None

@@ -20,12 +20,10 @@ class TaskTimes:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What of a task's status file is used; `rss_kb` is that of its whole process, None for kernel threads."""
+    """Context switches of a task since it began."""
 
-    process: int
     voluntary: int
     involuntary: int
-    rss_kb: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +36,8 @@ class InterfaceBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
-    """Stall totals in µs since boot (kernel: Documentation/accounting/psi.rst); `full_us` is absent on old kernels."""
-
-    some_us: int
-    full_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class DiskTimes:
-    """Requests to one disk that ended, and the times that all of them took, added up."""
+    """Finished requests to one disk, and the sum of the times that they took."""
 
     requests: int
     waited_ns: int
@@ -55,10 +45,9 @@ class DiskTimes:
 
 @dataclass(frozen=True, slots=True)
 class HostStat:
-    """/proc/stat: ticks per state over all CPUs, context switches, and softirqs by name, all since boot."""
+    """/proc/stat: ticks per state over all CPUs, and softirqs by name, all since boot."""
 
     ticks: Mapping[str, int]
-    switches: int
     softirqs: Mapping[str, int]
     cpus: int
 
@@ -98,15 +87,15 @@ _STATM_COLUMNS = 7
 _BLOCK_COLUMNS = 11  # at least; discards come since 4.18, flushes since 5.5
 _BLOCK_REQUESTS, _BLOCK_TICKS = (0, 4, 11, 15), (3, 7, 14, 16)  # reads, writes, discards, flushes
 _BLKIO_TICKS = 39  # column of /proc/<pid>/stat after the name in brackets (proc(5): 42nd of all)
-# Files of every task and instance as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
-# psi_show), at once: a third of the time of reading them line by line, which judges whatever looks otherwise.
+# Whole files of tasks and instances as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
+# psi_show): matching takes a third of the time of reading line by line, which is left for text that looks otherwise.
 _TASK_IO = re.compile(
     r"rchar: \d{1,20}\nwchar: \d{1,20}\nsyscr: \d{1,20}\nsyscw: \d{1,20}\n"
     r"read_bytes: (\d{1,20})\nwrite_bytes: (\d{1,20})\ncancelled_write_bytes: \d{1,20}\n\Z",
     re.ASCII,
 )
 _AVERAGES = r" avg10=\d{1,3}\.\d\d avg60=\d{1,3}\.\d\d avg300=\d{1,3}\.\d\d"
-_PRESSURE = re.compile(rf"some{_AVERAGES} total=(\d{{1,20}})\n(?:full{_AVERAGES} total=(\d{{1,20}})\n)?\Z", re.ASCII)
+_PRESSURE = re.compile(rf"some{_AVERAGES} total=(\d{{1,20}})\n(?:full{_AVERAGES} total=\d{{1,20}}\n)?\Z", re.ASCII)
 
 
 def parse_schedstat(text: str, where: str = "") -> TaskTimes:
@@ -115,28 +104,25 @@ def parse_schedstat(text: str, where: str = "") -> TaskTimes:
 
 
 def schedstat_counts(text: str, where: str = "") -> tuple[int, int, int]:
-    """The three numbers of `parse_schedstat`; for readers of very many tasks, whom the object costs as much again."""
+    """The three numbers of `parse_schedstat`, for readers of very many tasks: the object would double the time."""
     fields = text.split()
     if len(fields) != 3:
         raise ParseError("schedstat", where, 1, f"3 numbers expected, {len(fields)} found")
     run, wait, timeslices = fields
     if f"{run}{wait}{timeslices}".isdigit() and text.isascii() and max(map(len, fields)) <= COUNT_DIGITS:
-        return int(run), int(wait), int(timeslices)  # half the time of judging them one by one
+        return int(run), int(wait), int(timeslices)  # half the time of checking them one by one
     return count(run, "schedstat", where), count(wait, "schedstat", where), count(timeslices, "schedstat", where)
 
 
 def parse_status(text: str, where: str = "") -> TaskStatus:
-    """Read context switches and resident memory from `/proc/<pid>/status`."""
-    found: dict[str, int] = {}
+    """Read context switches from `/proc/<pid>/status`."""
+    switches: dict[str, int] = {}
     for number, line in lines(text):
         key, _, value = line.partition(":")
-        if key in ("Tgid", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
-            found[key] = count(value, "status", where, number)
-        elif key == "VmRSS":
-            found[key] = count(value.removesuffix("kB"), "status", where, number)
+        if key in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
+            switches[key] = count(value, "status", where, number)
     try:
-        switches = found["voluntary_ctxt_switches"], found["nonvoluntary_ctxt_switches"]
-        return TaskStatus(found["Tgid"], *switches, found.get("VmRSS"))
+        return TaskStatus(switches["voluntary_ctxt_switches"], switches["nonvoluntary_ctxt_switches"])
     except KeyError as missing:
         raise ParseError("status", where, 1, f"no line {missing.args[0]}") from None
 
@@ -177,15 +163,15 @@ def parse_task_io(text: str, where: str = "") -> int:
 
 def task_io_by_line(text: str, where: str = "") -> int:
     """Read `/proc/<pid>/io` with its lines in any order; the plain reference of `parse_task_io`."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for number, line in lines(text):
         key, colon, value = line.partition(":")
         if not colon:
             raise ParseError("io", where, number, f"{line[:60]!r} is not `key: value`")
-        found[key] = count(value, "io", where, number)
-    if "read_bytes" not in found or "write_bytes" not in found:
+        values[key] = count(value, "io", where, number)
+    if "read_bytes" not in values or "write_bytes" not in values:
         raise ParseError("io", where, 1, "read_bytes or write_bytes is missing")
-    return found["read_bytes"] + found["write_bytes"]
+    return values["read_bytes"] + values["write_bytes"]
 
 
 def parse_net_dev(text: str, where: str = "") -> dict[str, InterfaceBytes]:
@@ -201,18 +187,18 @@ def parse_net_dev(text: str, where: str = "") -> dict[str, InterfaceBytes]:
 
 
 def net_dev_by_line(text: str, where: str = "") -> dict[str, InterfaceBytes]:
-    """The same, line by line and with the reason where one is wrong."""
-    found: dict[str, InterfaceBytes] = {}
+    """Read `/proc/net/dev` line by line, to say which line is wrong; the plain reference of `parse_net_dev`."""
+    interfaces: dict[str, InterfaceBytes] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         name, colon, rest = line.rpartition(":")  # alias interfaces hold a colon in their name
         fields = rest.split()
         if colon and len(fields) == _NET_DEV_COLUMNS:
             received, sent = (count(fields[at], "net/dev", where, number) for at in (0, _SENT_COLUMN))
             dropped = sum(count(fields[at], "net/dev", where, number) for at in _DROP_COLUMNS)
-            found[name.strip()] = InterfaceBytes(received, sent, dropped)
+            interfaces[name.strip()] = InterfaceBytes(received, sent, dropped)
         elif colon or (fields and "|" not in line):  # the two header lines hold bars
             raise ParseError("net/dev", where, number, f"name and {_NET_DEV_COLUMNS} numbers expected")
-    return found
+    return interfaces
 
 
 def parse_counter(text: str, where: str = "") -> int:
@@ -220,15 +206,16 @@ def parse_counter(text: str, where: str = "") -> int:
     return count(text, "counter", where)
 
 
-def parse_pressure(text: str, where: str = "") -> Pressure:
-    """Read a pressure file (`/proc/pressure/cpu`, `cpu.pressure` of a group): the totals."""
+def parse_pressure(text: str, where: str = "") -> int:
+    """Read a pressure file (`/proc/pressure/cpu`, `cpu.pressure` of a group): µs in which some task was stalled.
+
+    Source: kernel, Documentation/accounting/psi.rst.
+    """
     usual = _PRESSURE.match(text)
-    if usual is None:
-        return pressure_by_line(text, where)
-    return Pressure(int(usual[1]), None if usual[2] is None else int(usual[2]))
+    return int(usual[1]) if usual else pressure_by_line(text, where)
 
 
-def pressure_by_line(text: str, where: str = "") -> Pressure:
+def pressure_by_line(text: str, where: str = "") -> int:
     """Read a pressure file field by field; the plain reference of `parse_pressure`."""
     totals: dict[str, int] = {}
     for number, line in lines(text):
@@ -243,14 +230,13 @@ def pressure_by_line(text: str, where: str = "") -> Pressure:
         totals[kind] = count(values["total"], "pressure", where, number)
     if "some" not in totals:
         raise ParseError("pressure", where, 1, "no line some")
-    return Pressure(totals["some"], totals.get("full"))
+    return totals["some"]
 
 
 def parse_stat(text: str, where: str = "") -> HostStat:
     """Read `/proc/stat`."""
     ticks: dict[str, int] = {}
     softirqs: dict[str, int] = {}
-    switches: int | None = None
     cpus = 0
     for number, line in lines(text):
         key, *fields = line.split()
@@ -261,22 +247,20 @@ def parse_stat(text: str, where: str = "") -> HostStat:
             ticks = {state: count(f, "stat", where, number) for state, f in zip(CPU_STATES, fields, strict=False)}
         elif key.startswith("cpu"):
             cpus += 1
-        elif key == "ctxt":
-            switches = count(" ".join(fields), "stat", where, number)
         elif key == "softirq":
             softirqs = {name: count(f, "stat", where, number) for name, f in zip(SOFTIRQS, fields[1:], strict=False)}
-    if not ticks or switches is None:
-        raise ParseError("stat", where, 1, "no line cpu or ctxt")
-    return HostStat(ticks, switches, softirqs, cpus)
+    if not ticks:
+        raise ParseError("stat", where, 1, "no line cpu")
+    return HostStat(ticks, softirqs, cpus)
 
 
 def parse_mounts(text: str, where: str = "") -> list[Mount]:
     """Read `/proc/mounts`; blanks in paths are written there as octal escapes."""
-    found: list[Mount] = []
+    mounts: list[Mount] = []
     for number, line in lines(text):
         fields = line.split(" ")
         if len(fields) < 4:
             raise ParseError("mounts", where, number, "source, target, type and options expected")
         target = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
-        found.append(Mount(target, fields[2], tuple(fields[3].split(","))))
-    return found
+        mounts.append(Mount(target, fields[2], tuple(fields[3].split(","))))
+    return mounts

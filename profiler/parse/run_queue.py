@@ -20,11 +20,9 @@ NOT_KNOWN = 0  # in place of a group: who ran is not known
 class GroupWaits:
     """Waits of the tasks of one control group that ended in a period; `delays` counts them by bucket of length.
 
-    Time for which a quota held them is in `throttled_ns` and in nothing else.
+    Time for which a quota throttled them is in `throttled_ns` and not in `delays`.
     """
 
-    waits: int
-    wait_ns: int
     throttled_ns: int
     delays: Mapping[int, int]
 
@@ -33,22 +31,18 @@ class GroupWaits:
 class RunQueueCounts:
     """What was counted in one period, by number of control group.
 
-    `pairs` holds, for a group that waited and one that ran meanwhile, for how many ns. `lost` counts since the start
-    what found no room; `run_ns` is what the BPF program took since the start in `runs` runs, where that is counted.
+    `pairs` holds the ns for which one group waited while another one ran. `lost` counts since the start what found no
+    room.
     """
 
     seconds: float
     groups: Mapping[int, GroupWaits]
     pairs: Mapping[tuple[int, int], int]
-    switches: int
     lost: int
-    tells_throttling: bool
-    run_ns: int | None = None
-    runs: int | None = None
 
 
 def bucket_bounds(bucket: int) -> tuple[int, int]:
-    """The shortest wait of a bucket, and the shortest of the next one, in ns."""
+    """The shortest wait in a bucket, and the shortest in the next one, in ns."""
     return _lower(bucket), _lower(bucket + 1)
 
 
@@ -60,23 +54,20 @@ def _lower(bucket: int) -> int:
 
 
 def parse_run_queue(line: str) -> RunQueueCounts:
-    """Read one line; ParseError when it is anything else than a whole one."""
+    """Read one line; ParseError unless it is whole and well formed."""
     try:
         document = json.loads(line)
         groups = {_count(group["id"]): _group(group) for group in document["groups"]}
         pairs = {(_count(victim), _count(runner)): _count(ns) for victim, runner, ns in document["pairs"]}
-        return RunQueueCounts(
-            _seconds(document["seconds"]), groups, pairs, _count(document["switches"]), _count(document["lost"]),
-            bool(document["throttling"]), _known(document, "run_ns"), _known(document, "runs"),
-        )  # fmt: skip
+        return RunQueueCounts(_seconds(document["seconds"]), groups, pairs, _count(document["lost"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        reason = f"it is no line of cotenant-run-queue: {type(error).__name__}: {error}"[:200]
+        reason = f"it is not a line of cotenant-run-queue: {type(error).__name__}: {error}"[:200]
         raise ParseError("run queue", "", 1, reason) from None
 
 
 def _seconds(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1e6:
-        raise ValueError(f"{str(value)[:20]} is no number of seconds")
+        raise ValueError(f"{str(value)[:20]} is not a number of seconds")
     return float(value)
 
 
@@ -84,11 +75,7 @@ def _group(group: Any) -> GroupWaits:
     delays = {_count(bucket): _count(number) for bucket, number in group["delays"]}
     if any(bucket >= _BUCKETS for bucket in delays):
         raise ValueError(f"there are {_BUCKETS} buckets")
-    return GroupWaits(_count(group["waits"]), _count(group["wait_ns"]), _count(group["throttled_ns"]), delays)
-
-
-def _known(document: Mapping[str, Any], name: str) -> int | None:
-    return _count(document[name]) if name in document else None
+    return GroupWaits(_count(group["throttled_ns"]), delays)
 
 
 def _count(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What all parsers share: ParseError and strict reading of numbers. No I/O."""
+"""Shared by all parsers: ParseError and strict reading of numbers. No I/O."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def decimal(text: str, what: str, where: str, line: int = 1) -> float:
 
 
 def lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines that hold something, numbered from 1; splits at newlines only, as the kernel writes them."""
+    """Return the lines that are not blank, numbered from 1; splits at newlines only, as the kernel writes them."""
     return [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]

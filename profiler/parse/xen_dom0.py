@@ -1,4 +1,4 @@
-"""Text of what Linux and xenstored show in Dom0 into numbers: interrupts, netback rings, xenstore, devices; no I/O."""
+"""Text that Linux and xenstored show in Dom0 into numbers: interrupts, netback rings, xenstore, devices; no I/O."""
 
 from __future__ import annotations
 
@@ -29,22 +29,14 @@ class Interrupt:
 
     @property
     def interdomain(self) -> bool:
-        """It is bound to an event channel whose other end is a domain: not a timer, IPI, VIRQ or a device's own."""
+        """Whether it is bound to an event channel to another domain: not a timer, IPI, VIRQ or a device's own."""
         return self.chip.startswith("xen-dyn") and self.kind == "-event"
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """How many slots of a shared ring its guest has asked for and its backend has taken, both modulo 2^32."""
-
-    produced: int
-    consumed: int
 
 
 def parse_interrupts(text: str, where: str = "") -> dict[str, Interrupt]:
     """Read `/proc/interrupts`: lines by number; of several tables the last one counts."""
     what = "interrupts"
-    found: dict[str, Interrupt] = {}
+    interrupts: dict[str, Interrupt] = {}
     cpus = 0
     for number, line in lines(text):
         if re.fullmatch(r" *(CPU\d+ *)+", line):
@@ -59,21 +51,22 @@ def parse_interrupts(text: str, where: str = "") -> dict[str, Interrupt]:
         chip, _, rest = (match["rest"] or "").partition(" ")
         kind, _, name = rest.strip().partition(" ")
         total = sum(count(value, what, where, number) for value in counts)
-        found[match["number"]] = Interrupt(total, chip, kind, name.strip())
-    if not found:
+        interrupts[match["number"]] = Interrupt(total, chip, kind, name.strip())
+    if not interrupts:
         raise ParseError(what, where, 1, "it is empty")
-    return found
+    return interrupts
 
 
-def parse_netback_rings(text: str, where: str = "") -> tuple[Ring, Ring]:
-    """Read `io_ring_qN` of xen-netback's debugfs: the guest's transmit ring and its receive ring."""
+def parse_netback_rings(text: str, where: str = "") -> tuple[int, int]:
+    """Read `io_ring_qN` of xen-netback's debugfs: slots taken from the guest's TX and RX rings, modulo 2^32."""
     match = _RINGS.search(text)
     if match is None:
         raise ParseError("netback ring", where, 1, "there are no requests of TX and RX")
     indices = [int(value) for value in match.groups()]
     if max(indices) >> 32:
         raise ParseError("netback ring", where, 1, "an index has more than 32 bits")
-    return Ring(*indices[:2]), Ring(*indices[2:])
+    _, sent, _, received = indices
+    return sent, received
 
 
 def parse_xenstore(text: str, where: str = "") -> dict[str, str]:
@@ -105,7 +98,7 @@ def vif_rate_mbit(nodes: Mapping[str, str], domid: int) -> float | None:
 
 
 def device_of(name: str) -> tuple[str, int, int] | None:
-    """Kind, domain and number of a backend device's folder such as `vbd-3-51712`; None = it is none."""
+    """Kind, domain and number of a backend device's folder such as `vbd-3-51712`; None for other names."""
     match = _DEVICE.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
 
@@ -119,11 +112,11 @@ def parse_physical_device(text: str, where: str = "") -> str:
 
 
 def interface_of(name: str) -> tuple[int, int] | None:
-    """Domain and number of a vif's interface, `vif3.0` or `vif3.0-emu` (QEMU's emulated card); None = it is none."""
+    """Domain and number of a vif's interface, `vif3.0` or `vif3.0-emu` (QEMU's emulated card); None for others."""
     match = _INTERFACE.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def parse_number(text: str) -> int | None:
-    """A number of a domain or a device in a path of xenstore; None = it is none."""
+    """A number of a domain or a device in a path of xenstore; None where it is not a number."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) <= 10 else None

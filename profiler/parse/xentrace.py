@@ -20,7 +20,7 @@ CONTINUE_RUNNING = 0x00021002
 HYPERCALL = 0x0020100D  # TRC_PV_HYPERCALL_V2: first word is the number, in bits 0-19, then some of its arguments
 
 IDLE_DOMAIN = 0x7FFF
-UNKNOWN_DOMAIN = -1  # whoever runs on a pCPU before its first change of run state is recorded
+UNKNOWN_DOMAIN = -1  # what runs on a pCPU before its first recorded change of run state
 RUNNING, RUNNABLE, BLOCKED, OFFLINE = range(4)
 EVENT_CHANNEL_OP, GRANT_TABLE_OP = 32, 20  # xen/include/public/xen.h
 GRANT_EXCHANGES = (0, 4, 5)  # GNTTABOP_map_grant_ref, _transfer, _copy (xen/include/public/grant_table.h)
@@ -41,8 +41,8 @@ _CONTINUE_HEADER = CONTINUE_RUNNING | _ONE_WORD
 class TraceBatch:
     """The content of some pieces of a stream.
 
-    `changes` are (time stamp, vCPU, from, to) with vCPU = domain << 16 | number, without the idle domain's; a vCPU that
-    was let run on stands as from running to running. `first` and `newest` are time stamps. `switches` counts how often
+    `changes` are (time stamp, vCPU, from, to) with vCPU = domain << 16 | number, without the idle domain's; where Xen
+    let a vCPU run on, both states are running. `first` and `newest` are time stamps. `switches` counts how often
     a pCPU went from one domain to another, the idle domain included. `event_ops` and `grant_pages` are hypercalls by
     domain, where they are traced: event_channel_op, and pages that grant_table_op mapped, copied or transferred. `lost`
     are records that Xen dropped because its buffer was full.
@@ -96,7 +96,7 @@ class TraceStream:
         self._cpu, self._left = cpu, size
 
     def _records(self, data: bytes, position: int, end: int, batch: TraceBatch) -> int:
-        """Read records while 16 bytes are left before `end`; return where the first one begins that was not read."""
+        """Read records while 16 bytes are left before `end`; return where the first unread one begins."""
         changes, unpack = batch.changes, _RECORD.unpack_from
         running = self._running.get(self._cpu)
         first = last = None

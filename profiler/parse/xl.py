@@ -14,7 +14,7 @@ from profiler.observed import parse_cpus
 from profiler.parse.text import ParseError, count, decimal, lines
 
 _MAX_DOMID = 0x7FF0  # DOMID_FIRST_RESERVED of Xen's public headers; domains have lower numbers
-NAMELESS = "(null)"  # what xl prints for a domain whose name xenstore does not have: being built or torn down
+NAMELESS = "(null)"  # xl's name of a domain that xenstore has no name for: it is being built or torn down
 T = TypeVar("T")
 
 _LONGEST_ROW = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
@@ -31,7 +31,7 @@ _VCPU = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListedDomain:
-    """A row of `xl list`; `cpu_ns` resolves 0.1 s, `state` is xl's (`r-----`), `uuid` only stands with -v."""
+    """A row of `xl list`; `cpu_ns` resolves 0.1 s, `state` is xl's (`r-----`)."""
 
     name: str
     domid: int
@@ -39,41 +39,36 @@ class ListedDomain:
     vcpus: int
     state: str
     cpu_ns: int
-    uuid: str | None = None
 
     @property
     def gone(self) -> bool:
-        """It has shut down or is being destroyed, or has no name yet: nothing of it runs."""
+        """Whether nothing of it runs: it has shut down, is being destroyed, or has no name yet."""
         return self.state[3] == "s" or self.state[5] == "d" or self.name == NAMELESS
 
 
 @dataclass(frozen=True, slots=True)
 class ListedVcpu:
-    """A row of `xl vcpu-list`; `cpu` None = offline, `hard` and `soft` None = all pCPUs."""
+    """A row of `xl vcpu-list`; `cpu` None = offline, `hard` (affinity) None = all pCPUs."""
 
-    name: str
     domid: int
-    vcpu: int
     cpu: int | None
     state: str
-    cpu_ns: int
     hard: tuple[int, ...] | None
-    soft: tuple[int, ...] | None
 
 
 def _rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]:
-    """The rows below the header line, which xl always prints in English; a table without one is none."""
-    found = lines(text)
-    if not found:
+    """The rows below the header line, which xl always prints in English; ParseError without a header."""
+    numbered = lines(text)
+    if not numbered:
         raise ParseError(what, where, 1, "it is empty")
-    number, first = found[0]
+    number, first = numbered[0]
     if not re.match(header, first):
         raise ParseError(what, where, number, f"{first[:60]!r} is not the header of {what}")
-    return [(number, line) for number, line in found[1:] if not re.match(header, line)]
+    return [(number, line) for number, line in numbered[1:] if not re.match(header, line)]
 
 
 def row(pattern: re.Pattern[str], line: str, what: str, where: str, number: int) -> re.Match[str]:
-    """The parts of one row; ParseError when it is none."""
+    """The parts of one row; ParseError where it does not match."""
     match = pattern.fullmatch(line) if len(line) <= _LONGEST_ROW else None
     if match is None:
         raise ParseError(what, where, number, f"{line[:60]!r} is no row of {what}")
@@ -92,23 +87,22 @@ def _ns(text: str, what: str, where: str, number: int) -> int:
     return round(decimal(text, what, where, number) * 10) * 100_000_000
 
 
-def add(found: dict[int, T], domid: int, value: T, what: str, where: str, number: int) -> None:
+def add(by_domain: dict[int, T], domid: int, value: T, what: str, where: str, number: int) -> None:
     """Add a domain's value; ParseError for a domain that occurs twice."""
-    if domid in found:
+    if domid in by_domain:
         raise ParseError(what, where, number, f"domain {domid} stands twice")
-    found[domid] = value
+    by_domain[domid] = value
 
 
 def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
     """Read `xl list`, also with -v, -c or -n: domains by number."""
     what = "xl list"
-    found: dict[int, ListedDomain] = {}
+    domains: dict[int, ListedDomain] = {}
     verbose = "UUID" in text.partition("\n")[0]
     for number, line in _rows(text, what, where, r"Name +ID +Mem +VCPUs\s+State\s+Time\(s\)"):
         match = row(_LIST, line, what, where, number)
         domid = domid_of(match["domid"], what, where, number)
-        uuid = _UUID.match(match["rest"] or "")
-        if verbose and uuid is None:
+        if verbose and not _UUID.match(match["rest"] or ""):
             raise ParseError(what, where, number, "there is no UUID: the line is not whole")
         listed = ListedDomain(
             match["name"].rstrip(" "),
@@ -117,33 +111,28 @@ def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
             count(match["vcpus"], what, where, number),
             match["state"],
             _ns(match["time"], what, where, number),
-            uuid[1] if uuid else None,
         )
-        add(found, domid, listed, what, where, number)
-    if 0 not in found:
+        add(domains, domid, listed, what, where, number)
+    if 0 not in domains:
         raise ParseError(what, where, 1, "there is no domain 0: the output is not whole")
-    return found
+    return domains
 
 
 def parse_vcpu_list(text: str, where: str = "") -> dict[tuple[int, int], ListedVcpu]:
     """Read `xl vcpu-list`: vCPUs by domain and number; of several tables the last one counts."""
     what = "xl vcpu-list"
-    found: dict[tuple[int, int], ListedVcpu] = {}
+    vcpus: dict[tuple[int, int], ListedVcpu] = {}
     for number, line in _rows(text, what, where, r"Name +ID +VCPU +CPU +State +Time\(s\) +Affinity"):
         match = row(_VCPU, line, what, where, number)
         domid = domid_of(match["domid"], what, where, number)
         vcpu = count(match["vcpu"], what, where, number)
-        found[domid, vcpu] = ListedVcpu(
-            match["name"].rstrip(" "),
+        vcpus[domid, vcpu] = ListedVcpu(
             domid,
-            vcpu,
             None if match["cpu"] == "-" else count(match["cpu"], what, where, number),
             match["state"],
-            _ns(match["time"], what, where, number),
             _affinity(match["hard"], what, where, number),
-            _affinity(match["soft"], what, where, number),
         )
-    return found
+    return vcpus
 
 
 def _affinity(text: str, what: str, where: str, number: int) -> tuple[int, ...] | None:

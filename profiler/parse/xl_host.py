@@ -24,7 +24,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class XlInfo:
-    """What `xl info` says and is used: pCPUs, the rate of the time stamp counter, memory, the scheduler."""
+    """The part of `xl info` that is used; `cpu_mhz` is the rate of the time stamp counter."""
 
     pcpus: int
     cpu_mhz: float
@@ -41,7 +41,7 @@ def parse_sched(text: str, where: str = "") -> dict[int, Share]:
     a pool that libxl could not read say so and are a ParseError.
     """
     what = "xl sched-credit"
-    found: dict[int, Share] = {}
+    shares: dict[int, Share] = {}
     pattern: re.Pattern[str] | None = None
     for number, line in lines(text):
         if line.startswith("Cpupool ") and re.search(r": (tslice=\d+ms )?ratelimit=\d+us", line):
@@ -57,20 +57,20 @@ def parse_sched(text: str, where: str = "") -> dict[int, Share]:
         weight = count(match["weight"], what, where, number)
         if not 1 <= weight <= 65_535:  # xl(1), sched-credit
             raise ParseError(what, where, number, f"weight {weight} is outside 1-65535")
-        add(found, domid, Share(match["name"].rstrip(" "), weight, cap), what, where, number)
-    return found
+        add(shares, domid, Share(match["name"].rstrip(" "), weight, cap), what, where, number)
+    return shares
 
 
 def parse_xl_fields(text: str, where: str = "") -> dict[str, str]:
     """Read `xl info`, also with -n: values by field; the tables of -n are left out."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for _, line in lines(text):
         match = _INFO.fullmatch(line)
         if match:
-            found.setdefault(match[1], match[2].strip())
-    if "xen_version" not in found:
+            fields.setdefault(match[1], match[2].strip())
+    if "xen_version" not in fields:
         raise ParseError("xl info", where, 1, "there is no xen_version")
-    return found
+    return fields
 
 
 def parse_xl_info(text: str, where: str = "") -> XlInfo:

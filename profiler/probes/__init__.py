@@ -1,6 +1,6 @@
 """Probes: small programs that measure a machine or a pair of machines as in the papers, one module each.
 
-This module only knows their names, so that a command line can be built without importing any of them.
+This module only lists them, so that a command line can be built without importing any of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProbeEntry:
-    """What is known of a probe before it is imported: what it measures, after which paper, whether it has a far end."""
+    """Facts about a probe before it is imported: what it measures, after which paper, and whether it has a far end."""
 
     summary: str
     after: str

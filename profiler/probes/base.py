@@ -1,4 +1,4 @@
-"""What all probes share: the Probe protocol, the result of a run, progress reporting, and ProbeError."""
+"""Shared by all probes: the Probe protocol, the result of a run, progress reporting, and ProbeError."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProbeError(Exception):
     """A probe cannot measure here; one sentence that says what is wrong and what to do."""
 
 
-class Stopped(KeyboardInterrupt):  # passes `except Exception`, and ends a command should it come on the very edge
+class Stopped(KeyboardInterrupt):  # passes `except Exception`, and ends the command if it comes just outside the block
     """The user or the system asked the probe to end; raised only inside of `Progress.interruptible`."""
 
 
@@ -43,9 +43,9 @@ class RawSeries:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
-    """What a probe found: values, the one that stands for it, its own circumstances and marks, and the raw series.
+    """The result of a run: values, the main one of them, the probe's own circumstances and marks, and the raw series.
 
-    Circumstances of the machine and marks about it are added by the frame (`run.run_probe`).
+    Circumstances of the machine and marks about it are added by `run.run_probe`.
     """
 
     values: Mapping[str, Quantity]
@@ -68,8 +68,8 @@ class Probe(Protocol):
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         """Measure. `options.peer` is a `peer.Peer` for probes with a far end.
 
-        Raises ProbeError when it cannot. When stopped it returns what it has, or raises ProbeError when that is
-        nothing; the frame marks the result.
+        Raises ProbeError when it cannot. When stopped it returns what it has measured, or raises ProbeError when that
+        is nothing; `run.run_probe` marks the result.
         """
 
     def draw(self, run: ProbeRun) -> Figure:
@@ -84,13 +84,13 @@ class Progress:
         self._open = False
 
     def begin(self, total: float, unit: str) -> None:
-        """The work begins: `total` of `unit` are to be done, seconds or samples; may be called again for a new part."""
+        """Work begins: `total` of `unit` (seconds, samples) are to be done; may be called again for a new part."""
 
     def update(self, done: float) -> None:
-        """So much of the total is done. Costs up to a millisecond on a terminal: keep it out of what is timed."""
+        """`done` of the total are done. Costs up to a millisecond on a terminal: keep it out of what is timed."""
 
     def say(self, text: str) -> None:
-        """A sentence that people must not miss."""
+        """Show a sentence that people must not miss."""
 
     def stop(self) -> None:
         """Ask the probe to end (called by signal handlers); the second time it ends without a result."""
@@ -102,10 +102,10 @@ class Progress:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Within, a stop raises Stopped at any point, which this ends; around it, `stopped` is set and nothing raised.
+        """A block in which a stop raises Stopped, at any point, which ends the block; outside it only sets `stopped`.
 
-        Put it around what waits or computes for long, look at `stopped` in loops, and collect results in one
-        `append` each, so that they are whole whenever the stop comes.
+        Put it around what waits or computes for long, check `stopped` in loops, and collect results in one `append`
+        each, so that they are whole whenever the stop comes.
         """
         self._open = True
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TAU_S = 0.050  # defaults of EC2NET §VI
 ALPHA = 0.005
@@ -36,8 +36,8 @@ def above_smallest(probes: Sequence[SlotProbe]) -> list[SlotProbe]:
     """The same probes with delays above the smallest of all, which is propagation and the clocks' difference."""
     smallest = min((delay for probe in probes for delay in probe.delays_s if delay is not None), default=0.0)
     return [
-        SlotProbe(one.slot, one.sent_s, tuple(None if d is None else d - smallest for d in one.delays_s))
-        for one in probes
+        replace(probe, delays_s=tuple(None if delay is None else delay - smallest for delay in probe.delays_s))
+        for probe in probes
     ]
 
 
@@ -61,7 +61,7 @@ def largest_delays(probes: Sequence[SlotProbe]) -> list[float | None]:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Congested slots by both readings of the rule, and how many of them only a delay made congested."""
+    """Congested slots by both readings of the rule, and how many count as congested by their delay alone."""
 
     either: frozenset[int]
     both: frozenset[int]

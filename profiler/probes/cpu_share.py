@@ -29,7 +29,7 @@ _NORMAL_NS = 3_000  # section IV: an iteration on a CPU of one's own takes less
 
 @dataclass(frozen=True, slots=True)
 class Jumps:
-    """What a run of reads saw: iterations above the floor, as starts (ns after the first read) and lengths."""
+    """Iterations above the floor in a run of reads: starts (ns after the first read) and lengths."""
 
     starts_ns: Sequence[int]
     lengths_ns: Sequence[int]
@@ -38,17 +38,17 @@ class Jumps:
 
 
 class CpuShare:
-    """Runs alone on a CPU it shows what the hypervisor leaves of it; beside others, what they leave."""
+    """Alone on a CPU it shows what the hypervisor leaves of it; beside other processes, what these leave."""
 
     name = "cpu-share"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        much = parser.add_mutually_exclusive_group()
-        much.add_argument(
+        amount = parser.add_mutually_exclusive_group()
+        amount.add_argument(
             "--count", type=count(10**10), default=_READS, metavar="N",
             help=f"clock reads ({_READS:,})",
         )  # fmt: skip
-        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this long instead")
+        amount.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this long instead")
         parser.add_argument(
             "--threshold-ms", type=above(0.02, 10_000), default=_THRESHOLD_MS, metavar="MS",
             help=f"an iteration that takes longer is time scheduled off ({_THRESHOLD_MS:g})",
@@ -103,7 +103,7 @@ def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
     Iterations above the floor are kept instead of all stamps: a million of them would be 8 MB a second.
     """
     clock = time.perf_counter_ns
-    kept: list[tuple[int, int]] = []
+    jumps: list[tuple[int, int]] = []
     done = paused = 0
     collected = gc.isenabled()
     gc.disable()
@@ -115,7 +115,7 @@ def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
             for _ in repeat(None, left):
                 now = clock()
                 if now - previous > _FLOOR_NS:
-                    kept.append((previous - first - paused, now - previous))
+                    jumps.append((previous - first - paused, now - previous))
                 previous = now
             done += left
             elapsed = (previous - first - paused) / 1e9
@@ -123,17 +123,17 @@ def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
                 break
             progress.update(done if seconds is None else elapsed)
             now = clock()
-            if now - previous < _FLOOR_NS:  # nothing was told: time goes on
+            if now - previous < _FLOOR_NS:  # nothing was reported: no time to leave out
                 continue
             paused, previous = paused + now - previous, now
     finally:
         if collected:
             gc.enable()
-    return Jumps([start for start, _ in kept], [length for _, length in kept], previous - first - paused, done)
+    return Jumps([start for start, _ in jumps], [length for _, length in jumps], previous - first - paused, done)
 
 
 def share(jumps: Jumps, threshold_ns: int) -> dict[str, Quantity]:
-    """Share of the time that is not in gaps above the threshold, and what the gaps are like.
+    """Share of the time outside gaps above the threshold, and numbers about the gaps.
 
     A gap counts whole: the normal iteration within it is under 3 µs. Source: EC2NET section IV.
     """

@@ -25,14 +25,14 @@ _HELD = 1.02  # of wall time over CPU time
 
 
 class CpuWork:
-    """Single-threaded and strictly CPU-bound: what varies is the CPU that it gets."""
+    """Single-threaded and strictly CPU-bound: its time varies with the CPU that it gets."""
 
     name = "cpu-work"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        much = parser.add_mutually_exclusive_group()
-        much.add_argument("--count", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
+        amount = parser.add_mutually_exclusive_group()
+        amount.add_argument("--count", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
+        amount.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 86_400), metavar="S",
             help="begin one every S seconds (default: one after another; the paper: 300, for days)",
@@ -93,7 +93,7 @@ def measure(
     iterations: int, samples: int, seconds: float | None, every_s: float | None, progress: Progress
 ) -> tuple[array[float], array[float], array[float]]:
     """Do the work again and again: starts (s), completion times and CPU times (ms)."""
-    found: list[tuple[float, float, float]] = []
+    rows: list[tuple[float, float, float]] = []
     first = time.perf_counter()
     progress.begin(samples if seconds is None else seconds, "samples" if seconds is None else "s")
     collected = gc.isenabled()
@@ -102,20 +102,20 @@ def measure(
         with progress.interruptible():
             while not progress.stopped:
                 now = time.perf_counter()
-                due = now if every_s is None else max(now, first + len(found) * every_s)
-                if (len(found) >= samples) if seconds is None else (due - first >= seconds):
+                due = now if every_s is None else max(now, first + len(rows) * every_s)
+                if (len(rows) >= samples) if seconds is None else (due - first >= seconds):
                     break
                 if due > now:
                     time.sleep(due - now)
                 cpu, start = time.process_time_ns(), time.perf_counter()
                 work(iterations)
                 end, used = time.perf_counter(), time.process_time_ns() - cpu
-                found.append((start - first, (end - start) * 1e3, used / 1e6))
-                progress.update(len(found) if seconds is None else end - first)
+                rows.append((start - first, (end - start) * 1e3, used / 1e6))
+                progress.update(len(rows) if seconds is None else end - first)
     finally:
         if collected:
             gc.enable()
-    at_s, took_ms, cpu_ms = (array("d", column) for column in zip(*found, strict=True)) if found else (array("d"),) * 3
+    at_s, took_ms, cpu_ms = (array("d", column) for column in zip(*rows, strict=True)) if rows else (array("d"),) * 3
     return at_s, took_ms, cpu_ms
 
 

@@ -18,13 +18,13 @@ _UDP_GRO = 104  # linux/udp.h
 _ANCILLARY = 128  # bytes: a timespec, a count and a segment size with their headers take 72
 _TIMESPEC = struct.Struct("@ll")
 _WAIT = struct.pack("@ll", 0, 20_000)  # 20 ms by SO_RCVTIMEO; Python's timeout would cost a poll() per datagram
-_QUIET_S = 0.2  # what is still on its way when the sender has ended comes within
+_QUIET_S = 0.2  # packets still on their way when the sender has ended arrive within this time
 _SPIN_NS = 100_000  # a sleep ends up to this much late
-CREDIT = 0.1  # of a burst's time that a late sender may make good
+CREDIT = 0.1  # of a burst's time: so much may a late sender catch up
 
 
 def set_buffer(end: socket.socket, option: int, size: int) -> int:
-    """Ask for `size` bytes of SO_RCVBUF or SO_SNDBUF, by force where we may; returns what the kernel granted."""
+    """Ask for `size` bytes of SO_RCVBUF or SO_SNDBUF, as root beyond the limit; returns what the kernel granted."""
     force = _SO_RCVBUFFORCE if option == socket.SO_RCVBUF else _SO_SNDBUFFORCE
     end.setsockopt(socket.SOL_SOCKET, option, size)
     with contextlib.suppress(OSError):
@@ -55,7 +55,7 @@ def path_mtu(end: socket.socket) -> str:
 
 @dataclass(slots=True)
 class Inbox:
-    """Takes datagrams off a blocking socket; `dropped` is how many its buffer had no room for so far."""
+    """Reads datagrams from a blocking socket; `dropped` counts those for which its buffer had no room so far."""
 
     end: socket.socket
     dropped: int = 0
@@ -67,10 +67,10 @@ class Inbox:
         self.end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _WAIT)
 
     def take(self) -> tuple[memoryview, int, int] | None:
-        """What came (several datagrams of a sender may come joined), when we read it and when it arrived.
+        """The bytes (several datagrams of a sender may come joined), when they were read, and when they arrived.
 
-        Times are ns on the real-time clock, the kernel's own; without a kernel time both are the same. None = nothing
-        came for 20 ms.
+        Times are ns on the real-time clock, which the kernel uses; without a kernel time both are the same. None =
+        nothing came for 20 ms.
         """
         try:
             length, ancillary, _, _ = self.end.recvmsg_into([self.buffer], _ANCILLARY)
@@ -100,10 +100,9 @@ def _readable(end: socket.socket, wait_s: float) -> bool:
 
 
 def next_start(planned_ns: int, began_ns: int, interval_ns: int) -> int:
-    """When the burst after one that was planned, and one that began, then may go: at most CREDIT intervals too early.
+    """When the next burst may go, by when the last one was planned and began: at most CREDIT intervals too early.
 
-    A sender that was scheduled off must not make good what it missed: the receiver would take the catching up for data
-    that was buffered on the way.
+    A sender that was scheduled off must not catch up: the receiver would take that for data buffered on the way.
     """
     return max(planned_ns + interval_ns, began_ns + int((1 - CREDIT) * interval_ns))
 

@@ -8,7 +8,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Moved:
 
 
 class DiskProbe:
-    """Random small operations show latency, whole files bandwidth; how much both vary is the finding."""
+    """Random small operations show latency, whole files bandwidth; the finding is how much both vary."""
 
     name = "disk"
 
@@ -69,15 +69,15 @@ class DiskProbe:
         )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
-        done: list[DiskOperation] = []
+        operations: list[DiskOperation] = []
         accounts: dict[str, tuple[Moved | None, Moved | None]] = {}
         with own_files(options.dir, options.files, progress) as files:
             for test in TESTS if files.paths else ():
                 before = moved()
                 with progress.interruptible():
-                    perform(test, files, options, done, progress)
+                    perform(test, files, options, operations, progress)
                 accounts[test] = before, moved()
-        values = summarise(done)
+        values = summarise(operations)
         main = next((name for name in ("write_sustained_mean", "read_small_median") if name in values), "")
         if not main:
             raise ProbeError("stopped before anything was measured")
@@ -85,10 +85,11 @@ class DiskProbe:
                         for direct in (files.direct_small, files.direct_large))  # fmt: skip
         circumstances = {"files": str(options.files), "directory": str(options.dir), "small": small, "sustained": large}
         series = RawSeries({
-            "test": [one.test for one in done], "at_s": [one.at_s for one in done],
-            "took_ms": [one.took_ms for one in done], "bytes": [one.length for one in done],
+            "test": [operation.test for operation in operations], "at_s": [operation.at_s for operation in operations],
+            "took_ms": [operation.took_ms for operation in operations],
+            "bytes": [operation.length for operation in operations],
         })  # fmt: skip
-        return ProbeRun(values, main, series, circumstances, doubts(done, accounts))
+        return ProbeRun(values, main, series, circumstances, doubts(operations, accounts))
 
     def draw(self, run: ProbeRun) -> Figure:
         figure, panels = new_figure(len(TESTS), columns=2)
@@ -107,80 +108,56 @@ class DiskProbe:
 
 
 def perform(
-    test: str, files: Files, options: argparse.Namespace, done: list[DiskOperation], progress: Progress
+    test: str, files: Files, options: argparse.Namespace, operations: list[DiskOperation], progress: Progress
 ) -> None:
-    """Do one of TESTS, and append every operation to `done`; ends early when a quarter of `--seconds` is over."""
-    operation = {"read_small": _read_small, "write_small": _write_small}.get(test)
-    draw = random.Random(f"{test} {options.seed}")  # noqa: S311 - places in files, no secret
-    quota_s = options.seconds / len(TESTS) if options.seconds else float("inf")
-    whole = draw.sample(files.paths, len(files.paths))
-    number = options.count if operation else len(whole)
+    """Run one of TESTS and append each operation to `operations`; ends early when a quarter of `--seconds` is over."""
+    small = test.endswith("small")
+    choice = random.Random(f"{test} {options.seed}")  # noqa: S311 - places in files, no secret
+    limit_s = options.seconds / len(TESTS) if options.seconds else float("inf")
+    order = choice.sample(files.paths, len(files.paths))
+    number = options.count if small else len(order)
     progress.begin(number, f"of {test.replace('_', ' ')}")
     # O_DIRECT wants aligned memory. It is left to the collector: an operation that is cut short still refers to it.
     memory = memoryview(mmap.mmap(-1, FILE_BYTES))
-    memory[:] = draw.randbytes(FILE_BYTES)
+    memory[:] = choice.randbytes(FILE_BYTES)
+    block = memory[:SMALL_BYTES] if small else memory
+    direct = files.direct_small if small else files.direct_large
     first = time.monotonic()
     for place in range(number):
-        if progress.stopped or time.monotonic() - first > quota_s:
+        if progress.stopped or time.monotonic() - first > limit_s:
             return
         at_s = time.monotonic() - first
-        if operation:
-            offset = draw.randrange(FILE_BYTES // SMALL_BYTES) * SMALL_BYTES
-            took_ns = operation(draw.choice(files.paths), offset, memory[:SMALL_BYTES], files.direct_small)
-            done.append(DiskOperation(test, at_s, took_ns / 1e6, SMALL_BYTES))
-        else:
-            sustained = _read_whole if test == "read_sustained" else _write_whole
-            took_ns = sustained(whole[place], memory, files.direct_large)
-            done.append(DiskOperation(test, at_s, took_ns / 1e6, FILE_BYTES))
+        offset = choice.randrange(FILE_BYTES // SMALL_BYTES) * SMALL_BYTES if small else 0
+        path = choice.choice(files.paths) if small else order[place]
+        took_ns = _timed(test, path, offset, block, direct=direct)
+        operations.append(DiskOperation(test, at_s, took_ns / 1e6, len(block)))
         progress.update(place + 1)
 
 
-def _read_small(path: Path, offset: int, memory: memoryview, direct: bool) -> int:
-    return _timed(path, os.O_RDONLY, direct, lambda fd: _all(os.preadv(fd, [memory], offset), len(memory)))
+def _timed(test: str, path: Path, offset: int, memory: memoryview, *, direct: bool) -> int:
+    """Nanoseconds of one operation on a file that no cache of this system holds; opening it is not timed.
 
-
-def _write_small(path: Path, offset: int, memory: memoryview, direct: bool) -> int:
-    return _timed(
-        path, os.O_WRONLY | os.O_DSYNC, direct, lambda fd: _all(os.pwritev(fd, [memory], offset), len(memory))
-    )
-
-
-def _read_whole(path: Path, memory: memoryview, direct: bool) -> int:
-    def read(descriptor: int) -> None:
-        for offset in range(0, FILE_BYTES, LARGE_BYTES):
-            part = memory[offset : offset + LARGE_BYTES]
-            _all(os.preadv(descriptor, [part], offset), len(part))
-
-    return _timed(path, os.O_RDONLY, direct, read)
-
-
-def _write_whole(path: Path, memory: memoryview, direct: bool) -> int:
-    def write(descriptor: int) -> None:
-        for offset in range(0, FILE_BYTES, LARGE_BYTES):
-            part = memory[offset : offset + LARGE_BYTES]
-            _all(os.pwritev(descriptor, [part], offset), len(part))
-        os.fdatasync(descriptor)  # written means on the device
-
-    return _timed(path, os.O_WRONLY, direct, write)
-
-
-def _timed(path: Path, flags: int, direct: bool, work: Callable[[int], None]) -> int:
-    """Nanoseconds that the work takes on a file that no cache of this system holds; opening it is not timed."""
+    `memory` is read or written at `offset`. Small writes are synchronous, whole files are synchronised at their end:
+    written means on the device.
+    """
+    reads, small = test.startswith("read"), test.endswith("small")
+    flags = os.O_RDONLY if reads else os.O_WRONLY | os.O_DSYNC if small else os.O_WRONLY
+    move = os.preadv if reads else os.pwritev
     descriptor = os.open(path, flags | (os.O_DIRECT if direct else 0))
     try:
         if not direct:
             drop_cache(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no block more than was asked for
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
         begin = time.perf_counter_ns()
-        work(descriptor)
+        for start in range(0, len(memory), LARGE_BYTES):
+            part = memory[start : start + LARGE_BYTES]
+            if move(descriptor, [part], offset + start) != len(part):
+                raise ProbeError("the file system moved less than was asked for: is it full?")
+        if not reads and not small:
+            os.fdatasync(descriptor)
         return time.perf_counter_ns() - begin
     finally:
         os.close(descriptor)
-
-
-def _all(moved_bytes: int, wanted: int) -> None:
-    if moved_bytes != wanted:
-        raise ProbeError("the file system moved less than was asked for: is it full?")
 
 
 def moved() -> Moved | None:
@@ -193,32 +170,35 @@ def moved() -> Moved | None:
 
 def parse_io(text: str) -> Moved | None:
     """Text of /proc/PID/io; None when it does not hold both counters."""
-    found = dict(re.findall(r"^(read_bytes|write_bytes): (\d{1,20})$", text, re.MULTILINE))
-    return Moved(int(found["read_bytes"]), int(found["write_bytes"])) if len(found) == 2 else None
+    counters = dict(re.findall(r"^(read_bytes|write_bytes): (\d{1,20})$", text, re.MULTILINE))
+    return Moved(int(counters["read_bytes"]), int(counters["write_bytes"])) if len(counters) == 2 else None
 
 
-def summarise(done: Sequence[DiskOperation]) -> dict[str, Quantity]:
+def summarise(operations: Sequence[DiskOperation]) -> dict[str, Quantity]:
     """Latency of small operations in ms, bandwidth of whole files in MB/s; tests that were not reached are absent."""
     values: dict[str, Quantity] = {}
     for test in TESTS:
-        operations = [one for one in done if one.test == test]
         small = test.endswith("small")
         numbers = [
-            operation.took_ms if small else operation.length / 1e3 / operation.took_ms for operation in operations
+            operation.took_ms if small else operation.length / 1e3 / operation.took_ms
+            for operation in operations
+            if operation.test == test
         ]
         values |= described(numbers, "ms" if small else "MB/s", prefix=f"{test}_")
         if (variation := variation_percent(numbers)) is not None:
             values[f"{test}_variation"] = Quantity(variation, "%")
-        if operations:
-            values[f"{test}_operations"] = Quantity(len(operations), "1")
+        if numbers:
+            values[f"{test}_operations"] = Quantity(len(numbers), "1")
     return values
 
 
-def doubts(done: Sequence[DiskOperation], accounts: Mapping[str, tuple[Moved | None, Moved | None]]) -> tuple[str, ...]:
-    """Whether the bytes of each test went past this system's caches, by the kernel's own account."""
+def doubts(
+    operations: Sequence[DiskOperation], accounts: Mapping[str, tuple[Moved | None, Moved | None]]
+) -> tuple[str, ...]:
+    """Marks for tests whose bytes did not all reach a device, by the kernel's own account."""
     marks = []
     for test, (before, after) in accounts.items():
-        wanted = sum(one.length for one in done if one.test == test)
+        wanted = sum(operation.length for operation in operations if operation.test == test)
         if before is None or after is None:
             marks.append(f"{test}: this kernel does not tell whether a device was reached (/proc/self/io)")
             continue

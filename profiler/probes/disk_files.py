@@ -19,12 +19,12 @@ from pathlib import Path
 from profiler.probes.base import ProbeError, Progress
 
 FILE_BYTES = 5_000_000 // 4096 * 4096  # LATENCY section 3: 5 MB, here in whole pages
-SMALL_BYTES = 1024  # the same: a block of 1 KB
-LARGE_BYTES = 1 << 20  # of one call of the sustained tests
+SMALL_BYTES = 1024  # LATENCY section 3: a block of 1 KB
+LARGE_BYTES = 1 << 20  # of one system call of the sustained tests
 _PREFIX = "cotenant-probe-disk-"
 _OWNER = "owner"  # a file that is locked for as long as its process lives
 _NAME = re.compile(r"f\d{4}\Z|owner\Z")
-_YOUNG_S = 60.0  # a folder may be so old before its owner has locked it
+_YOUNG_S = 60.0  # a younger folder may not have been locked by its owner yet
 _SPARE = 0.05  # of the file system stays free
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -43,7 +43,7 @@ class Files:
 def own_files(parent: Path, count: int, progress: Progress) -> Iterator[Files]:
     """Make `count` files below `parent` for the block; fewer when stopped. ProbeError where there is no room.
 
-    Folders that killed runs left in `parent` are removed before, and nothing else ever is.
+    Folders that killed runs left in `parent` are removed first; nothing else is ever removed.
     """
     remove_stale(parent)
     _check_room(parent, count)
@@ -75,10 +75,10 @@ def remove_stale(parent: Path) -> list[Path]:
     """Remove folders of this probe whose owner is dead, with the files that it makes; returns them."""
     removed = []
     try:
-        found = sorted(parent.glob(f"{_PREFIX}*"))
+        folders = sorted(parent.glob(f"{_PREFIX}*"))
     except OSError:
         return []
-    for folder in found:
+    for folder in folders:
         with contextlib.suppress(OSError):
             if _is_stale(folder):
                 remove(folder)
@@ -87,7 +87,7 @@ def remove_stale(parent: Path) -> list[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and the files that this probe makes in it. What else lies there stays, and the folder with it.
+    """Remove a folder with this probe's files; the folder stays if it holds anything else.
 
     Signals wait until it is done.
     """
@@ -103,32 +103,32 @@ def remove(folder: Path) -> None:
 
 
 def drop_cache(descriptor: int) -> None:
-    """Take a file out of the page cache. Dirty pages stay there, so they are written before."""
+    """Take a file out of the page cache. Dirty pages would stay there, so they are written first."""
     os.fdatasync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _is_stale(folder: Path) -> bool:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
     try:
         with (folder / _OWNER).open("rb") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     except FileNotFoundError:
-        return time.time() - found.st_mtime > _YOUNG_S
+        return time.time() - status.st_mtime > _YOUNG_S
     except BlockingIOError:
         return False
 
 
 def _check_room(parent: Path, count: int) -> None:
     try:
-        found = os.statvfs(parent)
+        room = os.statvfs(parent)
     except OSError as error:
         raise ProbeError(f"{parent} cannot be used: {error.strerror}; choose another with --dir") from None
-    free_mb = found.f_bavail * found.f_frsize / 1e6
-    spare_mb = min(_SPARE * found.f_blocks * found.f_frsize / 1e6, 1000)
+    free_mb = room.f_bavail * room.f_frsize / 1e6
+    spare_mb = min(_SPARE * room.f_blocks * room.f_frsize / 1e6, 1000)
     if free_mb - spare_mb < _megabytes(count):
         raise ProbeError(
             f"{parent} has {free_mb:,.0f} MB free, and {_megabytes(count):,.0f} MB are needed besides"

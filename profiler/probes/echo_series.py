@@ -13,14 +13,14 @@ from profiler.probes.base import ProbeError, Progress
 
 @dataclass(frozen=True, slots=True)
 class EchoAnswer:
-    """An answer: which probe's, and when the kernel (real-time clock, None = not told) saw it."""
+    """An answer: the number of its probe, and when the kernel received it (real-time clock, None = unknown)."""
 
     sequence: int
     kernel_ns: int | None
 
 
 class EchoLine(Protocol):
-    """What carries probes there and answers back. Sequence numbers wrap at 65536."""
+    """Carries probes to the far end and answers back. Sequence numbers wrap at 65536."""
 
     def fileno(self) -> int:
         """The socket to wait for."""
@@ -29,16 +29,16 @@ class EchoLine(Protocol):
         """Send one probe; OSError when the kernel refuses."""
 
     def receive(self) -> Iterable[EchoAnswer]:
-        """Answers that wait to be read, without waiting."""
+        """All answers that can be read without waiting."""
 
 
 @dataclass(slots=True)
 class EchoProbe:
-    """One probe that was sent: when it was to be sent and was (s after the first), and its round-trip time."""
+    """One probe: when it was planned and sent (s after the first), and its round-trip time."""
 
     planned_s: float
     sent_s: float
-    sent_ns: int  # of the real-time clock, which the kernel's receive times are of
+    sent_ns: int  # on the real-time clock, as the kernel's receive times
     rtt_ms: float | None = None
     by_kernel: bool = False
 
@@ -61,7 +61,7 @@ def exchange(
     """
     if seconds is not None:
         samples = max(1, int(seconds * per_second))
-    found = Echoes()
+    echoes = Echoes()
     poll = select.poll()
     poll.register(line.fileno(), select.POLLIN)
     progress.begin(samples, "probes")
@@ -70,44 +70,44 @@ def exchange(
         for number in range(samples):
             due = first + number / per_second
             for now in _until(due, poll):
-                _take(line, found, first, now)
+                _take(line, echoes, first, now)
             if progress.stopped:
                 break
-            _send(line, found, number, due - first, first)
+            _send(line, echoes, number, due - first, first)
             progress.update(number + 1)
         end = time.monotonic() + wait_s
         for now in _until(end, poll):
-            _take(line, found, first, now)
-            if all(probe.rtt_ms is not None for probe in found.sent[-(1 << 15) :]):
+            _take(line, echoes, first, now)
+            if all(probe.rtt_ms is not None for probe in echoes.sent[-(1 << 15) :]):
                 break
-    if progress.stopped:  # what was under way is not lost
+    if progress.stopped:  # probes still on their way are not lost: leave them out
         young_s = time.monotonic() - first - wait_s
-        while found.sent and found.sent[-1].rtt_ms is None and found.sent[-1].sent_s > young_s:
-            found.sent.pop()
-    return found
+        while echoes.sent and echoes.sent[-1].rtt_ms is None and echoes.sent[-1].sent_s > young_s:
+            echoes.sent.pop()
+    return echoes
 
 
-def _send(line: EchoLine, found: Echoes, number: int, planned_s: float, first: float) -> None:
+def _send(line: EchoLine, echoes: Echoes, number: int, planned_s: float, first: float) -> None:
     probe = EchoProbe(planned_s, time.monotonic() - first, time.time_ns())
     try:
         line.send(number & 0xFFFF)
     except OSError as error:
-        found.refused += 1
-        if found.refused == number + 1 > 3:  # never once: it will not get better
+        echoes.refused += 1
+        if echoes.refused == number + 1 > 3:  # every probe so far was refused
             raise ProbeError(f"this host refuses to send: {error.strerror}") from None
-    found.sent.append(probe)
+    echoes.sent.append(probe)
 
 
-def _take(line: EchoLine, found: Echoes, first: float, now: float) -> None:
-    """Match all answers that are there; numbers that wrap belong to the youngest probe that has them."""
+def _take(line: EchoLine, echoes: Echoes, first: float, now: float) -> None:
+    """Match all answers that have come; a number that wraps belongs to the youngest probe with it."""
     for back in line.receive():
-        newest = len(found.sent) - 1
+        newest = len(echoes.sent) - 1
         place = newest - ((newest - back.sequence) & 0xFFFF)
         if place < 0:
-            continue  # nothing that we sent
-        probe = found.sent[place]
+            continue  # the answer to no probe of ours
+        probe = echoes.sent[place]
         if probe.rtt_ms is not None:
-            found.duplicates += 1
+            echoes.duplicates += 1
             continue
         probe.rtt_ms, probe.by_kernel = round_trip(probe, now - first, back.kernel_ns)
 
@@ -115,8 +115,8 @@ def _take(line: EchoLine, found: Echoes, first: float, now: float) -> None:
 def round_trip(probe: EchoProbe, seen_s: float, kernel_ns: int | None) -> tuple[float, bool]:
     """Round-trip time in ms, and whether it ends at the kernel's receive time.
 
-    Ours, on the monotonic clock, holds our own waiting for the CPU. The kernel's ends before we see the answer; where
-    it does not lie between sending and seeing, the real-time clock was set meanwhile, and ours is taken.
+    Our own time, on the monotonic clock, includes waiting for a CPU. The kernel's receive time lies between sending and
+    reading the answer; where it does not, the real-time clock was set meanwhile, and our own time is taken.
     """
     ours_ms = (seen_s - probe.sent_s) * 1e3
     if kernel_ns is not None and 0 < (kernel_ms := (kernel_ns - probe.sent_ns) / 1e6) <= ours_ms + 0.01:

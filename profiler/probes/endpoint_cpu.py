@@ -49,20 +49,20 @@ class EndpointCpu:
 
     def values(self, end: str, seconds: float) -> dict[str, Quantity]:
         """Percent of `seconds` for the `sender` or the `receiver`."""
-        found = {f"{end}_cpu": self.cpu_s, f"{end}_waited": self.waited_s}
-        return {name: Quantity(100 * s / max(seconds, 1e-9), "%") for name, s in found.items() if s is not None}
+        used_s = {f"{end}_cpu": self.cpu_s, f"{end}_waited": self.waited_s}
+        return {name: Quantity(100 * s / max(seconds, 1e-9), "%") for name, s in used_s.items() if s is not None}
 
 
 def marks(values: Mapping[str, Quantity]) -> list[str]:
-    """Marks where an end worked all the time, or was kept waiting by its own system."""
-    found = []
+    """Marks for an end that used its CPU nearly all the time, or that waited for a CPU of its own system."""
+    texts = []
     for end in ("sender", "receiver"):
         cpu, waited = values.get(f"{end}_cpu"), values.get(f"{end}_waited")
         if cpu is not None and cpu.value > BUSY_PERCENT:
-            found.append(f"the {end} used {cpu.value:.0f} % of a CPU: it may have been the limit, not the path")
+            texts.append(f"the {end} used {cpu.value:.0f} % of a CPU: it may have been the limit, not the path")
         if waited is not None and waited.value > WAITED_PERCENT:
-            found.append(
+            texts.append(
                 f"the {end} waited {waited.value:.1f} % of the time for a CPU of its own system (processes beside it,"
                 " a cap): pauses may be that, and not the hypervisor below"
             )
-    return found
+    return texts

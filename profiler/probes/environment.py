@@ -33,7 +33,7 @@ def surroundings() -> dict[str, str]:
     cpuinfo = _text(Path("/proc/cpuinfo"))
     model = re.search(r"^model name\s*:\s*(.{1,200})$", cpuinfo, re.MULTILINE)
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)  # other processors than x86 have no such line
-    found = {
+    facts = {
         "host": platform.node(),
         "machine": model[1].strip() if model else platform.machine(),
         "kernel": f"{platform.system()} {platform.release()}",
@@ -46,7 +46,7 @@ def surroundings() -> dict[str, str]:
         "load": " ".join(_text(Path("/proc/loadavg")).split()[:3]),
         "taken_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def read_counters(monotonic_s: float) -> CounterReading:
@@ -58,7 +58,7 @@ def read_counters(monotonic_s: float) -> CounterReading:
     return CounterReading(ticks, monotonic_s)
 
 
-def doubts(before: CounterReading, after: CounterReading, found: dict[str, str]) -> tuple[str, ...]:
+def doubts(before: CounterReading, after: CounterReading, facts: dict[str, str]) -> tuple[str, ...]:
     """Reasons to distrust whatever was measured between two readings."""
     marks = []
     seconds = after.monotonic_s - before.monotonic_s
@@ -66,8 +66,8 @@ def doubts(before: CounterReading, after: CounterReading, found: dict[str, str])
         percent = 100 * max(0, after.steal_ticks - before.steal_ticks) / _HZ / seconds
         if percent > NOTICEABLE_PERCENT:
             marks.append(f"the hypervisor below took {percent:.1f} % of a CPU meanwhile (steal)")
-    if found.get("clock_source") in SLOW_SOURCES:
-        marks.append(f"reading the clock is slow here (clock source {found['clock_source']})")
+    if facts.get("clock_source") in SLOW_SOURCES:
+        marks.append(f"reading the clock is slow here (clock source {facts['clock_source']})")
     return tuple(marks)
 
 

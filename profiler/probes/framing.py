@@ -12,7 +12,7 @@ from typing import Any
 DEFAULT_PORT = 9406
 VERSION = 1
 TOKEN_BYTES = 16
-SESSION_S = 2 * 3600.0  # what a session lasts at most: the paper's longest, 5000 pings at 10 a second, takes 500 s
+SESSION_S = 2 * 3600.0  # the longest session: the paper's longest, 5000 pings at 10 a second, takes 500 s
 MAX_LINE = 4096  # bytes
 MAX_PAYLOAD = 64 << 20  # bytes: a million arrivals with their sizes are 12 MB
 
@@ -79,14 +79,25 @@ class ControlChannel:
     def _some(self, deadline: float, most: int) -> bytes:
         try:
             self.socket.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
-            some = self.socket.recv(min(most, 1 << 16))
+            data = self.socket.recv(min(most, 1 << 16))
         except TimeoutError:
             raise FramingError("the other end does not answer") from None
         except OSError as error:
             raise FramingError(f"the other end is gone ({error.strerror})") from None
-        if not some:
+        if not data:
             raise FramingError("the other end closed the connection")
-        return some
+        return data
+
+
+def fill(stream: socket.socket, view: memoryview) -> bool:
+    """Fill `view` from a stream; False where the stream ends before."""
+    filled = 0
+    while filled < len(view):
+        size = stream.recv_into(view[filled:], len(view) - filled, socket.MSG_WAITALL)
+        if not size:
+            return False
+        filled += size
+    return True
 
 
 def whole(document: Mapping[str, Any], name: str, default: int | None, least: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Round-trip times to the first hop and to the first three (L3), by ICMP requests that end after so many routers."""
+"""Round-trip times to the first three hops (L3), by ICMP requests with a limited time to live."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class HopRound:
     at_s: float
     rtt_ms: tuple[float | None, ...]
     senders: tuple[str, ...]
-    arrived: int | None = None  # the hop at which the way ends
-    unreachable: bool = False  # because somebody there says that it goes no further
+    arrived: int | None = None  # the hop that is the far end, or that says that it cannot be reached
+    unreachable: bool = False  # it says so
 
     @property
     def sum_ms(self) -> float | None:
@@ -40,14 +40,14 @@ class HopRound:
 
 
 class Hops:
-    """What jitters at the first hop is this machine's interface; what does at three, the routers behind."""
+    """Jitter at the first hop comes from this machine's interface, jitter beyond it from the routers."""
 
     name = "hops"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        much = parser.add_mutually_exclusive_group()
-        much.add_argument("--count", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
+        amount = parser.add_mutually_exclusive_group()
+        amount.add_argument("--count", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
+        amount.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0.01, 86_400), default=_EVERY_S, metavar="S",
             help=f"start a round every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
@@ -63,7 +63,7 @@ class Hops:
             hops = options.hops
             while len(rounds) < number and not progress.stopped:
                 rounds.append(probe_hops(icmp, len(rounds) * options.hops, hops, first))
-                hops = min(hops, rounds[-1].arrived or hops)  # there is nothing behind the far end
+                hops = min(hops, rounds[-1].arrived or hops)  # nothing lies behind the far end
                 progress.update(len(rounds))
                 if len(rounds) < number:
                     time.sleep(max(0.0, first + len(rounds) * options.every - time.monotonic()))
@@ -71,8 +71,8 @@ class Hops:
             raise ProbeError("stopped before the first round was over")
         path = " > ".join(_name(rounds, hop) for hop in range(hops))
         values, marks = summarise(rounds, hops, options.hops)
-        columns = {f"hop{hop + 1}_ms": [_at(one, hop) for one in rounds] for hop in range(hops)}
-        series = RawSeries({"at_s": [one.at_s for one in rounds], **columns})
+        columns = {f"hop{hop + 1}_ms": [_at(each, hop) for each in rounds] for hop in range(hops)}
+        series = RawSeries({"at_s": [each.at_s for each in rounds], **columns})
         circumstances = {"by": f"ICMP ({icmp.how})", "path": path, "every": f"{options.every:g} s"}
         return ProbeRun(values, "hop1_median", series, circumstances, marks)
 
@@ -114,7 +114,7 @@ def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> HopRound:
 
 def _wait(icmp: Icmp, sequence: int, first: float) -> tuple[IcmpAnswer | None, float]:
     poll = select.poll()
-    poll.register(icmp.socket, select.POLLIN)  # errors in the queue are told without being asked for
+    poll.register(icmp.socket, select.POLLIN)  # poll reports queued errors always
     deadline = time.monotonic() + _WAIT_S
     while (left := deadline - time.monotonic()) > 0:
         if poll.poll(left * 1e3):
@@ -130,17 +130,17 @@ def summarise(rounds: Sequence[HopRound], hops: int, wanted: int) -> tuple[dict[
     values: dict[str, Quantity] = {}
     marks = []
     for hop in range(hops):
-        known = [rtt for one in rounds if (rtt := _at(one, hop)) is not None]
+        known = [rtt for each in rounds if (rtt := _at(each, hop)) is not None]
         values |= described(known, "ms", prefix=f"hop{hop + 1}_")
         values[f"hop{hop + 1}_lost"] = Quantity(len(rounds) - len(known), "1")
         if not known:
-            marks.append(f"hop {hop + 1} never answers: its router does not tell, or nothing comes back")
+            marks.append(f"hop {hop + 1} never answers: its router does not answer, or nothing comes back")
     if "hop1_median" not in values:
-        raise ProbeError("the first hop gives no answer: its router does not tell, or a firewall drops it")
-    values |= described([one.sum_ms for one in rounds if one.sum_ms is not None and len(one.rtt_ms) == hops], "ms",
+        raise ProbeError("the first hop gives no answer: its router does not send any, or a firewall drops it")
+    values |= described([each.sum_ms for each in rounds if each.sum_ms is not None and len(each.rtt_ms) == hops], "ms",
                         prefix="sum_")  # fmt: skip
     values["hops"] = Quantity(hops, "1")
-    if any(one.unreachable for one in rounds):
+    if any(each.unreachable for each in rounds):
         marks.append("a router on the way says that the far end cannot be reached")
     elif hops < wanted:
         marks.append(f"the far end is hop {hops}, so the sum is of {hops} and not of {wanted}")
@@ -158,7 +158,7 @@ def _known(series: RawSeries, name: str) -> list[tuple[float, float]]:
 
 def _name(rounds: Sequence[HopRound], hop: int) -> str:
     """Who answered at this hop; several where the path changes, ? where nobody did."""
-    names = sorted({one.senders[hop] for one in rounds if hop < len(one.senders)} - {""})
+    names = sorted({each.senders[hop] for each in rounds if hop < len(each.senders)} - {""})
     return "|".join(names) or "?"
 
 

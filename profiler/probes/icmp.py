@@ -28,7 +28,7 @@ _LARGEST = 2048
 
 @dataclass(frozen=True, slots=True)
 class IcmpAnswer:
-    """What came back for a probe: who sent it, and when the kernel saw it (ns, real-time clock; None = not told)."""
+    """The answer to a probe: who sent it, and when the kernel received it (ns, real-time clock; None = unknown)."""
 
     sequence: int
     kind: Kind
@@ -60,7 +60,7 @@ class Icmp:
     """Sends echo requests to one address and receives what comes back for them."""
 
     def __init__(self, family: socket.AddressFamily, address: Any) -> None:
-        """ProbeError when this host allows us neither kind of socket."""
+        """ProbeError when this host allows neither kind of socket."""
         self._version = _V6 if family == socket.AF_INET6 else _V4
         self._address = address
         self._id = os.getpid() & 0xFFFF
@@ -86,7 +86,7 @@ class Icmp:
         self.socket.close()
 
     def send(self, sequence: int, hops: int | None = None) -> None:
-        """Send one request; with `hops`, the router at that distance drops it and reports that.
+        """Send one request; with `hops`, the router at that distance drops it and says so.
 
         Raises OSError when the kernel refuses, which it may for a while (no route, full queue).
         """
@@ -101,17 +101,17 @@ class Icmp:
         except OSError:
             if self._raw:
                 raise
-            self.socket.sendto(bare, self._address)  # a ping socket told of an earlier probe's error; that clears it
+            self.socket.sendto(bare, self._address)  # it reported an earlier probe's error, which is cleared now
 
     def receive(self) -> Iterator[IcmpAnswer]:
-        """Everything that waits to be read, without waiting; what is not for us, or malformed, is passed over."""
+        """All answers that can be read without waiting; what is malformed, or not for this process, is skipped."""
         for flags in (0,) if self._raw else (0, socket.MSG_ERRQUEUE):
             while True:
                 try:
                     data, control, _, sender = self.socket.recvmsg(_LARGEST, 512, flags)
                 except BlockingIOError:
                     break
-                except OSError:  # the error of a probe, which the error queue tells in full
+                except OSError:  # the error of a probe, which the error queue holds in full
                     continue
                 if flags:
                     answer = self._from_queue(data, control)
@@ -130,20 +130,20 @@ class Icmp:
         return IcmpAnswer(sequence, "reply", sender, kernel_ns) if kind == self._version.reply else None
 
     def _from_queue(self, data: bytes, control: list[tuple[int, int, bytes]]) -> IcmpAnswer | None:
-        """An error about a probe: `data` is that probe, and the control message tells who complained of what."""
+        """An error about a probe: `data` is the probe; the control message names sender and type of the error."""
         for level, kind, value in control:
             if (level, kind) != (self._version.level, self._version.receive_errors) or len(value) < _EXTENDED.size:
                 continue
             _, origin, kind_of_error, _, _, _, _ = _EXTENDED.unpack_from(value)
-            name = _complaint(kind_of_error, self._version)
+            name = _error_name(kind_of_error, self._version)
             if origin not in _FROM_ICMP or name is None or len(data) < _ECHO.size:
                 return None
             sequence = _ECHO.unpack_from(data)[4]
-            return IcmpAnswer(sequence, name, _offender(value[_EXTENDED.size :]), kernel_time(control))
+            return IcmpAnswer(sequence, name, _address(value[_EXTENDED.size :]), kernel_time(control))
         return None
 
 
-def _complaint(kind: int, version: _Version) -> Kind | None:
+def _error_name(kind: int, version: _Version) -> Kind | None:
     """The name of an ICMP error's type; None for others."""
     return {version.exceeded: "exceeded", version.unreachable: "unreachable"}.get(kind)  # type: ignore[return-value]
 
@@ -151,9 +151,9 @@ def _complaint(kind: int, version: _Version) -> Kind | None:
 def parse_raw(
     data: bytes, sender: str, kernel_ns: int | None, identity: int, version: _Version = _V4
 ) -> IcmpAnswer | None:
-    """What a raw socket received: None unless it is an answer to a probe of ours, or a complaint about one.
+    """Read what a raw socket received; None unless it is an answer to a probe of ours, or an error about one.
 
-    IPv4 comes with its header, IPv6 without; so does the probe that a complaint repeats, which always has one.
+    IPv4 comes with its header, IPv6 without. The probe that an error repeats always has its header.
     """
     if version is _V4:
         data = _without_header(data)
@@ -162,7 +162,7 @@ def parse_raw(
     kind, _, _, number, sequence = _ECHO.unpack_from(data)
     if kind == version.reply and number == identity:
         return IcmpAnswer(sequence, "reply", sender, kernel_ns)
-    name = _complaint(kind, version)
+    name = _error_name(kind, version)
     if name is None:
         return None
     repeated = data[_ECHO.size :]
@@ -193,14 +193,14 @@ def kernel_time(control: list[tuple[int, int, bytes]]) -> int | None:
 
 
 def _without_header(packet: bytes) -> bytes:
-    """What follows an IPv4 header; empty for what is none."""
+    """What follows the IPv4 header; empty where there is none."""
     if len(packet) < 20 or packet[0] >> 4 != 4:
         return b""
     return packet[4 * (packet[0] & 15) :]
 
 
-def _offender(address: bytes) -> str:
-    """A struct sockaddr as text; empty for what is none."""
+def _address(address: bytes) -> str:
+    """The address in a struct sockaddr as text; empty where there is none."""
     if len(address) < 8:
         return ""
     family = struct.unpack_from("=H", address)[0]

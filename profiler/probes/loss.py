@@ -94,8 +94,8 @@ class LossProbe:
         column = {name: list(cells) for name, cells in run.series.columns.items()}
         figure, (axes,) = new_figure(1, width=7.0)
         at, delays = column["sent_s"], column["delay_ms"]
-        kept = [(float(x), float(y)) for x, y in zip(at, delays, strict=True) if x is not None and y is not None]
-        over_time(axes, [x for x, _ in kept], [y for _, y in kept], "ms", "One-way delay above the smallest")
+        arrived = [(float(x), float(y)) for x, y in zip(at, delays, strict=True) if x is not None and y is not None]
+        over_time(axes, [x for x, _ in arrived], [y for _, y in arrived], "ms", "One-way delay above the smallest")
         red = [(x, y) for x, y, bad in zip(at, delays, column["congested"], strict=True) if bad and y is not None]
         axes.plot([x for x, _ in red], [y for _, y in red], ".", color=BAD, markersize=2.5, label="counted as lossy")
         steps = [(x, y) for x, y in zip(at, column["largest_delay_ms"], strict=True) if y is not None]

@@ -58,17 +58,16 @@ def probed_slots(experiments: Iterable[Experiment]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LossEstimate:
-    """Loss frequency (share of slots), mean duration of loss episodes in slots, and what they rest on.
+    """Loss frequency (share of slots), mean duration of loss episodes in slots, and the numbers they rest on.
 
-    None = the outcomes do not say. `asymmetry` is |#01 - #10| / (#01 + #10) and `violations` counts 010 and 101: the
-    assumptions hold when both are small (Sommers et al., validation of their estimates).
+    None = the outcomes do not determine it. `asymmetry` is |#01 - #10| / (#01 + #10) and `violations` counts 010 and
+    101: the assumptions hold when both are small (Sommers et al., validation of their estimates).
     """
 
     experiments: int
     frequency: float | None
     duration_slots: float | None
     duration_basic_slots: float | None
-    reporting_ratio: float | None
     asymmetry: float | None
     violations: int
 
@@ -86,7 +85,6 @@ def estimate(outcomes: Iterable[str]) -> LossEstimate:
         frequency=first / total if total else None,
         duration_slots=2 * short / long * ratio + 1 if ratio is not None and short and long else None,
         duration_basic_slots=2 * ratio + 1 if ratio is not None else None,
-        reporting_ratio=long / short if short else None,
         asymmetry=abs(seen["01"] - seen["10"]) / changes if changes else None,
         violations=seen["010"] + seen["101"],
     )

@@ -20,7 +20,7 @@ _LATE_SHARE = 0.01  # of the probes, sent over a slot late
 
 @dataclass(frozen=True, slots=True)
 class SentPackets:
-    """A probe as it went: when each of its packets was sent, and how late it was for its slot (ns)."""
+    """A probe as sent: when each of its packets left, and how late it was for its slot (ns)."""
 
     slot: int
     times_ns: tuple[int, ...]
@@ -29,7 +29,7 @@ class SentPackets:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPackets:
-    """When each packet was read and arrived, ns by its number, and what the far end saw of itself."""
+    """When each packet was read and arrived, ns by its number; the far end's own drops and scheduling gaps."""
 
     read_ns: Mapping[int, int]
     arrived_ns: Mapping[int, int] | None
@@ -56,15 +56,15 @@ def read_report(answer: Mapping[str, Any], block: bytes) -> ReceivedPackets:
 
 
 def _probes(sent: list[SentPackets], times_ns: Mapping[int, int]) -> list[SlotProbe]:
-    found = []
-    for place, one in enumerate(sent):
-        first = place * len(one.times_ns)
+    probes = []
+    for place, packets in enumerate(sent):
+        first = place * len(packets.times_ns)
         delays = tuple(
-            None if (came := times_ns.get(first + step)) is None else (came - went) / 1e9
-            for step, went in enumerate(one.times_ns)
+            None if (arrived_ns := times_ns.get(first + step)) is None else (arrived_ns - sent_ns) / 1e9
+            for step, sent_ns in enumerate(packets.times_ns)
         )
-        found.append(SlotProbe(one.slot, (one.times_ns[0] - sent[0].times_ns[0]) / 1e9, delays))
-    return found
+        probes.append(SlotProbe(packets.slot, (packets.times_ns[0] - sent[0].times_ns[0]) / 1e9, delays))
+    return probes
 
 
 def judge(
@@ -79,23 +79,23 @@ def judge(
     `near` is this end's `GapWatch.summary`. Raises ProbeError when no experiment was over yet.
     """
     last = sent[-1].slot
-    done = [experiment for experiment in experiments if experiment.first + experiment.slots - 1 <= last]
-    if not done:
+    finished = [experiment for experiment in experiments if experiment.first + experiment.slots - 1 <= last]
+    if not finished:
         raise ProbeError("stopped before the first experiment was over")
     probes = _probes(sent, received.read_ns)
     marked = mark(probes, options.tau_ms / 1e3, options.alpha)
-    found = estimate(one.outcome(marked.either) for one in done)
-    strict = estimate(one.outcome(marked.both) for one in done)
+    loose = estimate(each.outcome(marked.either) for each in finished)
+    strict = estimate(each.outcome(marked.both) for each in finished)
     lost = sum(probe.lost > 0 for probe in probes)
-    late = sum(one.late_ns > options.slot_ms * 1e6 for one in sent)
-    values = _estimates(found, strict, options.slot_ms)
+    late = sum(each.late_ns > options.slot_ms * 1e6 for each in sent)
+    values = _estimates(loose, strict, options.slot_ms)
     if received.arrived_ns is not None:
         kernel = mark(_probes(sent, received.arrived_ns), options.tau_ms / 1e3, options.alpha)
-        by_kernel = estimate(one.outcome(kernel.either) for one in done).frequency
+        by_kernel = estimate(each.outcome(kernel.either) for each in finished).frequency
         values["frequency_kernel"] = Quantity(100 * (by_kernel or 0.0), "%")
     values |= {
         "probe_loss": Quantity(100 * lost / len(probes), "%"),
-        "packet_loss": Quantity(100 * sum(p.lost for p in probes) / (len(probes) * options.packets), "%"),
+        "packet_loss": Quantity(100 * sum(probe.lost for probe in probes) / (len(probes) * options.packets), "%"),
         "probes": Quantity(len(probes), "1"),
         "by_delay_alone": Quantity(marked.by_delay_alone, "slots"),
         "late_sends": Quantity(late, "probes"),
@@ -104,30 +104,30 @@ def judge(
         "longest_gap": Quantity(max(near["longest_gap_ms"], received.gaps["longest_gap_ms"]), "ms"),
     }
     circumstances = {name: f"{getattr(options, name)}" for name in _NAMES}
-    marks = _marks(found, marked, received, near, late, len(sent))
+    marks = _marks(loose, marked, received, near, late, len(sent))
     return ProbeRun(values, "frequency", _series(probes, marked, sent), circumstances, marks)
 
 
 _NAMES = ("slot_ms", "probability", "packets", "packet_bytes", "tau_ms", "alpha", "algorithm", "drop_one_in")
 
 
-def _estimates(found: LossEstimate, strict: LossEstimate, slot_ms: float) -> dict[str, Quantity]:
+def _estimates(loose: LossEstimate, strict: LossEstimate, slot_ms: float) -> dict[str, Quantity]:
     """Values of what could be estimated; what could not is left out."""
     numbers = {
-        "frequency": (found.frequency, 100.0, "%"),
+        "frequency": (loose.frequency, 100.0, "%"),
         "frequency_strict": (strict.frequency, 100.0, "%"),
-        "duration": (found.duration_slots, slot_ms, "ms"),
-        "duration_basic": (found.duration_basic_slots, slot_ms, "ms"),
+        "duration": (loose.duration_slots, slot_ms, "ms"),
+        "duration_basic": (loose.duration_basic_slots, slot_ms, "ms"),
         "duration_basic_strict": (strict.duration_basic_slots, slot_ms, "ms"),
-        "asymmetry": (found.asymmetry, 100.0, "%"),
-        "experiments": (float(found.experiments), 1.0, "1"),
-        "violations": (float(found.violations), 1.0, "1"),
+        "asymmetry": (loose.asymmetry, 100.0, "%"),
+        "experiments": (float(loose.experiments), 1.0, "1"),
+        "violations": (float(loose.violations), 1.0, "1"),
     }
     return {name: Quantity(value * scale, unit) for name, (value, scale, unit) in numbers.items() if value is not None}
 
 
 def _marks(
-    found: LossEstimate, marked: Marked, received: ReceivedPackets, near: Mapping[str, float], late: int, sent: int
+    estimated: LossEstimate, marked: Marked, received: ReceivedPackets, near: Mapping[str, float], late: int, sent: int
 ) -> tuple[str, ...]:
     marks = []
     far = received.gaps
@@ -144,7 +144,7 @@ def _marks(
         marks.append(f"{late} of {sent} probes were sent over a slot late: this end was scheduled off")
     if received.dropped:
         marks.append(f"the receiver's own socket buffer had no room for {received.dropped} packets")
-    if marked.either and found.duration_slots is None:
+    if marked.either and estimated.duration_slots is None:
         marks.append("too few experiments saw a loss episode begin or end for a duration by the improved algorithm")
     return tuple(marks)
 
@@ -155,11 +155,11 @@ def _series(probes: list[SlotProbe], marked: Marked, sent: list[SentPackets]) ->
 
     relative = above_smallest(probes)
     return RawSeries({
-        "sent_s": [one.sent_s for one in relative],
-        "slot": [one.slot for one in relative],
-        "delay_ms": [ms(one.delay_s) for one in relative],
+        "sent_s": [each.sent_s for each in relative],
+        "slot": [each.slot for each in relative],
+        "delay_ms": [ms(each.delay_s) for each in relative],
         "largest_delay_ms": [ms(largest) for largest in largest_delays(relative)],
-        "lost": [one.lost for one in relative],
-        "congested": [int(one.slot in marked.either) for one in relative],
-        "late_ms": [one.late_ns / 1e6 for one in sent],
+        "lost": [each.lost for each in relative],
+        "congested": [int(each.slot in marked.either) for each in relative],
+        "late_ms": [each.late_ns / 1e6 for each in sent],
     })  # fmt: skip

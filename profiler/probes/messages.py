@@ -13,9 +13,10 @@ from profiler.observed import Quantity
 from profiler.pictures import ACCENT, Figure, label, new_figure
 from profiler.probes import messages_netpipe
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.framing import fill
 from profiler.probes.messages_sizes import LARGEST, PERTURBATION, MessagePoint, at, sizes
 from profiler.probes.options import above, count
-from profiler.probes.services.ping_pong import MOST_BYTES, exactly
+from profiler.probes.services.ping_pong import MOST_BYTES
 from profiler.probes.sessions import Peer, ProbeSession
 
 _PER_SIZE_S = 0.25  # NetPIPE's own
@@ -48,8 +49,8 @@ class Messages:
         curve, tool, marks = _measured(options, progress)
         if not curve:
             raise ProbeError("stopped before the first size was measured")
-        asked = [point for point in curve if point.size <= options.largest] or curve  # NetPIPE went one size further
-        peak = max(asked, key=lambda point: point.mbit)
+        wanted = [point for point in curve if point.size <= options.largest] or curve  # NetPIPE measures one size more
+        peak = max(wanted, key=lambda point: point.mbit)
         values = {"peak": Quantity(peak.mbit, "Mb/s"), "peak_size": Quantity(peak.size, "bytes")}
         for name, size in _THROUGHPUT_AT.items():
             if (one_way := at(curve, size)) is not None:
@@ -141,7 +142,7 @@ def _round_trips(stream: Any, view: memoryview, repeats: int) -> float:
     began = time.perf_counter()
     for _ in range(repeats):
         send(view)
-        if not exactly(stream, view):
+        if not fill(stream, view):
             raise ProbeError("the responder ended the connection")
     return (time.perf_counter() - began) / repeats
 

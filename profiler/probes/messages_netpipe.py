@@ -24,16 +24,16 @@ def arguments(largest: int, perturbation: int, port: int, *more: str) -> list[st
 def measure(
     peer: Peer, largest: int, perturbation: int, progress: Progress, port: int = PORT
 ) -> tuple[MessagePoint, ...]:
-    """The curve up to one step above `largest`, so that it can be read off there; ProbeError when NetPIPE fails."""
+    """The curve up to one step above `largest`, so that it covers `largest`; ProbeError when NetPIPE fails."""
     largest = 3 * largest // 2 + perturbation
     asked_for = {"largest": largest, "perturbation": perturbation, "port": port}
     total = len(sizes(largest, perturbation))
     with tempfile.TemporaryDirectory(prefix="cotenant-netpipe-") as folder, peer.open("netpipe", asked_for) as session:
         curve, log = Path(folder) / "np.out", Path(folder) / "log"
         host = str(session.address()[0])
-        with log.open("wb") as told, subprocess.Popen(
+        with log.open("wb") as output, subprocess.Popen(
             arguments(largest, perturbation, port, "-h", host, "-o", str(curve)),
-            stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.STDOUT, cwd=folder,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder,
         ) as sender:  # fmt: skip
             try:
                 _wait(sender, curve, total, progress)

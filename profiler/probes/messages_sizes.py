@@ -1,4 +1,4 @@
-"""NetPIPE's schedule of message sizes, the curve that comes of it, and what NetPIPE itself writes."""
+"""NetPIPE's schedule of message sizes, points of a curve over them, and reading of NetPIPE's output."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def sizes(largest: int = LARGEST, perturbation: int = PERTURBATION) -> tuple[int
     """
     if largest < 1 or perturbation < 0:
         raise ValueError(f"sizes up to {largest} with perturbation {perturbation} are none")
-    found = {largest}
+    chosen = {largest}
     size, step, taken = 1, 1, 0
     while size <= largest:
         if taken > 2 and taken % 2:  # NetPIPE doubles its step at every second size from the fourth on
             step *= 2
         wide = 0 < perturbation < step - 1
-        found.update((size - perturbation, size, size + perturbation) if wide else (size,))
+        chosen.update((size - perturbation, size, size + perturbation) if wide else (size,))
         size += step
         taken += 1
-    return tuple(sorted(one for one in found if one <= largest))
+    return tuple(sorted(size for size in chosen if size <= largest))
 
 
 def at(curve: Sequence[MessagePoint], size: int) -> float | None:

@@ -23,7 +23,7 @@ _BUSY_PERCENT = 90.0  # of a CPU: the client is one process
 
 
 class Requests:
-    """Closed loop: as many requests on their way as there are "threads", the paper's word for what we do by epoll."""
+    """Closed loop: as many requests on their way as the paper has threads; here one process does it by epoll."""
 
     name = "requests"
 

@@ -1,4 +1,4 @@
-"""The client of probe requests: so many connections, each with one request on its way, in one process by epoll."""
+"""The client of probe requests: many connections, each with one request on its way, in one process by epoll."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESET = struct.pack("@ii", 1, 0)  # SO_LINGER: closed by a reset, or every port
 
 @dataclass(slots=True)
 class LoadResult:
-    """What a run gave: seconds that it lasted, seconds of each answer, and the CPU that the client used, in %."""
+    """Result of a run: its length in s, the time of each answer in s, and the CPU that the client used, in %."""
 
     seconds: float = 0.0
     took_s: array[float] = field(default_factory=lambda: array("d"))
@@ -47,7 +47,7 @@ class RequestClient:
         self._connect, self._size, self._reconnect = connect, size, reconnect
         self._request = bytes(size)
         self._poll = select.epoll()
-        self._asked: dict[int, _PendingRequest] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._threads = threads
 
     def run(self, seconds: float, progress: Progress, done: float = 0.0) -> LoadResult:
@@ -67,13 +67,13 @@ class RequestClient:
         finally:
             load.seconds = time.perf_counter() - began
             load.cpu_percent = 100 * (time.process_time() - used) / max(load.seconds, 1e-9)
-            for asked in self._asked.values():
-                asked.stream.close()
+            for request in self._pending.values():
+                request.stream.close()
             self._poll.close()
         return load
 
     def _loop(self, load: LoadResult, began: float, seconds: float, progress: Progress, done: float) -> None:
-        clock, poll, asked = time.perf_counter, self._poll.poll, self._asked
+        clock, poll, pending = time.perf_counter, self._poll.poll, self._pending
         end, last_report = began + seconds, began
         while not progress.stopped:
             ready = poll(_LOST_S)
@@ -83,28 +83,28 @@ class RequestClient:
             if not ready:
                 raise TimeoutError
             for descriptor, _ in ready:
-                one = asked[descriptor]
-                some = len(one.stream.recv(one.missing))
-                if not some:
+                request = pending[descriptor]
+                size = len(request.stream.recv(request.missing))
+                if not size:
                     raise ConnectionResetError
-                one.missing -= some
-                if not one.missing:
-                    load.took_s.append(clock() - one.began)
-                    self._again(descriptor, one)
+                request.missing -= size
+                if not request.missing:
+                    load.took_s.append(clock() - request.began)
+                    self._again(descriptor, request)
             if now - last_report > 0.5:
                 last_report = now
                 progress.update(done + now - began)
 
-    def _again(self, descriptor: int, one: _PendingRequest) -> None:
+    def _again(self, descriptor: int, request: _PendingRequest) -> None:
         if self._reconnect:
             self._poll.unregister(descriptor)
-            del self._asked[descriptor]
-            one.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            one.stream.close()
+            del self._pending[descriptor]
+            request.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            request.stream.close()
             self._open()
             return
-        one.missing, one.began = self._size, time.perf_counter()
-        one.stream.sendall(self._request)
+        request.missing, request.began = self._size, time.perf_counter()
+        request.stream.sendall(self._request)
 
     def _open(self) -> None:
         began = time.perf_counter()
@@ -114,5 +114,5 @@ class RequestClient:
         if not self._reconnect:
             began = time.perf_counter()
         stream.sendall(self._request)
-        self._asked[stream.fileno()] = _PendingRequest(stream, began, self._size)
+        self._pending[stream.fileno()] = _PendingRequest(stream, began, self._size)
         self._poll.register(stream, select.EPOLLIN)

@@ -27,7 +27,7 @@ _TICK_MS = 1000
 @dataclass(frozen=True, slots=True)
 class _Child:
     pid: int
-    connection: socket.socket  # our copy: it tells when the client is gone
+    connection: socket.socket  # our copy, which shows when the client is gone
     deadline: float  # on the monotonic clock
 
 
@@ -37,8 +37,8 @@ class Responder:
     def __init__(self, listen: tuple[str, int], until: int | None = None, most_s: float = SESSION_S) -> None:
         """Bind; ProbeError when that is not possible. Nothing is served before `run`.
 
-        `until` is a pipe whose other end holds who needs the responder: it ends when that is closed. No session lasts
-        longer than `most_s`.
+        `until` is a pipe whose other end the owner of the responder holds: `run` ends when that is closed. No session
+        lasts longer than `most_s`.
         """
         self._most_s = most_s
         family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
@@ -47,7 +47,7 @@ class Responder:
         try:
             self._listener.bind(listen)
             self._listener.listen(MOST_SESSIONS)
-        except (OSError, TypeError, UnicodeError) as error:  # the latter two: a name that cannot be encoded
+        except (OSError, TypeError, UnicodeError) as error:  # the latter two: a host name that cannot be encoded
             self._listener.close()
             reason = getattr(error, "strerror", None) or error
             where = f"{listen[0]} port {listen[1]}"
@@ -82,7 +82,7 @@ class Responder:
                         self._welcome()
                     elif descriptor in self._children:
                         self._end(descriptor)  # its client closed the connection
-                self._look_after()
+                self._end_finished()
         finally:
             for descriptor in list(self._children):
                 self._end(descriptor)
@@ -93,14 +93,14 @@ class Responder:
     def _welcome(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it was gone before we came
+        except OSError:  # the client went away again
             return
         if len(self._children) >= MOST_SESSIONS:
             _refuse(connection, f"{MOST_SESSIONS} sessions run already")
             return
         try:
             pid = os.fork()
-        except OSError as error:  # no memory, or a limit of processes: the sessions that run go on
+        except OSError as error:  # no memory, or too many processes: running sessions go on
             _refuse(connection, f"no process for a session ({error.strerror})")
             return
         if pid == 0:
@@ -108,8 +108,8 @@ class Responder:
         self._children[connection.fileno()] = _Child(pid, connection, time.monotonic() + self._most_s)
         self._poll.register(connection, select.POLLRDHUP)
 
-    def _look_after(self) -> None:
-        """Bury sessions that ended, and end those whose time is over."""
+    def _end_finished(self) -> None:
+        """Clean up after sessions that ended, and end those whose time is over."""
         for descriptor, child in list(self._children.items()):
             ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             if ended or time.monotonic() > child.deadline:
@@ -138,7 +138,7 @@ class Responder:
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             _session(ControlChannel(connection))
             code = 0
-        except BaseException as error:  # noqa: BLE001 - the last place where it can be told
+        except BaseException as error:  # noqa: BLE001 - nothing catches it after this
             if not isinstance(error, OSError | FramingError):
                 print(f"cotenant-profiler: a session ended: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
         finally:
@@ -155,7 +155,7 @@ def _session(channel: ControlChannel) -> None:
     try:
         hello = channel.receive(_HELLO_S)
         if hello.get("cotenant_probe") != VERSION:
-            raise FramingError(f"this responder speaks version {VERSION} of the protocol")  # noqa: TRY301 - told below
+            raise FramingError(f"this responder speaks version {VERSION} of the protocol")  # noqa: TRY301 - answered below
         parameters: Any = hello.get("parameters", {})
         if not isinstance(parameters, dict):
             raise FramingError("parameters must be an object")  # noqa: TRY301

@@ -26,14 +26,14 @@ _NOTICEABLE_PERCENT = 1.0
 
 
 class Rtt:
-    """The minimum is the propagation delay; what is above is queueing, and waiting for CPUs."""
+    """The minimum is the propagation delay; the rest is queueing, and waiting for CPUs."""
 
     name = "rtt"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        much = parser.add_mutually_exclusive_group()
-        much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this long instead")
+        amount = parser.add_mutually_exclusive_group()
+        amount.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
+        amount.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this long instead")
         parser.add_argument(
             "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
             help=f"probes a second ({_PER_SECOND:g})",
@@ -104,18 +104,18 @@ def summarise(echoes: Echoes, dropped: int, late_ms: float) -> dict[str, Quantit
 
 
 def marks(echoes: Echoes, per_second: float) -> tuple[str, ...]:
-    """Reasons to distrust: our own waiting in the times, probes that left late, and those the kernel did not send."""
-    found = []
+    """Marks: times that include waiting for our CPU, probes that left late, and probes that the kernel did not send."""
+    texts = []
     blurred = sum(probe.rtt_ms is not None and not probe.by_kernel for probe in echoes.sent)
     if 100 * blurred > _NOTICEABLE_PERCENT * len(echoes.sent):
-        found.append(f"{blurred} of {len(echoes.sent)} answers have no receive time of the kernel: waiting for our CPU"
+        texts.append(f"{blurred} of {len(echoes.sent)} answers have no receive time of the kernel: waiting for our CPU"
                      " is in them")  # fmt: skip
     held = sum(probe.sent_s - probe.planned_s > 0.5 / per_second for probe in echoes.sent)
     if 100 * held > _NOTICEABLE_PERCENT * len(echoes.sent):
-        found.append(f"{held} of {len(echoes.sent)} probes left late: this machine had no CPU for the probe")
+        texts.append(f"{held} of {len(echoes.sent)} probes left late: this machine had no CPU for the probe")
     if echoes.refused:
-        found.append(f"this host's kernel refused to send {echoes.refused} probes, which count as lost")
-    return tuple(found)
+        texts.append(f"this host's kernel refused to send {echoes.refused} probes, which count as lost")
+    return tuple(texts)
 
 
 class IcmpLine:
@@ -141,7 +141,7 @@ class IcmpLine:
 
 
 class UdpLine:
-    """Probes as datagrams to the echo of a responder: 16 random bytes that make them ours, then the number."""
+    """Probes as datagrams to the echo of a responder: 16 random bytes by which we know our own, then the number."""
 
     how = f"UDP ({_BYTES} bytes)"
 

@@ -41,17 +41,6 @@ def run_probe(name: str, options: argparse.Namespace, progress: Progress) -> tup
     return ProbeResult(name, run.values, run.main, {**circumstances, **run.circumstances}, marks), run
 
 
-def as_document(result: ProbeResult) -> dict[str, Any]:
-    """The object that `--json` prints."""
-    return {
-        "probe": result.probe,
-        "values": {name: {"value": q.value, "unit": q.unit} for name, q in result.values.items()},
-        "main": result.main,
-        "circumstances": dict(result.circumstances),
-        "marks": list(result.marks),
-    }
-
-
 def write_series(series: RawSeries, path: Path) -> None:
     """Write the raw series as CSV, compressed where the name ends in .gz; ProbeError when that fails.
 

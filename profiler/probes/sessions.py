@@ -1,5 +1,4 @@
-"""The near end of a probe between two hosts: connects to a responder (starts one if none is named) and opens
-sessions."""
+"""The near end of a probe between two hosts: connects to a responder, or starts one, and opens sessions."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from profiler.probes.framing import DEFAULT_PORT, TOKEN_BYTES, VERSION, ControlC
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_S = 5.0
-_START_S = 20.0  # of an own responder: a Python start, on a host where somebody else has the CPU
-_END_S = 5.0  # what it gets to end its sessions
+_START_S = 20.0  # for a responder of our own: starting Python, on a host whose CPUs may be busy
+_END_S = 5.0  # in which it ends its sessions
 _MEET_S, _TRIES = 0.25, 40
 # `-I`-proof: the child finds this package wherever this process found it, be that a checkout or one file.
 _OWN = "import sys; sys.path[:] = sys.argv[1:]; from profiler.probes.responder import own; own()"
@@ -48,14 +47,14 @@ class Peer:
                 [sys.executable, "-c", _OWN, *sys.path],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
-            self._port = _said_port(self._child)
+            self._port = _printed_port(self._child)
         return self._port
 
     def close(self) -> None:
-        """End our own responder, and with it whatever session is left; it would end with us anyway."""
+        """End our own responder and its sessions; it would end with this process anyway."""
         if self._child is not None:
             with self._child as child:  # closes its pipes and waits
-                assert child.stdin is not None  # noqa: S101 - it was asked for
+                assert child.stdin is not None  # noqa: S101 - it is a pipe
                 child.stdin.close()  # which ends it: one that is killed cannot end its sessions
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(_END_S)
@@ -73,7 +72,7 @@ class Peer:
 
     def open(self, service: str, parameters: Mapping[str, Any] | None = None) -> ProbeSession:
         """Ask the responder for a session of this service; use it in `with`. ProbeError when it refuses."""
-        self.address()  # says so where the name has none
+        self.address()  # a clear error where the name has none
         try:
             # tries all addresses of a name: localhost is ::1, too, where the responder may not listen
             connection = socket.create_connection((self.host, self.port), _CONNECT_S)
@@ -87,7 +86,7 @@ class Peer:
 
 
 class ProbeSession:
-    """One service at work at the far end; closing it ends the service."""
+    """One service that runs at the far end; closing the session ends it."""
 
     def __init__(self, peer: Peer, channel: ControlChannel, service: str, parameters: Mapping[str, Any]) -> None:
         self.peer = peer
@@ -162,7 +161,7 @@ class ProbeSession:
         return (address[0], self.port, *address[2:])
 
     def _exchange(self, document: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send an object and receive the one that answers it; ProbeError when none comes, or it says what is wrong."""
+        """Send an object and receive the answer; ProbeError when none comes, or when it is an error."""
         try:
             self._channel.send(document)
             answer = self._channel.receive(timeout_s)
@@ -188,7 +187,7 @@ def _welcome(answer: Mapping[str, Any]) -> tuple[bytes, int]:
 
 
 def _emptied(datagrams: socket.socket) -> socket.socket:
-    """Throw away answers to hellos that were sent more than once."""
+    """Throw away further answers, where the token was sent more than once."""
     datagrams.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -205,8 +204,8 @@ def far_end(to: tuple[str, int | None] | None) -> Iterator[Peer]:
         yield peer
 
 
-def _said_port(child: subprocess.Popen[bytes]) -> int:
-    assert child.stdout is not None  # noqa: S101 - it was asked for
+def _printed_port(child: subprocess.Popen[bytes]) -> int:
+    assert child.stdout is not None  # noqa: S101 - it is a pipe
     ready, _, _ = select.select([child.stdout], [], [], _START_S)
     greeting = child.stdout.readline(16) if ready else b""
     if not greeting.strip().isdigit():

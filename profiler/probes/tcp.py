@@ -20,15 +20,14 @@ from profiler.probes.options import above, count
 WINDOW_BYTES = 256 << 10
 MEGABYTES = 800.0  # per test of the paper's campaign, of 10^6 bytes
 _CHUNK = 64 << 10  # small against the window, so that progress is seen and a stop is heard
-_TCP_INFO_PMTU, _TCP_INFO_RTT, _TCP_INFO_RETRANSMITS = 60, 68, 100  # offsets in struct tcp_info, linux/tcp.h
+_TCP_INFO_PMTU, _TCP_INFO_RETRANSMITS = 60, 100  # offsets in struct tcp_info, linux/tcp.h
 
 
 @dataclass(frozen=True, slots=True)
 class TcpInfo:
-    """The kernel's facts about a connection: path MTU in bytes, smoothed RTT in µs, retransmitted segments."""
+    """The kernel's facts about a connection: path MTU in bytes, retransmitted segments."""
 
     path_mtu: int
-    rtt_us: int
     retransmits: int
 
 
@@ -36,7 +35,7 @@ def read_tcp_info(block: bytes) -> TcpInfo | None:
     """The fields of struct tcp_info; None when this kernel's is too short for them."""
     if len(block) < _TCP_INFO_RETRANSMITS + 4:
         return None
-    offsets = (_TCP_INFO_PMTU, _TCP_INFO_RTT, _TCP_INFO_RETRANSMITS)
+    offsets = (_TCP_INFO_PMTU, _TCP_INFO_RETRANSMITS)
     return TcpInfo(*(struct.unpack_from("@I", block, offset)[0] for offset in offsets))
 
 

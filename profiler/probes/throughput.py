@@ -32,7 +32,7 @@ def values(arrivals: Arrivals, usual_bucket_ns: float | None = None, *, prefix: 
     ordered = sorted(arrivals.rates_mbit())
     mean = arrivals.mean_mbit()
     quiet = quiet_spells(arrivals, usual_bucket_ns)
-    found = {
+    numbers = {
         "throughput": Quantity(mean if mean is not None else 0.0, "Mb/s"),
         "median": Quantity(percentile(ordered, 0.5), "Mb/s"),
         "p5": Quantity(percentile(ordered, 0.05), "Mb/s"),
@@ -42,11 +42,11 @@ def values(arrivals: Arrivals, usual_bucket_ns: float | None = None, *, prefix: 
         "quiet_longest": Quantity(quiet.longest_ms, "ms"),
         "quiet_threshold": Quantity(quiet.threshold_ms, "ms"),
     }
-    return {f"{prefix}{name}": value for name, value in found.items()}
+    return {f"{prefix}{name}": value for name, value in numbers.items()}
 
 
 def far_effort(answer: Mapping[str, Any]) -> EndpointCpu:
-    """What the receiving end did on its system; ProbeError when the answer does not hold it."""
+    """CPU use of the receiving end; ProbeError when its report makes no sense."""
     try:
         return EndpointCpu.read(answer)
     except FramingError as error:

@@ -17,10 +17,9 @@ _RESOLUTION_NS = 1_000  # two reads of a clock are never trusted to differ by le
 
 @dataclass(slots=True)
 class Recorder:
-    """Turns arrivals into buckets and gaps while they come in; what arrived first only starts the clock."""
+    """Turns arrivals into buckets and gaps as they come; the first one only starts the clock."""
 
     gap_floor_ns: int = QUIET_FLOOR_NS
-    bucket_bytes: int = BUCKET_BYTES
     start_ns: int = 0
     last_ns: int = 0
     received: int = 0
@@ -42,7 +41,7 @@ class Recorder:
         self.last_ns = now_ns
         self.received += size
         self._pending += size
-        if self._pending >= self.bucket_bytes and len(self.ends_ns) < MAX_BUCKETS:
+        if self._pending >= BUCKET_BYTES and len(self.ends_ns) < MAX_BUCKETS:
             self.ends_ns.append(now_ns)
             self.sizes.append(self._pending)
             self._pending = 0
@@ -55,10 +54,8 @@ class Recorder:
 
     def packed(self) -> bytes:
         """What was recorded, times in ns since the first arrival, as `Arrivals.unpack` reads it."""
-        zero, gaps = (
-            self.start_ns,
-            [number for start, length in self.gaps for number in (start - self.start_ns, length)],
-        )
+        zero = self.start_ns
+        gaps = [number for start, length in self.gaps for number in (start - zero, length)]
         head = (self.received, self.last_ns - zero, self.gaps_left_out, len(self.sizes), len(self.gaps))
         return pack((*head, *(end - zero for end in self.ends_ns), *self.sizes, *gaps))
 
@@ -129,7 +126,7 @@ class QuietSpells:
 
 
 def quiet_spells(arrivals: Arrivals, usual_bucket_ns: float | None = None) -> QuietSpells:
-    """Find gaps in which a whole bucket should have come, and that are longer than QUIET_FLOOR_NS.
+    """Find gaps longer than QUIET_FLOOR_NS in which a whole bucket should have come.
 
     `usual_bucket_ns` is the time that a bucket should take (the paced rate's); None = the median of this transfer.
     """
@@ -144,7 +141,7 @@ def quiet_spells(arrivals: Arrivals, usual_bucket_ns: float | None = None) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class BufferBurst:
-    """The buffer burst period with most data beyond the link rate: `excess_bytes` came out of a buffer on the way."""
+    """The buffer burst period with the most data beyond the link rate: `excess_bytes` were buffered on the way."""
 
     excess_bytes: int
     start_s: float

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.framing import SESSION_S
+from profiler.probes.framing import SESSION_S, fill
 from profiler.probes.options import above, count
 from profiler.probes.sessions import Peer
 from profiler.probes.statistics import described
@@ -20,7 +20,7 @@ from profiler.probes.statistics import described
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1
 _TIMEOUT_S = 30.0
-_RENEW_S = SESSION_S / 2  # a connection is no older: the paper measured for days, and responders end sessions
+_RENEW_S = SESSION_S / 2  # then a new connection: the paper measured for days, and responders end long sessions
 _TCP_MAXSEG = 2
 
 
@@ -32,14 +32,14 @@ class _Transfer:
 
 
 class Transfer:
-    """Less specific than round-trip times: both interfaces, both kernels, and both programs are in it."""
+    """Less specific than round-trip times: both interfaces, both kernels and both programs take part."""
 
     name = "transfer"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        much = parser.add_mutually_exclusive_group()
-        much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="measure for this long instead")
+        amount = parser.add_mutually_exclusive_group()
+        amount.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
+        amount.add_argument("--seconds", type=above(0, 7200), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 600), default=_EVERY_S, metavar="S",
             help=f"start one every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
@@ -61,8 +61,8 @@ class Transfer:
             "block": f"{options.size} bytes", "every": f"{options.every:g} s", "segment": f"{segment} bytes",
             "connection": "fresh" if options.connect else "one",
         }  # fmt: skip
-        series = RawSeries({"at_s": [one.at_s for one in transfers], "took_ms": took,
-                         "sent_ms": [one.sent_ms for one in transfers]})  # fmt: skip
+        series = RawSeries({"at_s": [transfer.at_s for transfer in transfers], "took_ms": took,
+                         "sent_ms": [transfer.sent_ms for transfer in transfers]})  # fmt: skip
         return ProbeRun(values, "median", series, circumstances)
 
     def draw(self, run: ProbeRun) -> Figure:
@@ -76,9 +76,9 @@ class Transfer:
 
 def measure(options: argparse.Namespace, progress: Progress) -> tuple[list[_Transfer], int]:
     """Transfer blocks on a grid of time; also the segment size that TCP uses on the way. ProbeError when it breaks."""
-    found: list[_Transfer] = []
+    transfers: list[_Transfer] = []
     number = options.count if options.seconds is None else max(1, int(options.seconds / options.every))
-    block = os.urandom(options.size)  # nothing on the way can make it shorter
+    block = os.urandom(options.size)  # random, so that nothing on the way can compress it
     into = memoryview(bytearray(options.size))
     progress.begin(number, "blocks")
     with contextlib.ExitStack() as stack:
@@ -86,15 +86,15 @@ def measure(options: argparse.Namespace, progress: Progress) -> tuple[list[_Tran
         segment = connection.getsockopt(socket.IPPROTO_TCP, _TCP_MAXSEG)
         first = opened = time.monotonic()
         with progress.interruptible():
-            while len(found) < number and not progress.stopped:
-                time.sleep(max(0.0, first + len(found) * options.every - time.monotonic()))
-                if (options.connect and found) or time.monotonic() - opened > _RENEW_S:
+            while len(transfers) < number and not progress.stopped:
+                time.sleep(max(0.0, first + len(transfers) * options.every - time.monotonic()))
+                if (options.connect and transfers) or time.monotonic() - opened > _RENEW_S:
                     stack.close()
                     connection = _connect(options.peer, options.size, stack)
                     opened = time.monotonic()
-                found.append(there_and_back(connection, block, into, first))
-                progress.update(len(found))
-    return found, segment
+                transfers.append(there_and_back(connection, block, into, first))
+                progress.update(len(transfers))
+    return transfers, segment
 
 
 def _connect(peer: Peer, block: int, stack: contextlib.ExitStack) -> socket.socket:
@@ -111,12 +111,8 @@ def there_and_back(connection: socket.socket, block: bytes, into: memoryview, fi
     try:
         connection.sendall(block)
         sent = time.monotonic()
-        got = 0
-        while got < len(block):
-            some = connection.recv_into(into[got:])
-            if not some:
-                raise ProbeError("the responder closed the connection")
-            got += some
+        if not fill(connection, into):
+            raise ProbeError("the responder closed the connection")
     except OSError as error:
         raise ProbeError(f"the block did not come back ({error.strerror or 'too late'})") from None
     end = time.monotonic()

@@ -91,7 +91,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
         while sent < total and not progress.stopped and (until is None or planned < until):
             for number in range(sent, min(sent + burst, total)):
                 HEADER.pack_into(packet, 0, number)
-                _give(end, packet)
+                _send_packet(end, packet)
                 sent += 1
             planned = next_start(planned, now, interval)
             if now - last_report > 500_000_000:
@@ -103,7 +103,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
     return _UdpTransfer(sent, sent * size * 8e3 / elapsed, EndpointCpu.now().since(before), elapsed / 1e9)
 
 
-def _give(end: socket.socket, packet: bytearray) -> None:
+def _send_packet(end: socket.socket, packet: bytearray) -> None:
     try:
         end.send(packet)
     except ConnectionRefusedError:
@@ -148,10 +148,11 @@ _COUNTS = ("packets", "reordered", "dropped")
 
 
 def _by_kernel(arrived: Arrivals, rate: float) -> dict[str, Quantity]:
-    """What the kernel's arrival times say: without the receiving process's own delay, as it matters in a VM."""
-    found = throughput.values(arrived, BUCKET_BYTES * 8e3 / rate, prefix="kernel_")
-    kept = {name: found[name] for name in ("kernel_quiet_share", "kernel_quiet_spells", "kernel_quiet_longest")}
-    return {**kept, "kernel_buffer_burst": Quantity(buffer_burst(arrived, rate).excess_bytes, "bytes")}
+    """Values by the kernel's arrival times: without the delay of the receiving process, which matters in VMs."""
+    values = throughput.values(arrived, BUCKET_BYTES * 8e3 / rate, prefix="kernel_")
+    names = ("kernel_quiet_share", "kernel_quiet_spells", "kernel_quiet_longest")
+    burst = Quantity(buffer_burst(arrived, rate).excess_bytes, "bytes")
+    return {**{name: values[name] for name in names}, "kernel_buffer_burst": burst}
 
 
 def _marks(sent: _UdpTransfer, rate: float, dropped: int, burst: BufferBurst) -> list[str]:

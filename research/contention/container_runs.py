@@ -364,7 +364,7 @@ def _idle_class_s() -> float:
 
 def _pressure_us(mounts: Mapping[str, str], group: str) -> int:
     path = Path(mounts["unified"], group, "cpu.pressure")
-    return parse_pressure(path.read_text("ascii"), str(path)).some_us
+    return parse_pressure(path.read_text("ascii"), str(path))
 
 
 def _share(run: float, wait: float) -> float | None:

@@ -177,7 +177,6 @@ def test_executions_and_switches_are_the_switches_that_the_kernel_counts(
     (before,), (after,) = (list(one.instances["shop"].tasks.values()) for one in (first, second))
     assert inner > 100
     assert inner - 1 <= after.timeslices - before.timeslices <= outer + 1
-    assert inner - 1 <= after.switches - before.switches <= outer + 1
 
 
 def test_load_raises_events_and_the_driver_domains_cpu(lab: Lab, backend: LibvirtBackend, shop: Guest) -> None:

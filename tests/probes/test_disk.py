@@ -103,11 +103,11 @@ def test_the_same_seed_reads_the_same_places(monkeypatch: pytest.MonkeyPatch, tm
     def places(seed: str) -> list[tuple[Path, int]]:
         read: list[tuple[Path, int]] = []
 
-        def note(path: Path, offset: int, memory: memoryview, direct: bool) -> int:
+        def note(test: str, path: Path, offset: int, memory: memoryview, *, direct: bool) -> int:
             read.append((path, offset))
             return 1
 
-        monkeypatch.setattr("profiler.probes.disk._read_small", note)
+        monkeypatch.setattr("profiler.probes.disk._timed", note)
         files = Files(tmp_path, tuple(tmp_path / f"f{number:04}" for number in range(3)), True, True)
         perform("read_small", files, options(tmp_path, "--seed", seed), [], Progress())
         return read

@@ -1,4 +1,4 @@
-"""The probes' frame: results that compare or refuse to, the command line, stops, raw series, pictures, statistics."""
+"""The probes' frame: results, the command line, stops, raw series, pictures, statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lab.processes import wait_until
 from profiler.cli import main
-from profiler.observed import ProbeResult, Quantity, UnlikeError
+from profiler.observed import ProbeResult, Quantity
 from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
 from profiler.probes.base import Progress, RawSeries, Stopped
@@ -49,33 +49,6 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str
         code = ended.code
     shown = capsys.readouterr()
     return code, shown.out, shown.err
-
-
-def result(**changes: str) -> ProbeResult:
-    circumstances = {"machine": "m", "kernel": "k", "load": "0.1", "taken_at": "now"} | changes
-    return ProbeResult("rtt", {"median": Quantity(2.0, "ms")}, "median", circumstances)
-
-
-def test_results_under_like_circumstances_are_compared_by_their_ratio() -> None:
-    other = ProbeResult("rtt", {"median": Quantity(4.0, "ms"), "max": Quantity(9, "ms")}, "median",
-                        {**result().circumstances, "load": "3.0", "taken_at": "later"})  # fmt: skip
-    assert result().compare(other) == {"median": 0.5}
-
-
-def test_unlike_circumstances_are_refused_and_named() -> None:
-    with pytest.raises(UnlikeError, match=r"governor, kernel differ") as refused:
-        result().compare(result(kernel="other", governor="performance"))
-    assert refused.value.names == ("governor", "kernel")
-
-
-def test_another_probe_is_never_comparable() -> None:
-    other = ProbeResult("tcp", {"median": Quantity(1, "ms")}, "median", result().circumstances)
-    assert result().unlike(other) == ("probe",)
-
-
-def test_a_value_in_another_unit_is_not_compared() -> None:
-    other = ProbeResult("rtt", {"median": Quantity(1, "us")}, "median", result().circumstances)
-    assert result().compare(other) == {}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

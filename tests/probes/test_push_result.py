@@ -68,8 +68,8 @@ def test_the_whole_result_goes_with_its_place_and_time() -> None:
         ),
         (200, b'{"accepted": 0, "older": 0, "dropped": 1, "reasons": [{"reason": "unknown host"}]}', "unknown host"),
         (200, b'{"accepted": 0, "older": 1, "dropped": 0, "reasons": []}', "has a newer result"),
-        (404, b"<html>", "no Cotenant server of this version (status 404)"),
-        (200, b"[]", "no Cotenant server of this version (status 200)"),
+        (404, b"<html>", "not that of a Cotenant server of this version (status 404)"),
+        (200, b"[]", "not that of a Cotenant server of this version (status 200)"),
     ],
 )
 def test_what_is_not_taken_is_told(status: int, body: bytes, told: str) -> None:

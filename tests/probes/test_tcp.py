@@ -103,7 +103,6 @@ def test_what_the_kernel_says_of_a_connection_is_read() -> None:
         info = read_tcp_info(near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
     assert info is not None
     assert (info.path_mtu, info.retransmits) == (65_535, 0)
-    assert info.rtt_us < 1_000_000
     assert read_tcp_info(b"\0" * 100) is None
 
 

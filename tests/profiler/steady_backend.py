@@ -35,7 +35,7 @@ class SteadyBackend:
         self.trouble(number)
         now = time.monotonic() + self.stopped_s
         used = int(now * 5e8)
-        domain = DomainCounters(1, {"1": TaskCounters(used, 0, number, number)}, used, net_bytes=0, disk_bytes=0)
+        domain = DomainCounters(1, {"1": TaskCounters(used, 0, number)}, used, net_bytes=0, disk_bytes=0)
         whole = HostCounters(number, used, 0, 1)
         wall = time.time() + self.stopped_s + self.skew_s
         return Counters(self.host, wall, now, dict.fromkeys(self.names, domain), None, whole)

@@ -31,13 +31,13 @@ class Bench:
         self.agent = Agent(backend, Pace(**settings), self.windows.append, Log(self.said), asleep)  # type: ignore[arg-type]
         self._thread = threading.Thread(target=self.agent.run, daemon=True)
 
-    def run(self) -> None:
-        self._thread.start()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
     def start(self) -> None:
         self._thread.start()
+
+    def run(self) -> None:
+        self.start()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
 
     def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 60
@@ -150,11 +150,7 @@ def test_a_reading_that_fails_costs_one_sample(error: Exception) -> None:
 @pytest.mark.measured
 def test_a_window_across_a_clock_jump_is_dropped_and_the_next_one_has_the_new_time() -> None:
     backend = SteadyBackend()
-
-    def trouble(number: int) -> None:
-        backend.skew_s = 3600.0 if number >= 15 else 0.0
-
-    backend.trouble = trouble
+    backend.trouble = lambda number: setattr(backend, "skew_s", 3600.0 if number >= 15 else 0.0)
     bench = Bench(backend, duration_s=2.0)
     bench.run()
     view = bench.agent.view()
@@ -168,15 +164,8 @@ def test_a_window_across_a_clock_jump_is_dropped_and_the_next_one_has_the_new_ti
 @pytest.mark.measured
 def test_a_host_that_slept_is_told_from_a_clock_that_was_set() -> None:
     backend = SteadyBackend()
-    slept = 0.0
-
-    def trouble(number: int) -> None:
-        nonlocal slept
-        if number == 8:
-            backend.skew_s, slept = 500.0, 500.0
-
-    backend.trouble = trouble
-    bench = Bench(backend, lambda: slept, duration_s=0.8)
+    backend.trouble = lambda number: setattr(backend, "skew_s", 500.0 if number >= 8 else 0.0)
+    bench = Bench(backend, lambda: backend.skew_s, duration_s=0.8)
     bench.run()
     dropped = bench.agent.view().windows_dropped
     assert (dropped["suspended"], dropped["clock_jump"]) == (1, 0)

@@ -94,18 +94,23 @@ def drain(directory: Path, url: str) -> Pusher:
     return pusher
 
 
+def spooled(made: list[MetricWindow], directory: Path) -> Path:
+    """The windows in a spool, as while the server is away."""
+    log = Log(io.StringIO())
+    nobody = HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
+    delivery = Delivery(Spool(directory, 10**9, log), nobody, log)
+    for window in made:
+        delivery.deliver(window)
+    delivery.close(5)
+    return directory
+
+
 def test_samples_are_stored_exactly_once_though_every_batch_is_sent_twice(
     url: str, database: Path, tmp_path: Path
 ) -> None:
     made = windows(("a",))
     assert len(made) >= 3
-    first = tmp_path / "spool"
-    spool = Spool(first, 10**9, Log(io.StringIO()))
-    nobody = HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
-    shipping = Delivery(spool, nobody, Log(io.StringIO()))
-    for window in made:
-        shipping.deliver(window)
-    shipping.close(5)
+    first = spooled(made, tmp_path / "spool")
     second = tmp_path / "copy"
     shutil.copytree(first, second)
 
@@ -134,13 +139,7 @@ def test_samples_are_stored_exactly_once_though_every_batch_is_sent_twice(
 def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_the_others_stored(
     url: str, database: Path, tmp_path: Path
 ) -> None:
-    spool = Spool(tmp_path / "spool", 10**9, Log(io.StringIO()))
-    shipping = Delivery(spool, HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1"), Log(io.StringIO()))
-    made = windows(("a", "stranger"))
-    for window in made:
-        shipping.deliver(window)
-    shipping.close(5)
-    status = drain(tmp_path / "spool", url).status()
+    status = drain(spooled(windows(("a", "stranger")), tmp_path / "spool"), url).status()
     assert status.dropped["unknown_instance"] == sum(status.dropped.values()) > 0
     assert {key[0] for key in stored(database)} == {"", "a"}
 

@@ -70,39 +70,45 @@ def test_tasks_of_groups_inside_an_instance_count_for_it() -> None:
     host.version_2("lxc.payload.shop", [], 5)
     host.files["/cg/lxc.payload.shop/init.scope/cgroup.threads"] = "5\n"
     host.task(5, 5)
-    assert set(LxcBackend(host, host="h").read_counters().instances["shop"].tasks) == {"5"}
+    assert _tasks(LxcBackend(host, host="h")) == {"5"}
 
 
-def test_what_a_host_does_not_show_is_absent_with_the_reason() -> None:
-    host = FakeHost()
-    host.version_1("lxc/shop", [1], 5)
-    host.task(1, 5)
-    host.links["/proc/1/ns/net"] = "net:[1]"
-    host.files["/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"] = "Total 0\n"
-    host.files["/proc/1/task/1/io"] = errno.EACCES
+CPUACCT, SERVICE_BYTES = "/cg/cpuacct/lxc/shop", "/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "name", "reason"),
+    [
+        (1, {SERVICE_BYTES: "Total 0\n", "/proc/7/task/7/io": errno.EACCES}, "disk_bytes", "run as root"),
+        (1, {}, "psi_cpu_us", "no such file"),
+        (1, {"/proc/7/task/7/schedstat": errno.ENOENT}, "tasks", "none of its 1 tasks"),
+        (1, {f"{CPUACCT}/tasks": "7\n8\n", "/proc/8/task/8/schedstat": "1 2\n"}, "tasks", "3 numbers expected"),
+        (2, {"/cg/lxc/shop/cpu.stat": "usage_usec 5\nsystem_usec 2\n"}, "throttled_ns", "has no throttled_usec"),
+    ],
+    ids=["block I/O", "pressure", "no scheduler counts", "one garbled task", "throttling"],
+)
+def test_what_a_host_does_not_show_is_absent_with_the_reason_and_not_zero(
+    version: int, files: dict[str, str | int], name: str, reason: str
+) -> None:
+    host = host_of_shop(version)
+    host.files |= files
     shop = LxcBackend(host, host="h").read_counters().instances["shop"]
-    assert shop.net_bytes is None
-    assert "host's own network" in shop.absent["net_bytes"]
-    assert shop.disk_bytes is None
-    assert "run as root" in shop.absent["disk_bytes"]
-    assert "no such file" in shop.absent["psi_cpu_us"]
+    assert getattr(shop, name, None) is None or name == "tasks"
+    assert name not in shop.further
+    assert reason in shop.absent[name]
 
 
 def test_block_io_comes_from_the_tasks_where_the_group_does_not_count_it() -> None:
-    host = FakeHost()
-    host.version_1("lxc/shop", [2], 5)
-    host.task(2, 5)
-    host.files["/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"] = "Total 0\n"
-    host.files["/proc/2/task/2/io"] = "read_bytes: 4096\nwrite_bytes: 1\n"
+    host = host_of_shop()
+    host.files |= {SERVICE_BYTES: "Total 0\n", "/proc/7/task/7/io": "read_bytes: 4096\nwrite_bytes: 1\n"}
     shop = LxcBackend(host, host="h").read_counters().instances["shop"]
-    assert shop.tasks["2"].io_bytes == 4097
+    assert shop.tasks["7"].io_bytes == 4097
     assert "disk_bytes" not in shop.absent
 
 
 def test_a_group_that_may_not_be_read_asks_for_root() -> None:
-    host = FakeHost()
-    host.version_1("lxc/shop", [1], 5)
-    host.files["/cg/cpuacct/lxc/shop/tasks"] = errno.EACCES
+    host = host_of_shop()
+    host.files[f"{CPUACCT}/tasks"] = errno.EACCES
     with pytest.raises(BackendError, match="run as root"):
         LxcBackend(host, host="h").read_counters()
 
@@ -112,7 +118,7 @@ def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
     host.files["/proc/7/task/7/schedstat"] = errno.EACCES
-    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = "900000000\n"
+    host.files[f"{CPUACCT}/cpuacct.usage"] = "900000000\n"
     host.later()
     collected = collect(first, backend.read_counters())
     absences = {absence.metric: absence.reason for absence in collected.absences if absence.instance == "shop"}
@@ -120,16 +126,9 @@ def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
     assert all("permission denied" in absences[metric] for metric in ("waiting", "block", "execution"))
 
 
-def test_a_kernel_that_shows_no_scheduler_counts_gives_no_zero_waiting() -> None:
-    host = host_of_shop()
-    host.files["/proc/7/task/7/schedstat"] = errno.ENOENT
-    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
-    assert "none of its 1 tasks" in shop.absent["tasks"]
-
-
 def test_a_group_that_counts_no_run_time_and_hides_its_tasks_has_no_cpu() -> None:
     host = host_of_shop()
-    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = errno.EACCES
+    host.files[f"{CPUACCT}/cpuacct.usage"] = errno.EACCES
     host.files["/proc/7/task/7/schedstat"] = errno.EACCES
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
@@ -139,14 +138,6 @@ def test_a_group_that_counts_no_run_time_and_hides_its_tasks_has_no_cpu() -> Non
     assert [a.reason for a in collected.absences if (a.instance, a.metric) == ("shop", "cpu")]
 
 
-def test_throttling_that_version_2_does_not_count_is_absent_and_not_zero() -> None:
-    host = host_of_shop(version=2)
-    host.files["/cg/lxc/shop/cpu.stat"] = "usage_usec 5\nsystem_usec 2\n"
-    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
-    assert "throttled_ns" not in shop.further
-    assert "has no throttled_usec" in shop.absent["throttled_ns"]
-
-
 def test_slow_counters_give_the_rate_over_their_own_time_in_every_reading() -> None:
     host = host_of_shop()
     backend = LxcBackend(host, host="h")
@@ -154,7 +145,7 @@ def test_slow_counters_give_the_rate_over_their_own_time_in_every_reading() -> N
     first = backend.read_counters()
     for second in range(1, 26):
         host.later()
-        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage_sys"] = f"{500_000 + second * 250_000_000}\n"
+        host.files[f"{CPUACCT}/cpuacct.usage_sys"] = f"{500_000 + second * 250_000_000}\n"
         counters = backend.read_counters()
         rates += [row.values["system"] for row in collect(first, counters).rows if "system" in row.values]
         first = counters
@@ -166,8 +157,8 @@ def test_a_group_made_anew_under_its_name_drops_one_sample_and_goes_on() -> None
     backend = LxcBackend(host, host="h")
     readings = []
     for usage in (9_000_000_000, 9_000_000_000, 9_000_000_000, 1_000_000, 2_000_000, 2_000_000_000):
-        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = f"{usage}\n"
-        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage_sys"] = f"{usage // 2}\n"
+        host.files[f"{CPUACCT}/cpuacct.usage"] = f"{usage}\n"
+        host.files[f"{CPUACCT}/cpuacct.usage_sys"] = f"{usage // 2}\n"
         readings.append(backend.read_counters())
         host.later(2.0)
     pairs = [collect(*pair) for pair in pairwise(readings)]
@@ -177,23 +168,13 @@ def test_a_group_made_anew_under_its_name_drops_one_sample_and_goes_on() -> None
     assert system == pytest.approx([0.0, 0.0, 0.025, 0.025])
 
 
-def test_one_garbled_task_makes_all_task_metrics_absent() -> None:
-    host = FakeHost()
-    host.version_1("lxc/shop", [7, 8], 1_000_000)
-    host.task(7, 1_000_000, 5, 3)
-    host.files["/proc/8/task/8/schedstat"] = "1 2\n"
-    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
-    assert "3 numbers expected" in shop.absent["tasks"]
-
-
 def test_block_io_that_is_counted_elsewhere_since_is_absent_for_one_reading() -> None:
     host = host_of_shop()
-    path = "/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"
-    counted, host.files[path] = host.files[path], "Total 0\n"
+    counted, host.files[SERVICE_BYTES] = host.files[SERVICE_BYTES], "Total 0\n"
     host.files["/proc/7/task/7/io"] = "read_bytes: 4096\nwrite_bytes: 0\n"
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
-    host.files[path] = counted
+    host.files[SERVICE_BYTES] = counted
     gaps = []
     for _ in range(40):
         host.later()
@@ -205,7 +186,7 @@ def test_block_io_that_is_counted_elsewhere_since_is_absent_for_one_reading() ->
 
 def test_resident_memory_is_that_of_all_processes() -> None:
     host = host_of_shop()
-    host.files["/cg/cpuacct/lxc/shop/cgroup.procs"] = "7\n9\n8\n"
+    host.files[f"{CPUACCT}/cgroup.procs"] = "7\n9\n8\n"
     host.files["/proc/9/statm"] = "1000 256 100 1 0 50 0\n"  # 8 ended meanwhile
     assert LxcBackend(host, host="h").read_counters().instances["shop"].gauges["rss_mb"] == 2.0
 
@@ -215,7 +196,7 @@ def _ran(host: FakeHost, tids: dict[int, int]) -> None:
     host.later(1.0)
     for tid, run_ns in tids.items():
         host.task(tid, run_ns, 5, 3)
-    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = f"{sum(tids.values())}\n"
+    host.files[f"{CPUACCT}/cpuacct.usage"] = f"{sum(tids.values())}\n"
 
 
 def _tasks(backend: LxcBackend) -> set[str]:
@@ -224,14 +205,14 @@ def _tasks(backend: LxcBackend) -> set[str]:
 
 def test_a_new_task_is_seen_as_soon_as_it_used_cpu_time() -> None:
     host, backend = _shop_with_tasks({1: 1_000_000})
-    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n2\n"
+    host.files[f"{CPUACCT}/tasks"] = "1\n2\n"
     _ran(host, {1: 2_000_000, 2: 100_000})
     assert _tasks(backend) == {"1", "2"}
 
 
 def test_a_new_task_that_used_nothing_yet_is_seen_within_five_readings() -> None:
     host, backend = _shop_with_tasks({1: 1_000_000})
-    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n2\n"
+    host.files[f"{CPUACCT}/tasks"] = "1\n2\n"
     seen = []
     for second in range(2, 7):
         _ran(host, {1: second * 1_000_000, 2: 0})
@@ -241,11 +222,11 @@ def test_a_new_task_that_used_nothing_yet_is_seen_within_five_readings() -> None
 
 def test_a_task_that_ended_is_missed_in_the_next_reading() -> None:
     host, backend = _shop_with_tasks({1: 1_000_000, 2: 1_000_000})
-    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n"
+    host.files[f"{CPUACCT}/tasks"] = "1\n"
     host.files["/proc/2/task/2/schedstat"] = errno.ESRCH
     host.later(1.0)
     host.task(1, 2_000_000, 5, 3)
-    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = "3000000\n"
+    host.files[f"{CPUACCT}/cpuacct.usage"] = "3000000\n"
     assert _tasks(backend) == {"1"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,13 @@ from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.metrics import EIGHT
 
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def sources() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+
+
 CELLS = [(key, cell) for key, cells in DEFINITIONS.items() for cell in cells]
 
 
@@ -22,6 +30,7 @@ def test_every_kind_of_hypervisor_can_be_read_and_told() -> None:
     """Definitions and what describes a host follow the table of kinds; backends and tools have entries of their own."""
     assert {kind.backend for kind in TRAITS.values()} == detection._makers(LiveSource(), None, "off").keys()
     assert HOST_TOOLS.keys() == set(HOST_KINDS)
+    assert tuple(TRAITS) == HOST_KINDS
 
 
 @pytest.mark.parametrize("hypervisor", DEFINITIONS)
@@ -30,29 +39,19 @@ def test_each_hypervisor_defines_the_eight_in_their_order(hypervisor: str) -> No
 
 
 @pytest.mark.parametrize(("hypervisor", "cell"), CELLS, ids=lambda part: getattr(part, "metric", part))
-def test_a_cell_says_source_formula_distance_and_how_it_was_verified(hypervisor: str, cell: Definition) -> None:
+def test_a_cell_says_source_formula_distance_and_by_which_tests_it_was_verified(
+    hypervisor: str, cell: Definition
+) -> None:
     for name, words in (("source", 3), ("formula", 1), ("distance", 3), ("verified", 1)):
         text = getattr(cell, name)
         assert len(text.split()) >= words, f"{hypervisor} {cell.metric} {name}: {text!r}"
         assert not re.search(r"\b(TODO|TBD|FIXME)\b", text)
     assert re.search(r"\btests/", cell.verified), f"{hypervisor} {cell.metric} names no test"
-
-
-@pytest.mark.parametrize(("hypervisor", "cell"), CELLS, ids=lambda part: getattr(part, "metric", part))
-def test_the_tests_that_a_cell_names_exist(hypervisor: str, cell: Definition) -> None:
     for path in re.findall(r"\b(?:tests|research/benchmarks)/[\w/.-]*\w", cell.verified):
         assert (ROOT / path).exists(), f"{hypervisor} {cell.metric} names {path}"
-    sources = None
+    tests = sources()
     for name in re.findall(r"\btest_[a-z0-9_]{20,}\b(?!\.py)", cell.verified):
-        sources = sources or "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-        assert f"def {name}(" in sources, f"{hypervisor} {cell.metric} names {name}"
-
-
-def test_the_size_of_a_page_stands_in_one_module() -> None:
-    package = ROOT / "profiler"
-    defined = re.compile(r"^_?PAGE_BYTES = ", re.MULTILINE)
-    found = [path for path in package.rglob("*.py") if defined.search(path.read_text(encoding="utf-8"))]
-    assert [str(path.relative_to(package)) for path in found] == ["metrics.py"]
+        assert f"def {name}(" in tests, f"{hypervisor} {cell.metric} names {name}"
 
 
 def test_the_table_has_a_row_for_every_metric_and_hypervisor() -> None:
@@ -72,7 +71,3 @@ def test_the_page_holds_every_distance_from_the_paper() -> None:
     page = " ".join(page_markdown().split())
     for _, cell in CELLS:
         assert " ".join(cell.distance.split()).replace("|", "\\|") in page
-
-
-def test_every_kind_of_hypervisor_has_its_traits() -> None:
-    assert tuple(TRAITS) == HOST_KINDS

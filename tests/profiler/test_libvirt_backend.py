@@ -17,6 +17,8 @@ from profiler.collectors import collect
 from profiler.observed import Instance
 from tests.profiler.libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
+ONE_VCPU = {"libvirt vcpustats": [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]}
+
 
 @pytest.fixture
 def host() -> LibvirtHost:
@@ -61,22 +63,19 @@ def test_rates_of_a_guest_come_from_its_threads_and_the_statistics(host: Libvirt
     assert _value(first, second, "pages_exchanged") == pytest.approx(5.5)
 
 
-def test_a_guest_that_ended_while_libvirt_still_lists_it_is_named(host: LibvirtHost) -> None:
+@pytest.mark.parametrize("listed", [False, True], ids=["before its threads are listed", "after they were listed"])
+def test_a_guest_that_ends_while_libvirt_still_lists_it_is_named(host: LibvirtHost, listed: bool) -> None:
     backend = open_backend(host)
     backend.read_counters()
-    host.end(100)
+    if listed:
+        for tid in (101, 102):
+            host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ESRCH
+            del host.files[f"/proc/{tid}/comm"]
+    else:
+        host.end(100)
     counters = backend.read_counters()
     assert counters.instances == {}
     assert counters.vanished == ("shop",)
-
-
-def test_a_guest_whose_threads_end_after_they_were_listed_is_named(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
-    for tid in (101, 102):
-        host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ESRCH
-        del host.files[f"/proc/{tid}/comm"]
-    assert backend.read_counters().vanished == ("shop",)
 
 
 def test_a_crashed_guest_is_named_and_a_paused_one_is_read(host: LibvirtHost) -> None:
@@ -152,7 +151,7 @@ def test_a_process_that_nobody_may_look_into_is_hidden_not_gone(host: LibvirtHos
         raise OSError(errno.EACCES, "no")
 
     monkeypatch.setattr(host, "names", names)
-    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    host.values |= ONE_VCPU
     shop = open_backend(host).read_counters().instances["shop"]
     assert "permission denied" in shop.absent["tasks"]
 
@@ -171,7 +170,7 @@ def test_cpu_times_of_two_sources_are_not_subtracted(host: LibvirtHost) -> None:
     kept = dict(host.files)
     for tid in (100, 101, 102):
         host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.EACCES
-    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    host.values |= ONE_VCPU
     assert backend.read_counters().vanished == ("shop",)
     assert backend.read_counters().instances["shop"].cpu_ns == 70
     host.files = kept
@@ -182,7 +181,7 @@ def test_cpu_times_of_two_sources_are_not_subtracted(host: LibvirtHost) -> None:
 def test_a_kernel_without_scheduler_times_is_no_vanished_guest(host: LibvirtHost) -> None:
     for tid in (100, 101, 102):
         host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ENOENT
-    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    host.values |= ONE_VCPU
     assert "CONFIG_SCHED_INFO" in open_backend(host).read_counters().instances["shop"].absent["tasks"]
 
 
@@ -259,27 +258,22 @@ def _asked_for_drives(backend: LibvirtBackend, monkeypatch: pytest.MonkeyPatch, 
     return asked
 
 
-def test_direct_disks_are_counted_by_the_kernel_and_qemu_is_left_alone(
-    host: LibvirtHost, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("devices", "expected", "drives"),
+    [(DIRECT, 320, False), (None, 4096, True)],
+    ids=["direct disks by the kernel, which leaves QEMU alone", "drives behind the page cache by QEMU"],
+)
+def test_the_bytes_of_drives_are_counted(
+    host: LibvirtHost, monkeypatch: pytest.MonkeyPatch, devices: str | None, expected: int, drives: bool
 ) -> None:
-    host.values[f"libvirt xml {UUID.format(1)}"] = domain_xml("shop", devices=DIRECT)
+    if devices is not None:
+        host.values[f"libvirt xml {UUID.format(1)}"] = domain_xml("shop", devices=devices)
     _io(host, 300, 20)
     backend = open_backend(host)
-    assert backend.read_counters().instances["shop"].disk_bytes == 320
-    host.later()
-    assert backend.read_counters().instances["shop"].disk_bytes == 320
-    host.later()
-    assert _asked_for_drives(backend, monkeypatch, host) == [False, False]
-
-
-def test_drives_behind_the_page_cache_are_counted_by_qemu(host: LibvirtHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    _io(host, 300, 20)
-    backend = open_backend(host)
-    assert backend.read_counters().instances["shop"].disk_bytes == 4096
-    host.later()
-    assert backend.read_counters().instances["shop"].disk_bytes == 4096
-    host.later()
-    assert _asked_for_drives(backend, monkeypatch, host) == [True, True]
+    for _ in range(2):
+        assert backend.read_counters().instances["shop"].disk_bytes == expected
+        host.later()
+    assert _asked_for_drives(backend, monkeypatch, host) == [drives, drives]
 
 
 def test_the_count_of_a_disk_does_not_change_its_source_in_the_middle(host: LibvirtHost) -> None:
@@ -312,18 +306,17 @@ def test_guests_with_odd_names_are_read(name: str) -> None:
     assert [one.id for one in backend.list_instances()] == [instance_id(name)]
 
 
-@pytest.mark.parametrize("answer", [None, {}, [1], [[1, 2, 3, 4]], [["a", "b", "c", {}]], [[1, "u", "n", {}, 5]]])
-def test_an_answer_that_is_no_list_of_domains_is_an_error(host: LibvirtHost, answer: object) -> None:
+HANGS = TimeoutError(errno.ETIMEDOUT, "libvirt gave no answer in 3 s")
+
+
+@pytest.mark.parametrize(
+    "answer", [None, {}, [1], [[1, 2, 3, 4]], [["a", "b", "c", {}]], [[1, "u", "n", {}, 5]], HANGS]
+)
+def test_an_answer_that_is_no_list_of_domains_or_does_not_come_is_an_error(host: LibvirtHost, answer: object) -> None:
     backend = open_backend(host)
     host.values["libvirt domstats"] = answer
-    with pytest.raises(BackendError, match=r"libvirt at fake:/// cannot be read"):
-        backend.read_counters()
-
-
-def test_a_daemon_that_hangs_is_an_error(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    host.values["libvirt domstats"] = TimeoutError(errno.ETIMEDOUT, "libvirt gave no answer in 3 s")
-    with pytest.raises(BackendError, match="no answer in 3 s"):
+    problem = "no answer in 3 s" if answer is HANGS else "libvirt at fake:/// cannot be read"
+    with pytest.raises(BackendError, match=problem):
         backend.read_counters()
 
 
@@ -365,8 +358,3 @@ def test_settings_that_cannot_be_read_are_none(host: LibvirtHost) -> None:
     host.values[f"libvirt scheduler {UUID.format(1)}"] = OSError(errno.EIO, "no cgroup CPU controller")
     settings = open_backend(host).read_isolation(Instance("shop"))
     assert (settings.pinning, settings.cap_percent, settings.weight, settings.network) == (None, None, None, None)
-
-
-def test_settings_of_an_unknown_guest_are_an_error(host: LibvirtHost) -> None:
-    with pytest.raises(BackendError, match="nobody is not on this host"):
-        open_backend(host).read_isolation(Instance("nobody"))

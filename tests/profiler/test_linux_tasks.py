@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from profiler.parse.text import count
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.recorded import recorded_files
 
+Parser = Callable[..., object]
 IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\ncancelled_write_bytes: 0\n"
 PRESSURE = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 
@@ -108,7 +110,7 @@ def test_skipping_who_did_not_run_gives_what_reading_all_gives(rounds: list[dict
         found = remembering.read(tasks, absent, with_io=with_io)
         assert found == TaskReader(host).read(tasks, absent, with_io=with_io)
         assert found == {
-            str(tid): TaskCounters(ran, ran, ran, ran, ran + 1 if with_io else None) for tid, ran in tasks.items()
+            str(tid): TaskCounters(ran, ran, ran, ran + 1 if with_io else None) for tid, ran in tasks.items()
         }
         assert absent == {}
 
@@ -145,9 +147,9 @@ def _mutated(draw: st.DrawFn, text: str) -> str:
     )
 
 
-def _answer(parser: object, text: str) -> object:
+def _answer(parser: Parser, text: str) -> object:
     try:
-        return parser(text, "w")  # type: ignore[operator]
+        return parser(text, "w")
     except ValueError as error:
         return str(error)
 
@@ -162,34 +164,27 @@ def test_three_numbers_at_once_are_three_counts(text: str) -> None:
         assert "3 numbers expected" in str(_answer(schedstat_counts, text))
 
 
-@given(_mutated(IO))
-def test_block_io_at_once_is_block_io_line_by_line(text: str) -> None:
-    assert _answer(parse_task_io, text) == _answer(task_io_by_line, text)
-
-
-@given(_mutated(PRESSURE))
-def test_pressure_at_once_is_pressure_field_by_field(text: str) -> None:
-    assert _answer(parse_pressure, text) == _answer(pressure_by_line, text)
-
-
-def test_fast_paths_read_what_this_kernel_prints() -> None:
-    text = Path("/proc/self/io").read_text()
-    assert parse_task_io(text) == task_io_by_line(text)
-    for name in ("cpu", "io"):
-        path = Path(f"/proc/pressure/{name}")
-        if path.exists():
-            assert parse_pressure(text := path.read_text()) == pressure_by_line(text)
-
-
 _NET_DEV = recorded_files()["/proc/net/dev"]
+# What is read at once, line by line, a text of it, and the kernel's files.
+AT_ONCE: dict[str, tuple[Parser, Parser, str, Sequence[str]]] = {
+    "block I/O": (parse_task_io, task_io_by_line, IO, ["/proc/self/io"]),
+    "pressure": (parse_pressure, pressure_by_line, PRESSURE, ["/proc/pressure/cpu", "/proc/pressure/io"]),
+    "interfaces": (parse_net_dev, net_dev_by_line, _NET_DEV, ["/proc/net/dev"]),
+}
 
 
-def test_interfaces_at_once_are_interfaces_line_by_line_in_what_the_kernel_wrote() -> None:
-    for text in (_NET_DEV, Path("/proc/net/dev").read_text()):
-        assert _NET_DEV_HEADER in text  # else this compares the plain reader with itself
-        assert parse_net_dev(text) == net_dev_by_line(text) != {}
+@pytest.mark.parametrize("name", AT_ONCE)
+@given(data=st.data())
+def test_what_is_read_at_once_is_what_is_read_line_by_line(name: str, data: st.DataObject) -> None:
+    at_once, by_line, text, _ = AT_ONCE[name]
+    mutated = data.draw(_mutated(text))
+    assert _answer(at_once, mutated) == _answer(by_line, mutated)
 
 
-@given(_mutated(_NET_DEV))
-def test_interfaces_at_once_are_interfaces_line_by_line_whatever_comes(text: str) -> None:
-    assert _answer(parse_net_dev, text) == _answer(net_dev_by_line, text)
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_fast_paths_read_what_this_kernel_prints(name: str) -> None:
+    at_once, by_line, _, paths = AT_ONCE[name]
+    for path in map(Path, paths):
+        if path.exists():
+            assert at_once(text := path.read_text()) == by_line(text) != {}
+            assert name != "interfaces" or _NET_DEV_HEADER in text  # else this compares the plain reader with itself

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,16 @@ def _run(host: FakeHost, *instances: str) -> None:
     for number, name in enumerate(instances, start=10):
         host.version_2(f"lxc.payload.{name}", [number], 1_500_000)
         host.task(number, 1_500_000_000, 6, 9, 9)
+
+
+def _after_a_second(host: FakeHost, *instances: str, links: Mapping[str, str] = {}) -> dict[str, Availability]:
+    """The metrics of two readings, between which every task ran, with these links in /proc."""
+    backend = LxcBackend(host, host="h")
+    host.links |= links
+    first = backend.read_counters()
+    _run(host, *instances)
+    host.links |= links
+    return _by_name(first, backend.read_counters())
 
 
 def _by_name(first: Counters, second: Counters) -> dict[str, Availability]:
@@ -81,11 +92,7 @@ def test_the_source_of_each_metric_is_that_of_the_definitions(recording: Path) -
 
 
 def test_without_an_instance_only_host_and_driver_domain_can_be_told() -> None:
-    host = _host()
-    backend = LxcBackend(host, host="h")
-    first = backend.read_counters()
-    host.later()
-    metrics = _by_name(first, backend.read_counters())
+    metrics = _after_a_second(_host())
     assert (metrics["event"].state, metrics["switch"].state) == ("given", "given")
     for name in OF_INSTANCES:
         assert (metrics[name].state, metrics[name].reason) == ("unknown", NOBODY)
@@ -93,13 +100,8 @@ def test_without_an_instance_only_host_and_driver_domain_can_be_told() -> None:
 
 
 def test_a_metric_that_some_instances_give_is_partly_there_and_names_the_others() -> None:
-    host = _host("shop", "mail")
-    host.links["/proc/11/ns/net"] = "net:[1]"  # mail uses the host's own network
-    backend = LxcBackend(host, host="h")
-    first = backend.read_counters()
-    _run(host, "shop", "mail")
-    host.links["/proc/11/ns/net"] = "net:[1]"
-    metrics = _by_name(first, backend.read_counters())
+    mail_uses_the_hosts_own_network = {"/proc/11/ns/net": "net:[1]"}
+    metrics = _after_a_second(_host("shop", "mail"), "shop", "mail", links=mail_uses_the_hosts_own_network)
     assert metrics["cpu"].state == "given"
     assert metrics["pages_exchanged"].state == "partly"
     assert "host's own network" in metrics["pages_exchanged"].reason
@@ -107,13 +109,7 @@ def test_a_metric_that_some_instances_give_is_partly_there_and_names_the_others(
 
 
 def test_a_metric_that_no_instance_gives_is_absent_with_the_reason() -> None:
-    host = _host("shop")
-    host.links["/proc/10/ns/net"] = "net:[1]"
-    backend = LxcBackend(host, host="h")
-    first = backend.read_counters()
-    _run(host, "shop")
-    host.links["/proc/10/ns/net"] = "net:[1]"
-    metrics = _by_name(first, backend.read_counters())
+    metrics = _after_a_second(_host("shop"), "shop", links={"/proc/10/ns/net": "net:[1]"})
     for name in ("pages_exchanged", "pages_per_execution"):
         assert metrics[name].state == "absent"
         assert metrics[name].reason == "it uses the host's own network, where traffic cannot be told apart"
@@ -124,10 +120,7 @@ def test_a_metric_that_no_instance_gives_is_absent_with_the_reason() -> None:
 def test_a_host_whose_own_times_are_hidden_says_why_for_event_and_driver_domain() -> None:
     host = _host("shop")
     host.files["/proc/stat"] = errno.EACCES
-    backend = LxcBackend(host, host="h")
-    first = backend.read_counters()
-    _run(host, "shop")
-    metrics = _by_name(first, backend.read_counters())
+    metrics = _after_a_second(host, "shop")
     assert metrics["event"].state == "absent"
     assert "run as root" in metrics["event"].reason
     assert metrics["cpu"].state == "given"
@@ -135,13 +128,19 @@ def test_a_host_whose_own_times_are_hidden_says_why_for_event_and_driver_domain(
     assert "run as root" in metrics["cpu"].driver_reason
 
 
-def test_an_instance_that_has_just_come_is_told_with_that_reason() -> None:
-    host = _host("shop", "late")
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [(["late"], "(late)"), ([f"web{number:02}" for number in range(20)], "(web00, web01, web02 and 17 more)")],
+)
+def test_instances_that_have_just_come_are_told_with_that_reason_and_not_all_listed(
+    names: list[str], listed: str
+) -> None:
+    host = _host("shop", *names)
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
-    _run(host, "shop", "late")
+    _run(host, "shop", *names)
     metrics = _by_name(replace(first, instances={"shop": first.instances["shop"]}), backend.read_counters())
-    assert (metrics["cpu"].state, metrics["cpu"].reason) == ("partly", "this reading was dropped (new) (late)")
+    assert (metrics["cpu"].state, metrics["cpu"].reason) == ("partly", f"this reading was dropped (new) {listed}")
 
 
 def test_a_clock_that_stood_still_leaves_everything_absent() -> None:
@@ -150,17 +149,6 @@ def test_a_clock_that_stood_still_leaves_everything_absent() -> None:
     metrics = _by_name(first, backend.read_counters())
     assert {metric.state for metric in metrics.values()} == {"absent"}
     assert {metric.reason for metric in metrics.values()} == {"this reading was dropped (clock)"}
-
-
-def test_many_instances_with_one_reason_are_counted_and_not_all_listed() -> None:
-    names = [f"web{number:02}" for number in range(20)]
-    host = _host("shop", *names)
-    backend = LxcBackend(host, host="h")
-    first = backend.read_counters()
-    _run(host, "shop", *names)
-    second = backend.read_counters()
-    first = replace(first, instances={"shop": first.instances["shop"]})
-    assert _by_name(first, second)["cpu"].reason.endswith("(web00, web01, web02 and 17 more)")
 
 
 def test_without_a_hypervisor_all_eight_are_absent() -> None:
@@ -173,25 +161,16 @@ def test_without_a_hypervisor_all_eight_are_absent() -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
-    """A host that is checked at once; what it finds can be changed."""
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
+    """A host that is checked at once; what is found can be changed."""
     found = [
         Check("swap", "ok", "none"),
         Check("turbo", "unknown", "denied", "clock", "run as root"),
         Check("SMT", "warning", "[/red] siblings", "pinning", "smt=0"),
     ]
     monkeypatch.setattr(command, "check_host", lambda: list(found))
-    return found
-
-
-def _serve(monkeypatch: pytest.MonkeyPatch, backend: Backend | BackendError) -> None:
-    def find(_name: str) -> Backend:
-        if isinstance(backend, BackendError):
-            raise backend
-        return backend
-
-    monkeypatch.setattr(command, "find_backend", find)
     monkeypatch.setattr(command, "passed_over", lambda _name: [])
+    return found
 
 
 class _Ticking(LxcBackend):
@@ -214,13 +193,30 @@ class _Ticking(LxcBackend):
         self.closed = True
 
 
-def test_the_document_holds_hypervisor_checks_and_metrics(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+Checked = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def checked(checks: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Checked:
+    """Runs the command on a host with this backend; gives its exit code and output."""
+
+    def run(backend: Backend | BackendError, *options: str) -> tuple[int, str]:
+        def find(_name: str) -> Backend:
+            if isinstance(backend, BackendError):
+                raise backend
+            return backend
+
+        monkeypatch.setattr(command, "find_backend", find)
+        return main(["check", *options]), capsys.readouterr().out
+
+    return run
+
+
+def test_the_document_holds_hypervisor_checks_and_metrics(checked: Checked) -> None:
     backend = _Ticking(_host("shop"))
-    _serve(monkeypatch, backend)
-    assert main(["check", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    code, printed = checked(backend, "--json")
+    document = json.loads(printed)
+    assert code == 0
     assert set(document) == {"hypervisor", "checks", "metrics"}
     assert document["hypervisor"] == {"backend": "lxc", "host": "h", "instances": ["shop"], "problem": ""}
     assert [check["state"] for check in document["checks"]] == ["warning", "unknown", "ok"]
@@ -228,12 +224,9 @@ def test_the_document_holds_hypervisor_checks_and_metrics(
     assert backend.closed
 
 
-def test_tables_show_the_worst_first_and_end_with_a_summary(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _serve(monkeypatch, _Ticking(_host("shop")))
-    assert main(["check"]) == 0
-    printed = capsys.readouterr().out
+def test_tables_show_the_worst_first_and_end_with_a_summary(checked: Checked) -> None:
+    code, printed = checked(_Ticking(_host("shop")))
+    assert code == 0
     assert printed.index("[/red] siblings") < printed.index("turbo") < printed.index("swap")
     last = printed.strip().splitlines()[-1]
     assert last.startswith(
@@ -242,57 +235,47 @@ def test_tables_show_the_worst_first_and_end_with_a_summary(
     assert "1 instance (lxc)" in last
 
 
-def test_strict_fails_where_something_distorts_and_only_there(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _serve(monkeypatch, _Ticking(_host("shop")))
-    assert main(["check", "--strict", "--json"]) == 1
-    quick.pop()
-    assert main(["check", "--strict", "--json"]) == 0
-    assert main(["check", "--strict"]) == 0
-    assert "No things distort measurements" in capsys.readouterr().out
+def test_strict_fails_where_something_distorts_and_only_there(checked: Checked, checks: list[Check]) -> None:
+    assert checked(_Ticking(_host("shop")), "--strict", "--json")[0] == 1
+    checks.pop()
+    assert checked(_Ticking(_host("shop")), "--strict", "--json")[0] == 0
+    code, printed = checked(_Ticking(_host("shop")), "--strict")
+    assert (code, "No things distort measurements" in printed) == (0, True)
 
 
-def test_a_host_without_instances_says_what_can_be_told(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _serve(monkeypatch, _Ticking(_host()))
-    assert main(["check"]) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1]
+def test_a_host_without_instances_says_what_can_be_told(checked: Checked) -> None:
+    code, printed = checked(_Ticking(_host()))
+    last = printed.strip().splitlines()[-1]
+    assert code == 0
     assert "No instance runs here (lxc)" in last
     assert "event, switch" in last
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 2])
 def test_a_hypervisor_that_cannot_be_read_is_told_and_the_checks_stand(
-    fails_at: int, quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fails_at: int, checked: Checked, checks: list[Check]
 ) -> None:
     reason = "libvirtd gives no answer"
     backend = _Ticking(_host("shop"), fails_at)
-    _serve(monkeypatch, backend if fails_at else BackendError(reason))
-    assert main(["check", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    code, printed = checked(backend if fails_at else BackendError(reason), "--json")
+    document = json.loads(printed)
+    assert code == 0
     assert document["hypervisor"] == {"backend": None, "host": None, "instances": [], "problem": reason}
-    assert len(document["checks"]) == len(quick)
+    assert len(document["checks"]) == len(checks)
     assert {metric["state"] for metric in document["metrics"]} == {"absent"}
     assert backend.closed == (fails_at > 0)
 
 
-def test_a_trace_that_somebody_reads_is_left_alone(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trace_that_somebody_reads_is_left_alone(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = _Ticking(_host("shop"))
-    _serve(monkeypatch, backend)
     monkeypatch.setattr(command, "traced_already", lambda _source: True)
-    assert main(["check", "--json"]) == 0
-    assert "another xentrace runs" in json.loads(capsys.readouterr().out)["hypervisor"]["problem"]
+    code, printed = checked(backend, "--json")
+    assert code == 0
+    assert "another xentrace runs" in json.loads(printed)["hypervisor"]["problem"]
     assert not backend.closed  # it was never asked for
 
 
-def test_a_hypervisor_that_auto_passed_over_is_named(
-    quick: list[Check], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _serve(monkeypatch, _Ticking(_host("shop")))
+def test_a_hypervisor_that_auto_passed_over_is_named(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "passed_over", lambda _name: ["libvirt: install python3-libvirt"])
-    assert main(["check"]) == 0
-    assert "Passed over: libvirt: install python3-libvirt" in capsys.readouterr().out
+    code, printed = checked(_Ticking(_host("shop")))
+    assert (code, "Passed over: libvirt: install python3-libvirt" in printed) == (0, True)

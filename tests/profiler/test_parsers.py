@@ -46,81 +46,65 @@ PARSERS: list[tuple[Callable[..., object], str]] = [
 ]
 
 
-def test_schedstat_has_run_and_wait_nanoseconds_and_timeslices() -> None:
-    assert proc.parse_schedstat("171123450 12937226 341\n") == proc.TaskTimes(171_123_450, 12_937_226, 341)
+# Case → parser, text, and what must come out.
+VALUES: dict[str, tuple[Callable[[str], object], str, object]] = {
+    "run and wait nanoseconds and timeslices": (
+        proc.parse_schedstat,
+        "171123450 12937226 341\n",
+        proc.TaskTimes(171_123_450, 12_937_226, 341),
+    ),
+    "voluntary and involuntary switches": (
+        proc.parse_status,
+        "Name:\tnginx\nTgid:\t7\nvoluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t2\n",
+        proc.TaskStatus(4, 2),
+    ),
+    "an interface whose name has a colon": (
+        proc.parse_net_dev,
+        "eth0:1: 516177335 13526 0 0 0 0 0 0 837598 8110 0 0 0 0 0 0\n",
+        {"eth0:1": proc.InterfaceBytes(516_177_335, 837_598)},
+    ),
+    "pressure without a full line, of an old kernel": (
+        proc.parse_pressure,
+        "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\n",
+        6_823_884,
+    ),
+    "no CPU limit": (lambda text: cgroup.parse_cpu_max(text).percent, "max 100000\n", None),
+    "a CPU limit": (lambda text: cgroup.parse_cpu_max(text).percent, "50000 100000\n", 50.0),
+    "no CPU limit, version 1": (lambda quota: cgroup.parse_cfs_quota(quota, "100000\n").percent, "-1\n", None),
+    "a CPU limit, version 1": (lambda quota: cgroup.parse_cfs_quota(quota, "100000\n").percent, "150000\n", 150.0),
+    "an empty cpuset": (cgroup.parse_cpuset, "\n", ()),
+    "cpu.stat of version 2 by key": (lambda text: cgroup.parse_flat(text)["usage_usec"], CPU_STAT_V2, 73_808_942),
+    "read and written bytes of each device": (
+        cgroup.parse_io_stat,
+        IO_STAT,
+        {"8:16": 1_459_200 + 314_773_504, "8:0": 90_430_464 + 1},
+    ),
+    "a device without numbers": (cgroup.parse_io_stat, "254:0\n", {"254:0": 0}),
+    "the lower limit of limited devices": (cgroup.parse_io_max, IO_MAX, {"8:16": 2_097_152}),
+    "reads and writes counted once": (cgroup.parse_service_bytes, SERVICE_BYTES, {"8:0": 5120}),
+    "a kernel that does not count is not zero": (cgroup.parse_service_bytes, "Total 0\n", {}),
+    "a mount point with a blank": (
+        lambda text: [mount.target for mount in proc.parse_mounts(text)],
+        "cgroup /mnt/my\\040groups cgroup rw,cpu 0 0\n",
+        ["/mnt/my groups"],
+    ),
+}
 
 
-def test_status_gives_switches_process_and_resident_memory() -> None:
-    text = "Name:\tnginx\nTgid:\t7\nVmRSS:\t    7188 kB\nvoluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t2\n"
-    assert proc.parse_status(text) == proc.TaskStatus(7, 4, 2, 7188)
-
-
-def test_status_of_a_kernel_thread_has_no_resident_memory() -> None:
-    text = "Tgid:\t14\nvoluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t2\n"
-    assert proc.parse_status(text).rss_kb is None
+@pytest.mark.parametrize("case", VALUES)
+def test_what_the_kernel_documents_is_read(case: str) -> None:
+    parser, text, expected = VALUES[case]
+    assert parser(text) == expected
 
 
 def test_stat_counts_no_time_of_guests_twice_and_steal_not_as_busy() -> None:
     stat = proc.parse_stat("cpu  10 1 5 100 7 2 3 4 8 1\ncpu0 10 1 5 100 7 2 3 4 8 1\nctxt 99\nsoftirq 6 1 1 1 1 1 1\n")
     assert stat.busy == 10 + 1 + 5 + 2 + 3
-    assert (stat.switches, stat.cpus, stat.softirqs["NET_RX"]) == (99, 1, 1)
-
-
-def test_net_dev_reads_names_with_colons() -> None:
-    line = "eth0:1: 516177335 13526 0 0 0 0 0 0 837598 8110 0 0 0 0 0 0\n"
-    assert proc.parse_net_dev(line) == {"eth0:1": proc.InterfaceBytes(516_177_335, 837_598)}
+    assert (stat.cpus, stat.softirqs["NET_RX"]) == (1, 1)
 
 
 def test_recorded_interfaces_hold_the_loopback() -> None:
     assert "lo" in proc.parse_net_dev(_recorded("/proc/net/dev"))
-
-
-def test_pressure_without_a_full_line_is_an_old_kernel_not_an_error() -> None:
-    text = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\n"
-    assert proc.parse_pressure(text) == proc.Pressure(6_823_884, None)
-
-
-def test_cpu_max_without_limit_has_no_percent() -> None:
-    assert cgroup.parse_cpu_max("max 100000\n").percent is None
-    assert cgroup.parse_cpu_max("50000 100000\n").percent == 50.0
-
-
-def test_version_1_quota_of_minus_one_is_no_limit() -> None:
-    assert cgroup.parse_cfs_quota("-1\n", "100000\n").percent is None
-    assert cgroup.parse_cfs_quota("150000\n", "100000\n").percent == 150.0
-
-
-def test_empty_cpuset_is_no_cpus() -> None:
-    assert cgroup.parse_cpuset("\n") == ()
-
-
-def test_version_2_stat_is_read_by_key() -> None:
-    assert cgroup.parse_flat(CPU_STAT_V2)["usage_usec"] == 73_808_942
-
-
-def test_io_stat_adds_read_and_written_bytes_per_device() -> None:
-    assert cgroup.parse_io_stat(IO_STAT) == {"8:16": 1_459_200 + 314_773_504, "8:0": 90_430_464 + 1}
-
-
-def test_io_stat_takes_a_device_without_numbers() -> None:
-    assert cgroup.parse_io_stat("254:0\n") == {"254:0": 0}
-
-
-def test_io_max_keeps_the_lower_limit_of_limited_devices() -> None:
-    assert cgroup.parse_io_max(IO_MAX) == {"8:16": 2_097_152}
-
-
-def test_service_bytes_count_reads_and_writes_once() -> None:
-    assert cgroup.parse_service_bytes(SERVICE_BYTES) == {"8:0": 5120}
-
-
-def test_service_bytes_of_an_uncounting_kernel_are_empty_not_zero() -> None:
-    assert cgroup.parse_service_bytes("Total 0\n") == {}
-
-
-def test_mount_points_with_blanks_are_unescaped() -> None:
-    (mount,) = proc.parse_mounts("cgroup /mnt/my\\040groups cgroup rw,cpu 0 0\n")
-    assert mount.target == "/mnt/my groups"
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import stat
 import subprocess
 import sys
-import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.agent import run_queue
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
@@ -72,9 +73,9 @@ def test_a_window_tells_for_whom_each_waited_and_nothing_of_caps_and_of_itself()
 
 def test_all_that_was_waited_is_charged_to_somebody_but_for_idle_cpus() -> None:
     waited = _waits().waited_for
-    lines = [parse_run_queue(line) for line in RECORDING.read_text().splitlines()]
+    groups = [group for line in RECORDING.read_text().splitlines() for group in json.loads(line)["groups"]]
     for number, name in NAMES.items():
-        ns = sum(line.groups[number].wait_ns for line in lines)
+        ns = sum(group["wait_ns"] for group in groups if group["id"] == number)
         assert sum(seconds for (victim, who), seconds in waited.items() if victim == name and who != CAP) == (
             pytest.approx(ns / 1e9, rel=0.01)
         )
@@ -112,14 +113,14 @@ def test_percentiles_that_few_waits_say_are_absent() -> None:
     "change",
     [
         {"seconds": -1}, {"seconds": "1"}, {"groups": [{}]}, {"groups": None}, {"pairs": [[1, 2]]},
-        {"pairs": [[1, 2, -3]]}, {"pairs": [[1, 2, 1.5]]}, {"lost": True}, {"switches": 1 << 64},
+        {"pairs": [[1, 2, -3]]}, {"pairs": [[1, 2, 1.5]]}, {"lost": True}, {"lost": 1 << 64},
         {"groups": [{"id": 1, "waits": 1, "wait_ns": 1, "throttled_ns": 0, "delays": [[209, 1]]}]},
     ],
 )  # fmt: skip
 def test_a_line_that_is_none_is_refused(change: dict[str, object]) -> None:
     document = json.loads(RECORDING.read_text().splitlines()[0])
     parse_run_queue(json.dumps(document))
-    with pytest.raises(ParseError, match="no line of cotenant-run-queue"):
+    with pytest.raises(ParseError, match="not a line of cotenant-run-queue"):
         parse_run_queue(json.dumps({**document, **change}))
     with pytest.raises(ParseError):
         parse_run_queue(json.dumps(document)[:-5])
@@ -182,44 +183,46 @@ class _Grouped(SteadyBackend):
         return self.groups
 
 
-def _program(folder: Path, script: str) -> str:
+@contextlib.contextmanager
+def _watching(folder: Path, script: str, said: io.StringIO | None = None) -> Iterator[RunQueueWatch]:
+    """A watch of a program that is this shell script."""
     program = folder / "run-queue"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return str(program)
+    watch = RunQueueWatch(str(program), Log(said or io.StringIO()))
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+RECORDED = f"cat {RECORDING}; exec sleep 60"
 
 
 def test_the_watch_gives_the_percentiles_of_a_window_and_adds_up_who_was_waited_for(tmp_path: Path) -> None:
-    watch = RunQueueWatch(_program(tmp_path, f"cat {RECORDING}; exec sleep 60"), Log(io.StringIO()))
-    found: dict[Key, Statistic] = {}
-    try:
-        watch.start()
+    window: dict[Key, Statistic] = {}
+
+    def has_waits() -> bool:
+        window.update(watch.close_window(5.0))
+        return bool(window)
+
+    with _watching(tmp_path, RECORDED) as watch:
         watch.look(_Grouped())
-        deadline = time.monotonic() + 60
-        while not found and time.monotonic() < deadline:
-            time.sleep(0.05)
-            found = watch.close_window(5.0)
-        assert 3_500 < found["victim", "instance", "run_queue_p50_us"].mean < 8_500
+        assert wait_until(has_waits, 60)
+        assert 3_500 < window["victim", "instance", "run_queue_p50_us"].mean < 8_500
         assert watch.close_window(5.0) == {}
-        status = watch.status()
-        assert status.problem == ""
-        assert status.waited_for == pytest.approx(dict(_waits().waited_for))
-    finally:
-        watch.close()
+        assert watch.status().problem == ""
+        assert watch.status().waited_for == pytest.approx(dict(_waits().waited_for))
 
 
 def test_who_is_gone_is_forgotten_as_one_that_was_waited_for_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = RunQueueWatch(_program(tmp_path, f"cat {RECORDING}; exec sleep 60"), Log(io.StringIO()))
     there = _Grouped()
-    try:
-        watch.start()
+    with _watching(tmp_path, RECORDED) as watch:
         watch.look(there)
-        deadline = time.monotonic() + 60
-        while not watch.status().waited_for and time.monotonic() < deadline:
-            time.sleep(0.05)
-            watch.close_window(5.0)
+        assert wait_until(lambda: bool(watch.close_window(5.0)), 60)
         assert ("victim", "hog") in watch.status().waited_for
         there.groups = {VICTIM: "victim"}
         monkeypatch.setattr(run_queue, "_LOOK_AGAIN_S", 0.0)
@@ -227,28 +230,19 @@ def test_who_is_gone_is_forgotten_as_one_that_was_waited_for_too(
             watch.look(there)
         watch.close_window(5.0)
         assert watch.status().waited_for.keys() <= {("victim", who) for who in OTHERS}
-    finally:
-        watch.close()
 
 
 @pytest.mark.parametrize(
     ("script", "why"),
-    [("echo 'the kernel refuses' >&2; exit 1", "the kernel refuses"), ("echo '{}'; exec sleep 9", "is no line")],
+    [("echo 'the kernel refuses' >&2; exit 1", "the kernel refuses"), ("echo '{}'; exec sleep 9", "is not a line")],
 )
 def test_a_program_that_fails_is_a_warning_and_the_agent_goes_on(tmp_path: Path, script: str, why: str) -> None:
     said = io.StringIO()
-    watch = RunQueueWatch(_program(tmp_path, script), Log(said))
-    try:
-        watch.start()
-        deadline = time.monotonic() + 60
-        while not watch.status().problem and time.monotonic() < deadline:
-            assert watch.close_window(1.0) == {}
-            time.sleep(0.02)
+    with _watching(tmp_path, script, said) as watch:
+        assert wait_until(lambda: watch.close_window(1.0) == {} and bool(watch.status().problem), 60)
         assert why in watch.status().problem
         assert why in said.getvalue()
         assert "schedstat" in said.getvalue()
-    finally:
-        watch.close()
 
 
 def test_further_series_of_a_window_are_delivered_with_it() -> None:
@@ -256,11 +250,12 @@ def test_further_series_of_a_window_are_delivered_with_it() -> None:
     key: Key = ("a", "instance", "run_queue_p99_us")
     lengths: list[float] = []
 
-    def more(seconds: float) -> dict[Key, Statistic]:
+    def further(seconds: float) -> dict[Key, Statistic]:
         lengths.append(seconds)
         return {key: Statistic(7.0, 7.0, 1)}
 
-    Agent(SteadyBackend(), Pace(0.05, 0.2, 60, True), windows.append, Log(io.StringIO()), more=more).run()
+    log = Log(io.StringIO())
+    Agent(SteadyBackend(), Pace(0.05, 0.2, 60, True), windows.append, log, window_series=further).run()
     assert windows[0].series[key].mean == 7.0
     assert ("a", "instance", "cpu") in windows[0].series
     assert lengths[0] == windows[0].seconds

@@ -68,25 +68,17 @@ def test_a_listing_comes_every_tenth_reading_and_no_tool_starts_per_guest() -> N
     assert starts[0] == starts[1] == 6
 
 
-def test_a_guest_that_comes_is_listed_at_once() -> None:
+@pytest.mark.parametrize("first_seen", ["devices", "trace"])
+def test_a_guest_that_comes_is_listed_at_once(first_seen: str) -> None:
     host = two_guests()
     backend = backend_on(host)
     backend.read_counters()
-    host.guests[3] = Guest("new")
+    host.guests[3] = Guest("new", backend=0 if first_seen == "devices" else 2)
     host.refresh()
     a_second_later(host)
+    if first_seen == "trace":
+        host.trace = TraceWriter().window(1, change(10.1, 3, 3, WAIT), change(10.2, 3, WAIT, RUN)).data
     assert set(backend.read_counters().instances) == {WEB, "vm2", "new"}
-
-
-def test_a_guest_that_the_trace_names_first_is_listed_at_once() -> None:
-    host = two_guests()
-    backend = backend_on(host)
-    backend.read_counters()
-    host.guests[3] = Guest("new", backend=2)
-    host.refresh()
-    host.trace = TraceWriter().window(1, change(10.1, 3, 3, WAIT), change(10.2, 3, WAIT, RUN)).data
-    host.later()
-    assert "new" in backend.read_counters().instances
 
 
 def test_a_guest_that_goes_is_dropped_from_the_reading() -> None:
@@ -213,42 +205,42 @@ def test_hypercalls_count_events_and_dom0s_pages_where_they_are_traced() -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "answer", "said"),
+    ("answer", "reason"),
     [
-        ("xl list -v", TimeoutError(errno.ETIMEDOUT, "xl gave no answer in 5 s"), "is xenstored running"),
-        ("xl list -v", OSError(errno.EIO, "xl failed with 1: Permission denied"), "run as root in Dom0"),
-        ("xl list -v", "Nom   ID\n", "is not the header"),
-        ("xl list -v", "", "it is empty"),
-        ("xl list -v", FileNotFoundError(errno.ENOENT, "No such file or directory", "xl"), "Xen's tools installed"),
+        (TimeoutError(errno.ETIMEDOUT, "xl gave no answer in 5 s"), "is xenstored running"),
+        (OSError(errno.EIO, "xl failed with 1: Permission denied"), "run as root in Dom0"),
+        ("Nom   ID\n", "is not the header"),
+        ("", "it is empty"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "xl"), "Xen's tools installed"),
     ],
 )
-def test_domains_that_cannot_be_listed_say_what_to_do(key: str, answer: str | OSError, said: str) -> None:
+def test_domains_that_cannot_be_listed_say_what_to_do(answer: str | OSError, reason: str) -> None:
     host = two_guests()
     backend = backend_on(host)
-    host.values[key] = answer
-    with pytest.raises(BackendError, match=said):
+    host.values["xl list -v"] = answer
+    with pytest.raises(BackendError, match=reason):
         backend.read_counters()
 
 
-def test_a_guest_of_xen_is_told_to_run_in_dom0() -> None:
-    host = two_guests()
-    host.files["/proc/xen/capabilities"] = "\n"
-    with pytest.raises(BackendError, match="run the profiler in Dom0"):
-        XenBackend(host)
-
-
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("capabilities", "answer", "reason"),
     [
-        (PermissionError(errno.EACCES, "Permission denied", "/usr/sbin/xl"), "run as root"),
-        (TimeoutError(errno.ETIMEDOUT, "xl gave no answer in 5 s"), "gave no answer in 5 s"),
-        ("cpu_mhz: fast\n", "there is no xen_version"),
+        ("\n", None, "run the profiler in Dom0"),
+        (None, PermissionError(errno.EACCES, "Permission denied", "/usr/sbin/xl"), "run as root"),
+        (None, TimeoutError(errno.ETIMEDOUT, "xl gave no answer in 5 s"), "gave no answer in 5 s"),
+        (None, "cpu_mhz: fast\n", "there is no xen_version"),
     ],
+    ids=["a guest of Xen", "no permission", "xl hangs", "nonsense"],
 )
-def test_a_dom0_whose_xl_fails_says_why(answer: str | OSError, said: str) -> None:
+def test_a_host_where_xl_cannot_be_used_says_why(
+    capabilities: str | None, answer: str | OSError | None, reason: str
+) -> None:
     host = two_guests()
-    host.values["xl info"] = answer
-    with pytest.raises(BackendError, match=said):
+    if capabilities is not None:
+        host.files["/proc/xen/capabilities"] = capabilities
+    if answer is not None:
+        host.values["xl info"] = answer
+    with pytest.raises(BackendError, match=reason):
         XenBackend(host)
 
 

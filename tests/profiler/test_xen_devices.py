@@ -147,8 +147,8 @@ def test_an_interface_or_disk_that_only_xenstore_knows_is_absent_and_not_zero() 
     )
     instances = backend_on(host).read_counters().instances
     assert (instances["vm2"].net_bytes, instances[WEB].disk_bytes) == (None, None)
-    assert instances["vm2"].absent["net_bytes"] == "interface 0 stands in xenstore and cannot be found in Dom0"
-    assert instances[WEB].absent["disk_bytes"] == "disk 51728 stands in xenstore and cannot be found in Dom0"
+    assert instances["vm2"].absent["net_bytes"] == "interface 0 is in xenstore and cannot be found in Dom0"
+    assert instances[WEB].absent["disk_bytes"] == "disk 51728 is in xenstore and cannot be found in Dom0"
 
 
 def test_an_interface_with_a_name_of_its_own_is_found() -> None:

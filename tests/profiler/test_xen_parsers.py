@@ -55,18 +55,9 @@ if RECORDINGS.is_dir():
     PARSERS += [(parser, (RECORDINGS / name).read_text(encoding="utf-8")) for parser, name in _REAL.items()]
 
 NAMES = [
-    "a b",
-    "-d",
-    "--help",
-    "17",
-    "1 2 3",
-    "ü" * 100,
-    "x" * 255,
-    "vm1   5   10   1 r-----   1.0",
-    "a = b",
-    "💾",
+    "a b", "-d", "--help", "17", "1 2 3", "ü" * 100, "x" * 255, "vm1   5   10   1 r-----   1.0", "a = b", "💾",
     "VCPUs(sec):",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,14 +65,15 @@ def test_columns_are_found_whatever_the_name_is(name: str) -> None:
     host = XenHost(guests={0: Guest("Domain-0"), 7: Guest(name, 3.5, 96, "r-----", 2, "0", 99, 5)})
     listed = parse_xl_list(str(host.values["xl list -v"]))[7]
     assert (listed.name, listed.memory_mb, listed.vcpus, listed.cpu_ns) == (name, 96, 2, 3_500_000_000)
-    assert parse_vcpu_list(str(host.values["xl vcpu-list"]))[7, 1].name == name
+    assert parse_vcpu_list(str(host.values["xl vcpu-list"]))[7, 1].domid == 7
     share = parse_sched(str(host.values["xl sched-credit"]))[7]
     assert (share.name, share.weight, share.cap_percent) == (name, 99, 5)
 
 
-def test_a_cap_column_that_older_versions_lack_is_unknown_and_not_zero() -> None:
+def test_what_older_versions_and_other_schedulers_lack_is_unknown_and_not_zero() -> None:
     text = "Name                                ID Weight\nDomain-0                             0    256\n"
     assert parse_sched(text)[0].cap_percent is None
+    assert parse_sched("") == {}
 
 
 def test_parameters_that_libxl_could_not_read_are_refused() -> None:
@@ -89,19 +81,14 @@ def test_parameters_that_libxl_could_not_read_are_refused() -> None:
         parse_sched("Cpupool Pool-0: [sched params unavailable]\n")
 
 
-def test_an_empty_answer_of_another_scheduler_is_no_share() -> None:
-    assert parse_sched("") == {}
-
-
-@pytest.mark.parametrize("state", ["--ps--", "-----d", "--psc-", "---s?-", "--p---"])
-def test_a_domain_that_ended_or_ends_is_gone_and_a_paused_one_is_not(state: str) -> None:
-    host = XenHost(guests={0: Guest("Domain-0"), 1: Guest("old", state=state)})
-    assert parse_xl_list(str(host.values["xl list -v"]))[1].gone is (state != "--p---")
-
-
-def test_a_domain_without_a_name_is_gone() -> None:
-    host = XenHost(guests={0: Guest("Domain-0"), 1: Guest("(null)")})
-    assert parse_xl_list(str(host.values["xl list -v"]))[1].gone
+@pytest.mark.parametrize(
+    "guest",
+    [Guest("(null)"), *(Guest("old", state=state) for state in ("--ps--", "-----d", "--psc-", "---s?-", "--p---"))],
+    ids=lambda guest: guest.name + guest.state,
+)
+def test_a_domain_that_ended_or_ends_or_has_no_name_is_gone_and_a_paused_one_is_not(guest: Guest) -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), 1: guest})
+    assert parse_xl_list(str(host.values["xl list -v"]))[1].gone is (guest.state != "--p---")
 
 
 def test_an_offline_vcpu_has_no_pcpu() -> None:

@@ -80,7 +80,7 @@ def test_a_run_is_disturbed_by_others_and_by_steal_but_not_by_the_idle_class() -
 
 def counters(second: int, run_s: float, wait_s: float) -> Counters:
     run, wait = round(run_s * 1e9), round(wait_s * 1e9)
-    tasks = {"1": TaskCounters(run, wait, 10 * second, 0)}
+    tasks = {"1": TaskCounters(run, wait, 10 * second)}
     domain = DomainCounters(1, tasks, run, net_bytes=0, disk_bytes=0)
     return Counters("h", float(second), float(second), {"c": domain}, None, None)
 

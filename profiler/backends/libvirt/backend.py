@@ -1,6 +1,6 @@
-"""Reads KVM and QEMU guests under libvirt: bulk statistics for bytes, their vCPU threads for the scheduler's counts.
+"""Reads KVM and QEMU guests under libvirt: bytes from bulk statistics, the scheduler's counts from vCPU threads.
 
-Both come from one call and from small files, however many guests there are. Nothing on the host is changed: the
+The statistics of all guests come from one call, the counts from small files. Nothing on the host is changed: the
 connection is read-only.
 """
 
@@ -20,7 +20,7 @@ from profiler.backends.libvirt.isolation import read_settings, xml_key
 from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, QemuProcess
 from profiler.backends.libvirt.scheduling_groups import find_scheduling_groups
 from profiler.backends.libvirt.stalls import GuestStalls
-from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
+from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, reason
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.observed import Instance, IsolationSettings
@@ -40,7 +40,7 @@ _LOOK_AGAIN_S = 55.0  # memory and vCPUs of a running guest may be changed
 
 @dataclass(slots=True)
 class _Reading:
-    """What one reading has found so far; `hidden` are domains that run and whose threads are not seen, with why."""
+    """What one reading has found so far; `hidden` are running domains whose threads are not seen, with the reason."""
 
     instances: dict[str, DomainCounters] = field(default_factory=dict)
     emulators: dict[str, TaskCounters] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class LibvirtBackend:
             self._source.value("libvirt version", self._connection.version)
         except OSError as error:
             self._connection.close()
-            raise BackendError(self._said(error)) from None
+            raise BackendError(self._unreadable(error)) from None
         self._processes = DomainProcesses(self._source)
         self._tasks = TaskReader(self._source)
         self._events = Events(self._source)
@@ -79,29 +79,29 @@ class LibvirtBackend:
         self._queues = HostQueues(self._source)
         self._stalls: dict[str, GuestStalls] = {}  # by uuid
         self._now_s: float | None = None  # when this reading was, on the monotonic clock
-        self._seldom = True  # whether this reading takes what is read seldom
+        self._reads_slow = True  # whether this reading takes the counters that are read every ten seconds
         self._vcpus: dict[str, tuple[int, ...]] = {}  # threads of each instance in the reading before
-        self._by_threads: dict[str, bool] = {}  # whether the reading before had an instance's CPU time from its threads
+        self._by_threads: dict[str, bool] = {}  # by instance, whether the reading before took its CPU time from threads
 
     def list_instances(self) -> list[Instance]:
-        found: list[Instance] = []
+        instances: list[Instance] = []
         for record in _alive(self._listed()):
             described = self._described(record, _LOOK_AGAIN_S)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
             labels = {"uuid": record.uuid, **(described.labels if described else {})}
             name = instance_id(record.name)
-            found.append(Instance(name, vcpus=vcpus, memory_mb=memory_mb, host=self.host, labels=labels))
-        return sorted(found, key=lambda instance: instance.id)
+            instances.append(Instance(name, vcpus=vcpus, memory_mb=memory_mb, host=self.host, labels=labels))
+        return sorted(instances, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
         drives = self._disks.ask_libvirt
         try:
             records = self._records(
                 "libvirt domstats",
-                self._connection.all_stats if self._seldom else lambda: self._connection.stats(drives=drives),
+                self._connection.all_stats if self._reads_slow else lambda: self._connection.stats(drives=drives),
             )
         except OSError as error:
-            raise BackendError(self._said(error)) from None
+            raise BackendError(self._unreadable(error)) from None
         time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
         before_s, self._now_s = self._now_s, monotonic_s
         self._queues.begin()
@@ -110,14 +110,14 @@ class LibvirtBackend:
         self._ask_for_hidden(reading)
         self._drop_changed(reading)
         next_s = 2 * monotonic_s - (monotonic_s if before_s is None else before_s)
-        self._seldom = any(stalls.slow.is_due(next_s) for stalls in self._stalls.values())
+        self._reads_slow = any(stalls.slow.is_due(next_s) for stalls in self._stalls.values())
         driver, whole = self._read_host(reading, counts)
         self._source.sweep(ended=bool(reading.vanished))
         absent, vanished = reading.absent, tuple(sorted(reading.vanished))
         return Counters(self.host, time_s, monotonic_s, reading.instances, driver, whole, absent, vanished)
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
-        record = next((one for one in _alive(self._listed()) if instance_id(one.name) == instance.id), None)
+        record = next((record for record in _alive(self._listed()) if instance_id(record.name) == instance.id), None)
         if record is None:
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         return read_settings(self._source, self._connection, record)
@@ -140,24 +140,24 @@ class LibvirtBackend:
         try:
             return parse_records(self._source.value(key, ask), key)
         except ParseError as error:
-            raise BackendError(self._said(error)) from None
+            raise BackendError(self._unreadable(error)) from None
 
     def _listed(self) -> list[DomainRecord]:
-        """The domains, asked for cheaply; a recording may have none but in the statistics."""
+        """The domains, by the cheapest query; some recordings hold them only in the statistics."""
         try:
             try:
                 return self._records("libvirt domains", self._connection.domains)
             except FileNotFoundError:
                 return self._records("libvirt domstats", self._connection.domains)
         except OSError as error:
-            raise BackendError(self._said(error)) from None
+            raise BackendError(self._unreadable(error)) from None
 
-    def _said(self, error: OSError | ParseError) -> str:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return f"libvirt at {self._connection.uri} cannot be read: {reason or 'no reason given'}"
+    def _unreadable(self, error: OSError | ParseError) -> str:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return f"libvirt at {self._connection.uri} cannot be read: {why or 'no reason given'}"
 
     def _described(self, record: DomainRecord, at_most_s: float = math.inf) -> DomainDescription | None:
-        """The domain's XML, read once for each start of it, and again where it is older than `at_most_s`.
+        """The domain's XML, read once for each start of the domain, and again where it is older than `at_most_s`.
 
         None when it cannot be read.
         """
@@ -165,36 +165,36 @@ class LibvirtBackend:
         known = self._descriptions.get(record.uuid)
         if known is None or known[0] != record.id or now_s - known[2] > at_most_s:
             key = xml_key(record)
-            xml = attempt({}, "", self._source.value, key, lambda: self._connection.xml(record.uuid))
-            described = attempt({}, "", parse_domain, xml, key) if isinstance(xml, str) else None
+            xml = or_none(self._source.value, key, lambda: self._connection.xml(record.uuid))
+            described = or_none(parse_domain, xml, key) if isinstance(xml, str) else None
             if described is None and known is not None and known[0] == record.id:
                 described = known[1]
             known = self._descriptions[record.uuid] = (record.id, described, now_s)
         return known[1]
 
     def _read_domains(self, reading: _Reading, alive: list[DomainRecord]) -> dict[str, TaskCounters]:
-        """Read every domain whose threads are seen; returns the counts of all threads of QEMU, by number."""
+        """Read every domain whose threads are seen; returns the counts of all QEMU threads, by number."""
         before, self._starts = self._starts, {record.name: (record.uuid, record.id) for record in alive}
         uuids = {record.uuid for record in alive}
         self._descriptions = {uuid: known for uuid, known in self._descriptions.items() if uuid in uuids}
         self._stalls = {uuid: stalls for uuid, stalls in self._stalls.items() if uuid in uuids}
         self._disks.keep(uuids)
         self._processes.begin(uuids)
-        found: list[tuple[DomainRecord, str, QemuProcess]] = []
+        seen: list[tuple[DomainRecord, str, QemuProcess]] = []
         for record in alive:
             name = instance_id(record.name)
             start = (record.uuid, record.id)
             if before.get(record.name, start) != start:
-                reading.vanished.add(name)  # and started anew since: its counters have nothing to do with the last ones
+                reading.vanished.add(name)  # it started anew since: its counters do not compare with the last ones
                 continue
             self._described(record)  # at the first reading, so that recordings hold it
             process = self._process(reading, record, name)
             if process is not None:
-                found.append((record, name, process))
-        self._vcpus = {name: tuple(process.vcpus) for _, name, process in found}
+                seen.append((record, name, process))
+        self._vcpus = {name: tuple(process.vcpus) for _, name, process in seen}
         unread: dict[str, str] = {}
-        counts = self._tasks.read((tid for _, _, process in found for tid in process.names), unread)
-        for record, name, process in found:
+        counts = self._tasks.read((tid for _, _, process in seen for tid in process.names), unread)
+        for record, name, process in seen:
             self._read_domain(reading, record, name, process, counts, unread)
         return counts
 
@@ -244,7 +244,7 @@ class LibvirtBackend:
         absent = {name: why for name, why in stats.absent.items() if name != "disk_bytes"}
         disk_bytes = self._disks.bytes(record, stats, described, process, absent)
         rss_mb = self._processes.rss_mb(process, absent) if process else None
-        slow = self._slow(record, process)
+        slow = self._slow_counters(record, process)
         # one thread may run all vCPUs of a guest, where TCG is not multi-threaded
         vcpus = max(len(tasks), described.vcpus if described and len(tasks) <= 1 else 1)
         return DomainCounters(
@@ -259,25 +259,25 @@ class LibvirtBackend:
             absent={**absent, **slow.absent},
         )
 
-    def _slow(self, record: DomainRecord, process: QemuProcess | None) -> SlowCounters:
-        """What is read seldom of a domain, as it was read last; only some answers of libvirt hold what it needs."""
+    def _slow_counters(self, record: DomainRecord, process: QemuProcess | None) -> SlowCounters:
+        """A domain's counters that are read every ten seconds, as read last; only some queries of libvirt hold them."""
         stalls = self._stalls.get(record.uuid)
         if stalls is None or stalls.domain != record.id:
             stalls = self._stalls[record.uuid] = GuestStalls(self._source, record.id, self._queues)
         now_s = self._now_s or 0.0
-        if self._seldom and stalls.slow.is_due(now_s):
+        if self._reads_slow and stalls.slow.is_due(now_s):
             described = self._described(record)
             stalls.read(record, process, described.vcpus if described else 0, now_s)
         return stalls.slow
 
     def _ask_for_hidden(self, reading: _Reading) -> None:
-        """CPU time of domains whose threads are not seen, from libvirt; it knows no executions and no waiting."""
+        """Ask libvirt for the CPU time of domains whose threads are not seen; it knows no executions and waiting."""
         if not reading.hidden:
             return
         absent: dict[str, str] = {}
         answer = attempt(absent, "vcpus", self._source.value, "libvirt vcpustats", self._connection.vcpu_stats)
-        asked = attempt(absent, "vcpus", parse_records, answer) if answer is not None else None
-        by_uuid = {record.uuid: record.stats for record in asked or ()}
+        records = attempt(absent, "vcpus", parse_records, answer) if answer is not None else None
+        by_uuid = {record.uuid: record.stats for record in records or ()}
         for name, (record, why) in reading.hidden.items():
             stats = by_uuid.get(record.uuid)
             cpu_ns = attempt(absent, "vcpus", parse_vcpu_times, stats) if stats is not None else None
@@ -288,7 +288,7 @@ class LibvirtBackend:
             reading.instances[name] = replace(domain, absent={**domain.absent, "tasks": why, "rss_mb": why})
 
     def _drop_changed(self, reading: _Reading) -> None:
-        """An instance whose CPU time now has another source than in the reading before: the two do not compare."""
+        """Drop instances whose CPU time comes from another source than before: the two do not compare."""
         before = self._by_threads
         self._by_threads = {name: name not in reading.hidden for name in reading.instances}
         for name, by_threads in self._by_threads.items():
@@ -299,7 +299,7 @@ class LibvirtBackend:
     def _read_host(
         self, reading: _Reading, counts: Mapping[str, TaskCounters]
     ) -> tuple[DomainCounters | None, HostCounters | None]:
-        """The kernel's part of the driver domain and QEMU's part of it, and the host."""
+        """The driver domain (the kernel's part and QEMU's part) and the host."""
         driver, whole = self._host_reader.read(reading.absent)
         if driver is None or whole is None:
             return driver, whole

@@ -20,7 +20,7 @@ _MISSING = "the Python library of libvirt is missing: apt-get install python3-li
 
 
 class Worker:
-    """One thread that does what may hang; a caller waits for it no longer than the time limit."""
+    """Runs calls that may hang in one thread; a caller waits no longer than the time limit."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -30,14 +30,14 @@ class Worker:
         self._busy = False
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; TimeoutError when it, or an earlier one that hung, is not done in time.
+        """What `work` returns or raises; TimeoutError when it, or an earlier call that hung, is not done in time.
 
-        Only one thing is asked at a time: while an earlier one hangs nothing new is begun, so that a libvirtd that
-        hangs for a day costs one thread and no more.
+        Only one call runs at a time: while an earlier one hangs no new one begins, so that a libvirtd that hangs for a
+        day costs one thread.
         """
         deadline = time.monotonic() + self._timeout_s
         if self._busy:
-            self._answer(deadline)  # too late to be of use
+            self._answer(deadline)  # the late answer to an earlier call
         if self._thread is None:
             self._thread = threading.Thread(target=self._loop, name="libvirt", daemon=True)
             self._thread.start()
@@ -71,7 +71,7 @@ class Worker:
 
 
 class LibvirtConnection:
-    """libvirt's answers as structures that JSON can hold; every method raises OSError, TimeoutError among them.
+    """libvirt's answers as structures that JSON can hold; every method raises OSError, which TimeoutError is too.
 
     Without `uri` it is LIBVIRT_DEFAULT_URI as for virsh, else the system's QEMU driver.
     """
@@ -90,13 +90,13 @@ class LibvirtConnection:
         """[id, uuid, name, statistics] of every active domain: one call, however many domains there are.
 
         NOWAIT: a domain that is busy (migration, a hung monitor) leaves values out instead of delaying all others.
-        Only what is needed is asked for. Everything but the state and the interfaces makes libvirtd ask each QEMU,
-        which takes 1 to 2 ms per domain and group; with QEMU 7.1 and later vcpu brings dozens of KVM's fields along.
+        Only what is needed is asked for. For everything but state and interfaces libvirtd asks each QEMU, which
+        takes 1 to 2 ms per domain and group; with QEMU 7.1 and later, vcpu adds dozens of KVM's fields.
         """
         return self._bulk("STATE", "INTERFACE", *(["BLOCK"] if drives else []))
 
     def all_stats(self) -> list[list[Any]]:
-        """As `stats`, with drives and what the hardware counts of domains: perf events, cache and bandwidth monitors.
+        """As `stats`, with drives and hardware counters of domains: perf events, cache and bandwidth monitors.
 
         libvirtd asks no QEMU for these, and reads them only of domains whose XML asks for them.
         """
@@ -131,7 +131,7 @@ class LibvirtConnection:
         return dict(self._ask(lambda connection: connection.lookupByUUIDString(uuid).schedulerParametersFlags(flag)))
 
     def close(self) -> None:
-        """Let go of the connection; harmless when called twice, and while libvirtd hangs."""
+        """Close the connection; harmless when called twice, and while libvirtd hangs."""
         with contextlib.suppress(OSError):
             if self._open is not None:
                 self._worker.run(self._forget)
@@ -144,14 +144,14 @@ class LibvirtConnection:
         """In the worker's thread: ask, and once more over a new connection where the old one was lost."""
         if self._libvirt is None:
             self._libvirt = _library()
-        kept = self._open is not None
+        was_open = self._open is not None
         try:
             return question(self._connected())
         except self._libvirt.libvirtError as error:
             if self._alive():
                 raise self._as_os_error(error) from None
             self._forget()
-            if not kept:
+            if not was_open:
                 raise self._as_os_error(error) from None
         try:
             return question(self._connected())

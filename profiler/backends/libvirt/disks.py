@@ -1,4 +1,4 @@
-"""Chooses the counter of a domain's disk traffic: QEMU's own, which costs QEMU time, or the kernel's if both agree."""
+"""Chooses the counter of a domain's disk traffic: QEMU's own, which delays QEMU, or the kernel's where both agree."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from profiler.parse.proc import parse_task_io
 class Disks:
     """Decides once for each start of a domain, because the two counts begin at different values.
 
-    libvirt answers for drives by asking every QEMU, whose main loop stops for it. Where a domain's drives bypass the
-    page cache, /proc/<pid>/io of QEMU counts the same bytes (and what QEMU itself writes to logs). It needs root.
+    To count drives libvirt asks every QEMU, whose main loop stops meanwhile. Where a domain's drives bypass the page
+    cache, /proc/<pid>/io of QEMU counts the same bytes (and what QEMU itself writes to logs). It needs root.
     """
 
     def __init__(self, source: HostSource) -> None:

@@ -10,15 +10,15 @@ from profiler.backends.source import HostSource
 from profiler.parse.proc import parse_counter, parse_status
 from profiler.parse.text import ParseError
 
-# Sums over all VMs (kernel: virt/kvm/kvm_main.c, vcpu_stat_get); what a VM counted goes with it.
+# Sums over all VMs that run (kernel: virt/kvm/kvm_main.c, vcpu_stat_get).
 KVM_COUNTERS = ("/sys/kernel/debug/kvm/exits", "/sys/kernel/debug/kvm/irq_injections")
 _ENDED = "a VM ended and took its counts out of KVM's sums"
 
 
 class Events:
-    """A count that only grows, from sources that do not; keeps to the source that the first reading found.
+    """Makes a count that only grows of sources that do not; stays with the source that the first reading found.
 
-    With `kvm` False the guests are known to be emulated, and KVM's sums are those of others.
+    `kvm` False: the guests are emulated, so that KVM's sums are those of other guests.
     """
 
     def __init__(self, source: HostSource, *, kvm: bool = True) -> None:
@@ -29,7 +29,7 @@ class Events:
         self._threads: dict[str, tuple[int, int]] = {}  # timeslices and voluntary switches by thread
 
     def read(self, threads: Mapping[str, TaskCounters], absent: dict[str, str], hidden: str = "") -> int | None:
-        """Events so far; `threads` are all of QEMU by number, `hidden` says why some of them are not seen."""
+        """Events so far; `threads` are all QEMU threads by number, `hidden` says why some of them are not seen."""
         if self._kvm is None:
             self._kvm = self._kvm_total({}) is not None
         if self._kvm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.linux import attempt
+from profiler.backends.linux import or_none
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
@@ -14,19 +14,16 @@ _MBIT = 8 / 1000  # of libvirt's kilobytes per second: virNetDevBandwidthSet han
 
 
 def xml_key(record: DomainRecord) -> str:
-    """How the XML of a domain is called in recordings."""
+    """The key of a domain's XML in recordings."""
     return f"libvirt xml {record.uuid}"
 
 
 def read_settings(source: HostSource, connection: LibvirtConnection, record: DomainRecord) -> IsolationSettings:
     """The settings of one domain; one that cannot be read is None."""
-    unread: dict[str, str] = {}
     key = xml_key(record)
-    xml = attempt(unread, "xml", source.value, key, lambda: connection.xml(record.uuid))
-    described = attempt(unread, "xml", parse_domain, xml, key) if isinstance(xml, str) else None
-    parameters = attempt(
-        unread, "scheduler", source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid)
-    )
+    xml = or_none(source.value, key, lambda: connection.xml(record.uuid))
+    described = or_none(parse_domain, xml, key) if isinstance(xml, str) else None
+    parameters = or_none(source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid))
     return IsolationSettings(
         pinning=pinning(described, _pcpus(source, described)) if described else None,
         cap_percent=cap_percent(parameters, described.vcpus) if described else None,
@@ -37,15 +34,15 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
 
 
 def _pcpus(source: HostSource, described: DomainDescription) -> int:
-    """How many CPUs the host has, read only where a vCPU is free beside pinned ones; 0 = not known."""
+    """How many CPUs the host has, read only where some vCPUs are pinned and others not; 0 = not known."""
     if not 0 < len(described.pins) < described.vcpus:
         return 0
-    stat = attempt({}, "", lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
+    stat = or_none(lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
     return stat.cpus if stat else 0
 
 
 def pinning(described: DomainDescription, pcpus: int) -> Pinning | None:
-    """Which pCPUs each vCPU may use; None where none is pinned. A free vCPU beside pinned ones may use all `pcpus`."""
+    """Which pCPUs each vCPU may use; None where none is pinned. An unpinned one beside pinned ones may use all."""
     if not described.pins:
         return None
     everywhere = tuple(range(pcpus))
@@ -53,7 +50,7 @@ def pinning(described: DomainDescription, pcpus: int) -> Pinning | None:
 
 
 def cap_percent(parameters: object, vcpus: int) -> float | None:
-    """The lower of what all vCPUs together may use by their own quotas, and of what the whole domain may."""
+    """The lower of two limits: the quotas of all vCPUs together, and the quota of the whole domain."""
     caps: list[float] = []
     for scope, times in (("vcpu", vcpus), ("global", 1)):
         quota = scheduler_number(parameters, f"{scope}_quota")
@@ -64,9 +61,9 @@ def cap_percent(parameters: object, vcpus: int) -> float | None:
 
 
 def _weight(source: HostSource, parameters: object) -> int | None:
-    """cpu_shares on Xen's scale: libvirt hands cpu.shares on as they are on version 1, cpu.weight on version 2."""
+    """cpu_shares on Xen's scale: libvirt returns cpu.shares of version 1, cpu.weight of version 2, unchanged."""
     shares = scheduler_number(parameters, "cpu_shares")
-    mounts = attempt({}, "", find_mounts, source)
+    mounts = or_none(find_mounts, source)
     if shares is None or mounts is None:
         return None
     default = V1_DEFAULT_SHARES if "cpu" in mounts else V2_DEFAULT_WEIGHT
@@ -74,7 +71,7 @@ def _weight(source: HostSource, parameters: object) -> int | None:
 
 
 def network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:
-    """All interfaces together; None where one of them is free, for the instance then is."""
+    """The limits of all interfaces together; None where one of them has no limit, for then the instance has none."""
     limits = [limit for limit in bandwidths if limit is not None and limit.average > 0]
     if not limits or len(limits) < len(bandwidths):
         return None

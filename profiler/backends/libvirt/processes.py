@@ -1,4 +1,4 @@
-"""Finds the QEMU process and threads of a domain, and finds them anew when they change."""
+"""Finds the QEMU process and threads of a domain, and again when they change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profiler.backends.linux import attempt, read_parsed
+from profiler.backends.linux import or_none, read_parsed
 from profiler.backends.source import HostSource
 from profiler.parse.libvirt import DomainRecord
 from profiler.parse.proc import parse_counter, parse_statm
@@ -19,7 +19,7 @@ STATE = "/run/libvirt/qemu"  # of libvirtd and of virtqemud alike
 _SEARCH_AGAIN = 30  # readings; a search looks at every process of the host
 _RSS_AGAIN = 10  # readings; memory changes slowly
 _PAGES_PER_MB = (1 << 20) // os.sysconf("SC_PAGE_SIZE")
-_NAME_AGAIN = 30  # readings; a thread takes its name a moment after it was made
+_NAME_AGAIN = 30  # readings; a thread gets its name a moment after it is made
 _NOT_FOUND = f"its QEMU process is neither in {STATE} nor visible in /proc (run as root, in the host's PID namespace)"
 # QEMU's names for its threads with debug-threads=on, which libvirt always sets; one thread runs all vCPUs under TCG
 # when it is not multi-threaded (util/qemu-thread-posix.c, accel/*/…-accel-ops.c)
@@ -52,7 +52,7 @@ class DomainProcesses:
     def __init__(self, source: HostSource) -> None:
         self._source = source
         self._known: dict[str, QemuProcess] = {}
-        self._unfound: dict[str, tuple[int, int]] = {}  # uuid → domain and reading in which the search was in vain
+        self._unfound: dict[str, tuple[int, int]] = {}  # uuid → domain and the reading in which the search failed
         self._searched: Mapping[str, int] | None = None
         self._readings = 0
 
@@ -96,7 +96,7 @@ class DomainProcesses:
     def _list(self, process: QemuProcess) -> None:
         listed = self._source.names(f"/proc/{process.pid}/task")
         if listed != process.listed:
-            # only now can the number be another process's: that cannot have the very same threads
+            # only now can the number belong to another process, which cannot have the very same threads
             if self._start_time(process.pid) != process.started:
                 raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         elif process.vcpus and (self._readings + process.pid) % _NAME_AGAIN:
@@ -110,7 +110,7 @@ class DomainProcesses:
         process.others = {tid: name for tid, name in process.names.items() if tid not in vcpus}
 
     def _thread_name(self, tid: int) -> str:
-        return (attempt({}, "", self._source.read, f"/proc/{tid}/comm") or "").strip()
+        return (or_none(self._source.read, f"/proc/{tid}/comm") or "").strip()
 
     def _find(self, domain: DomainRecord) -> QemuProcess:
         unfound, reading = self._unfound.get(domain.uuid, (-1, 0))
@@ -126,18 +126,18 @@ class DomainProcesses:
         raise HiddenError(_NOT_FOUND)
 
     def _by_file(self, domain: DomainRecord) -> int | None:
-        """libvirt's own note, believed if that process is this domain's QEMU."""
+        """By libvirt's pid file, if that process is this domain's QEMU."""
         if "/" in domain.name or "\0" in domain.name:
             return None
         where = f"{STATE}/{domain.name}.pid"
         pid = read_parsed({}, "", self._source, where, parse_counter)
-        command = attempt({}, "", self._source.read, f"/proc/{pid}/cmdline") if pid is not None else None
+        command = or_none(self._source.read, f"/proc/{pid}/cmdline") if pid is not None else None
         return pid if command is not None and _uuid(command) == domain.uuid else None
 
     def _by_search(self, uuid: str) -> int | None:
         if self._searched is None:
-            # through `value`: a recording keeps what was found, and no command lines of other people's programs
-            self._searched = attempt({}, "", self._source.value, "libvirt processes", search_processes) or {}
+            # by `value`: a recording keeps the result, and no command lines of other programs
+            self._searched = or_none(self._source.value, "libvirt processes", search_processes) or {}
         pid = self._searched.get(uuid)
         return pid if type(pid) is int else None
 
@@ -151,13 +151,13 @@ class DomainProcesses:
 
 def _uuid(command: str) -> str | None:
     """The uuid that libvirt gave a QEMU on its command line."""
-    found = _UUID.search(command)
-    return found[1] if found else None
+    match = _UUID.search(command)
+    return match[1] if match else None
 
 
 def search_processes(folder: Path = Path("/proc")) -> dict[str, int]:
     """uuid → process of every QEMU that libvirt started and that is visible here."""
-    found: dict[str, int] = {}
+    processes: dict[str, int] = {}
     for pid in filter(str.isdecimal, os.listdir(folder)):  # noqa: PTH208 - no Path object for each of very many
         try:
             command = (folder / pid / "cmdline").read_text(encoding="utf-8", errors="replace")
@@ -165,5 +165,5 @@ def search_processes(folder: Path = Path("/proc")) -> dict[str, int]:
             continue  # ended meanwhile, or not ours to see
         uuid = _uuid(command)
         if uuid is not None:
-            found[uuid] = int(pid)
-    return found
+            processes[uuid] = int(pid)
+    return processes

@@ -29,7 +29,7 @@ class GuestStalls:
         self._interfaces = InterfaceStalls(queues)
 
     def read(self, record: DomainRecord, process: QemuProcess | None, vcpus: int, now_s: float) -> None:
-        """Take what libvirt said of its drives, interfaces and hardware counters, and read its group."""
+        """Take libvirt's counts of its drives, interfaces and hardware counters, and read the pressure of its group."""
         counters: dict[str, int] = {}
         gauges: dict[str, float] = {}
         absent: dict[str, str] = {}
@@ -46,19 +46,19 @@ class GuestStalls:
             self._take_hardware(hardware, counters, gauges)
         self.slow.take(counters, gauges, absent, now_s)
 
-    def _take_hardware(self, found: HardwareStats, counters: dict[str, int], gauges: dict[str, float]) -> None:
-        if found.cycles is not None and found.instructions is not None:
-            counters["cycles"] = self._cycles.add({"": found.cycles})
-            counters["instructions"] = self._instructions.add({"": found.instructions})
-        if found.memory_bytes is not None:
-            counters["memory_bytes"] = self._memory.add({"": found.memory_bytes})
-        if found.cache_bytes is not None:
-            gauges["llc_mb"] = found.cache_bytes / (1 << 20)
+    def _take_hardware(self, hardware: HardwareStats, counters: dict[str, int], gauges: dict[str, float]) -> None:
+        if hardware.cycles is not None and hardware.instructions is not None:
+            counters["cycles"] = self._cycles.add({"": hardware.cycles})
+            counters["instructions"] = self._instructions.add({"": hardware.instructions})
+        if hardware.memory_bytes is not None:
+            counters["memory_bytes"] = self._memory.add({"": hardware.memory_bytes})
+        if hardware.cache_bytes is not None:
+            gauges["llc_mb"] = hardware.cache_bytes / (1 << 20)
 
     def _read_pressure(self, process: QemuProcess, counters: dict[str, int], absent: dict[str, str]) -> None:
         folder = attempt(absent, "psi_io_us", find_guest_group, self._source, process.pid)
         for name in ("cpu", "io") if folder is not None else ():
             where = f"{folder}/{name}.pressure"
-            pressure = read_parsed(absent, f"psi_{name}_us", self._source, where, parse_pressure)
-            if pressure is not None:
-                counters[f"psi_{name}_us"] = pressure.some_us
+            pressure_us = read_parsed(absent, f"psi_{name}_us", self._source, where, parse_pressure)
+            if pressure_us is not None:
+                counters[f"psi_{name}_us"] = pressure_us

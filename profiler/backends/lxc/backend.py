@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
 from profiler.backends.instance_ids import instance_id
-from profiler.backends.linux import GONE, HostReader, attempt
+from profiler.backends.linux import GONE, HostReader, or_none
 from profiler.backends.lxc.container import ContainerReader
 from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
@@ -72,19 +72,18 @@ class LxcBackend:
         return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
-        there = self._containers(self._source.clock()[1])
-        path = next((container.path for container in there if container.instance.id == instance.id), None)
+        containers = self._containers(self._source.clock()[1])
+        path = next((container.path for container in containers if container.instance.id == instance.id), None)
         if path is None:
-            self._listing.forget()  # it may be newer than the list
+            self._listing.forget()  # the instance may be newer than the list
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
-        unread: dict[str, str] = {}
-        cpus = attempt(unread, "pinning", self._groups.cpus, path)
-        quota = attempt(unread, "cap_percent", self._groups.quota, path)
-        limit = attempt(unread, "disk_limit_mb_s", self._groups.disk_limit_bytes, path)
+        cpus = or_none(self._groups.cpus, path)
+        quota = or_none(self._groups.quota, path)
+        limit = or_none(self._groups.disk_limit_bytes, path)
         return IsolationSettings(
             pinning=Pinning.all_on(cpus, instance.vcpus) if cpus else None,
             cap_percent=quota.percent if quota else None,
-            weight=attempt(unread, "weight", self._groups.weight, path),
+            weight=or_none(self._groups.weight, path),
             disk_limit_mb_s=limit / 1e6 if limit else None,
         )
 
@@ -93,19 +92,19 @@ class LxcBackend:
         return {names[path]: reader.threads for path, reader in self._readers.items() if path in names}
 
     def counted_groups(self) -> Mapping[str, str]:
-        found: dict[str, str] = {}
+        folders: dict[str, str] = {}
         for container in self._containers(self._source.clock()[1]):
             folder = self._groups.counted_folder(container.path)
-            if folder and attempt({}, folder, self._source.names, folder) is not None:
-                found[container.instance.id] = folder
-        return found
+            if folder and or_none(self._source.names, folder) is not None:
+                folders[container.instance.id] = folder
+        return folders
 
     def scheduling_groups(self) -> Mapping[int, str]:
         """Each container's group and those below it. In version 2 a group without the cpu controller is its parent."""
         numbers: dict[int, str] = {}
         for container in self._containers(self._source.clock()[1]):
             for path in (container.path, *container.below):
-                number = attempt({}, path, group_number, self._source, self._groups.scheduler_folder(path))
+                number = or_none(group_number, self._source, self._groups.scheduler_folder(path))
                 if number is not None:
                     numbers[number] = container.instance.id
         return numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from profiler.backends.base import DomainCounters, TaskCounters
-from profiler.backends.linux import GONE, TaskReader, attempt, read_parsed
+from profiler.backends.linux import GONE, TaskReader, attempt, or_none, read_parsed
 from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
@@ -15,7 +15,7 @@ from profiler.parse.proc import parse_blkio_ticks, parse_statm
 from profiler.parse.text import ParseError
 
 _SLOWLY_S = 29.5  # with a reading per second, resident memory is read in every thirtieth
-_LIST_AGAIN = 5  # readings after which the tasks of a group are listed anew though nothing hints at a change …
+_LIST_AGAIN = 5  # readings after which a group's tasks are listed anew without a sign of a change …
 _UNEXPLAINED_NS = 20_000  # … or at once when the group used more CPU time than its known tasks did
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -61,7 +61,7 @@ class ContainerReader:
             self._look(container, now_s)
         cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
         used_ns = None if cpu_ns is None else cpu_ns - self._cpu_ns
-        if used_ns is not None and used_ns < 0:  # another group of this name: the old one's counts say nothing of it
+        if used_ns is not None and used_ns < 0:  # another group with the same name: the old counts are not its own
             self._slow, self._disk_waits, self._list_in = SlowCounters(), TaskWaits(), 0
         self._cpu_ns = cpu_ns or self._cpu_ns
         disk_bytes = self._disk_bytes(path, absent)
@@ -90,9 +90,9 @@ class ContainerReader:
         gauges: dict[str, float] = {}
         counters = self._groups.further(path, absent)
         for name in ("cpu", "io"):
-            pressure = attempt(absent, f"psi_{name}_us", self._groups.pressure, path, name)
-            if pressure is not None:
-                counters[f"psi_{name}_us"] = pressure.some_us
+            pressure_us = attempt(absent, f"psi_{name}_us", self._groups.pressure_us, path, name)
+            if pressure_us is not None:
+                counters[f"psi_{name}_us"] = pressure_us
         if why := self._delays.off(now_s):
             absent["disk_wait_us"] = why
         else:
@@ -101,14 +101,14 @@ class ContainerReader:
         self._slow.take(counters, gauges, absent, now_s)
 
     def _waited_ticks(self) -> dict[str, int]:
-        """For how long each of its tasks has waited for block I/O."""
-        found: dict[str, int] = {}
+        """For how long each of its tasks has waited for block I/O, in ticks by path of its `stat`."""
+        waited: dict[str, int] = {}
         for tid in self._tids:
             path = f"/proc/{tid}/task/{tid}/stat"
             ticks = read_parsed({}, path, self._source, path, parse_blkio_ticks)
             if ticks is not None:
-                found[path] = ticks
-        return found
+                waited[path] = ticks
+        return waited
 
     def _read_tasks(
         self, container: ListedContainer, used_ns: int | None, absent: dict[str, str], *, with_io: bool
@@ -129,7 +129,7 @@ class ContainerReader:
                 return tasks
         tids = self._groups.tasks(container.path)
         for below in container.below:
-            tids = tids + (attempt({}, "", self._groups.tasks, below) or ())  # it may have vanished; the rest counts
+            tids = tids + (or_none(self._groups.tasks, below) or ())  # a group that vanished has none
         self._tids, self._list_in = tuple(tids), _LIST_AGAIN - 1
         tasks = self._tasks.read(self._tids, absent, with_io=with_io)
         self._known = tasks if len(tasks) == len(self._tids) else {}
@@ -137,7 +137,7 @@ class ContainerReader:
         return tasks
 
     def _look(self, container: ListedContainer, now_s: float) -> None:
-        """Look at what changes slowly."""
+        """Read what changes slowly."""
         self._looked_s, self._counts_disk = now_s, True
         try:
             groups = (container.path, *container.below)

@@ -22,7 +22,7 @@ from profiler.parse.cgroup import (
     parse_io_stat,
     parse_service_bytes,
 )
-from profiler.parse.proc import Pressure, parse_counter, parse_mounts, parse_pressure
+from profiler.parse.proc import parse_counter, parse_mounts, parse_pressure
 from profiler.parse.text import ParseError, count
 
 V1_DEFAULT_SHARES = 1024
@@ -43,10 +43,10 @@ class Groups(Protocol):
     @property
     def version(self) -> int: ...
     def scheduler_folder(self, path: str) -> str:
-        """Where the cpu controller has this group."""
+        """The group's folder in the tree of the cpu controller."""
 
     def counted_folder(self, path: str) -> str | None:
-        """Where perf events would know this group; None where no tree is theirs."""
+        """The group's folder in the tree that perf events use; None where there is no such tree."""
 
     def children(self, path: str) -> list[str]: ...
     def tasks(self, path: str) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class Groups(Protocol):
 
     def cpu_ns(self, path: str) -> int: ...
     def further(self, path: str, absent: dict[str, str]) -> dict[str, int]:
-        """`system_ns` and `throttled_ns` as far as they are counted; a reason in `absent` for the others."""
+        """`system_ns` and `throttled_ns` where they are counted; else the reason in `absent`."""
 
     def disk_bytes(self, path: str) -> int | None:
         """Bytes read and written on block devices; None = this kernel does not count them for this group now."""
@@ -71,7 +71,8 @@ class Groups(Protocol):
         """None = it may use all there is."""
 
     def disk_limit_bytes(self, path: str) -> int | None: ...
-    def pressure(self, path: str, resource: str) -> Pressure: ...
+    def pressure_us(self, path: str, resource: str) -> int:
+        """Time in which some task was stalled for `cpu` or `io`."""
 
 
 def walk(groups: Groups, path: str = "", depth: int = _DEPTH) -> Iterator[str]:
@@ -88,7 +89,7 @@ def walk(groups: Groups, path: str = "", depth: int = _DEPTH) -> Iterator[str]:
 
 
 class GroupsV1:
-    """Version 1: one mount per controller; pressure comes from the version 2 tree where that is mounted beside it."""
+    """Version 1: one mount per controller; pressure comes from the version 2 tree where that is mounted, too."""
 
     version = 1
 
@@ -162,7 +163,7 @@ class GroupsV1:
             limits += parse_device_limits(text, where).values()
         return min(limits, default=None)
 
-    def pressure(self, path: str, resource: str) -> Pressure:
+    def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read("unified", path, f"{resource}.pressure"))
 
 
@@ -228,12 +229,12 @@ class GroupsV2:
     def disk_limit_bytes(self, path: str) -> int | None:
         return min(parse_io_max(*self._read(path, "io.max")).values(), default=None)
 
-    def pressure(self, path: str, resource: str) -> Pressure:
+    def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))
 
 
 def group_number(source: HostSource, folder: str) -> int:
-    """The number by which the kernel knows a group: the inode of its folder."""
+    """The kernel's number of a group: the inode of its folder."""
     return source.value(f"inode {folder}", lambda: os.stat(folder).st_ino)  # noqa: PTH116 - no Path object for each
 
 
@@ -260,15 +261,15 @@ def _xen_weight(value: int, default: int) -> int:
 
 def find_mounts(source: HostSource) -> dict[str, str]:
     """Mount point of every version 1 controller, and of version 2 under the name `unified`."""
-    found: dict[str, str] = {}
+    mounts: dict[str, str] = {}
     for mount in parse_mounts(source.read("/proc/mounts"), "/proc/mounts"):
         if mount.kind == "cgroup2":
-            found.setdefault("unified", mount.target)
+            mounts.setdefault("unified", mount.target)
         elif mount.kind == "cgroup":
             for option in mount.options:
                 if option in ("cpu", "cpuacct", "cpuset", "blkio", "memory", "perf_event", "freezer"):
-                    found.setdefault(option, mount.target)
-    return found
+                    mounts.setdefault(option, mount.target)
+    return mounts
 
 
 def find_groups(source: HostSource) -> GroupsV1 | GroupsV2:

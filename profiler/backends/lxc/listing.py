@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 
 from profiler.backends.instance_ids import instance_id
-from profiler.backends.linux import attempt
+from profiler.backends.linux import or_none
 from profiler.backends.lxc.control_groups import Groups, walk
 from profiler.backends.lxc.manager_names import names_of
 from profiler.backends.source import HostSource
@@ -56,19 +56,19 @@ class ContainerListing:
         self._sizes: dict[str, tuple[float, int, float]] = {}  # by group: when it was read, CPUs, MB
 
     def at(self, now_s: float) -> list[ListedContainer]:
-        """Who runs at this time of the monotonic clock, as far as it is known without looking too often.
+        """The containers at this time of the monotonic clock, by a list that is at most some seconds old.
 
         Raises OSError when control groups cannot be listed at all.
         """
         if self._listed_s is None or not 0 <= now_s - self._listed_s < _KEEP_LIST_S:
-            found = self._search(now_s) if self._known is None else self._look_up(self._known)
-            self._containers = sorted(found, key=lambda container: container.instance.id)
-            self._sizes = {c.path: self._sizes[c.path] for c in found if c.path in self._sizes}
+            containers = self._search(now_s) if self._known is None else self._look_up(self._known)
+            self._containers = sorted(containers, key=lambda container: container.instance.id)
+            self._sizes = {each.path: self._sizes[each.path] for each in containers if each.path in self._sizes}
             self._listed_s = now_s
         return self._containers
 
     def forget(self) -> None:
-        """Look anew next time: what was found does not hold any more."""
+        """Search again next time: the list is out of date."""
         self._listed_s = None
 
     def _look_up(self, known: Mapping[str, Instance]) -> list[ListedContainer]:
@@ -77,10 +77,10 @@ class ContainerListing:
     def _search(self, now_s: float) -> list[ListedContainer]:
         paths = [path for top in self._groups.children("") for path in (top, *walk(self._groups, top))]
         before = {container.path: container for container in self._containers}
-        found: dict[str, ListedContainer] = {}
+        by_id: dict[str, ListedContainer] = {}
         for position, path in enumerate(paths):
             identifier = _instance(path)
-            if identifier is None or identifier in found:
+            if identifier is None or identifier in by_id:
                 continue
             (vcpus, memory_mb), below = self._size_of(path, now_s), _below(paths, position)
             container = before.get(path)
@@ -91,22 +91,21 @@ class ContainerListing:
             elif (container.below, container.instance.vcpus, container.instance.memory_mb) != (below, vcpus, memory_mb):
                 instance = replace(container.instance, vcpus=vcpus, memory_mb=memory_mb)
                 container = ListedContainer(path, instance, below)
-            found[identifier] = container
-        return list(found.values())
+            by_id[identifier] = container
+        return list(by_id.values())
 
     def _size_of(self, path: str, now_s: float) -> tuple[int, float]:
         read_s, vcpus, memory_mb = self._sizes.get(path, (None, 0, 0.0))
         if read_s is None or not 0 <= now_s - read_s < _KEEP_CPUS_S:
             vcpus = self._read_vcpus(path)
-            memory_mb = (attempt({}, "memory", self._groups.memory_limit_bytes, path) or 0) / (1 << 20)
+            memory_mb = (or_none(self._groups.memory_limit_bytes, path) or 0) / (1 << 20)
             self._sizes[path] = (now_s, vcpus, memory_mb)
         return vcpus, memory_mb
 
     def _read_vcpus(self, path: str) -> int:
         """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota."""
-        unread: dict[str, str] = {}
-        allowed = len(attempt(unread, "cpus", self._groups.cpus, path) or ()) or os.cpu_count() or 1
-        quota = attempt(unread, "quota", self._groups.quota, path)
+        allowed = len(or_none(self._groups.cpus, path) or ()) or os.cpu_count() or 1
+        quota = or_none(self._groups.quota, path)
         if quota is None or quota.percent is None:
             return allowed
         return max(1, min(allowed, -int(-quota.percent // 100)))
@@ -131,9 +130,9 @@ def _identifier(path: str) -> str | None:
 
 
 def names_in_group(path: str) -> tuple[str, ...]:
-    """What a control group says of who is in it: its container's id here, and the UID of its Kubernetes pod.
+    """What the name of a control group says: the id here of its container, and the UID of its Kubernetes pod.
 
-    systemd's names have a low line where the UID has a hyphen, which stands for a step down in a slice.
+    systemd's names have `_` in place of the UID's `-`, which would stand for a step down in a slice.
     """
     container, pod = _identifier(path), _POD.search(path)
     return tuple(filter(None, (container, _uid(pod) if pod else None)))

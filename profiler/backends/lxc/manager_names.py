@@ -1,4 +1,4 @@
-"""What Docker and Podman call a container and its image, from the files that they keep; no daemon is asked."""
+"""Docker's and Podman's names of a container and its image, from their files; no daemon is asked."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ def names_of(source: HostSource, path: str) -> Mapping[str, str]:
         return _texts(name=str(docker.get("Name", "")).lstrip("/"), image=image)
     for driver in _DRIVERS:
         listed = _json(source, _PODMAN.format(driver=driver))
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict) and one.get("id") == match["id"]:
-                return _texts(name=_podman(one).get("name"), image=_podman(one).get("image-name"))
+        for entry in listed if isinstance(listed, list) else ():
+            if isinstance(entry, dict) and entry.get("id") == match["id"]:
+                metadata = _podman_metadata(entry)
+                return _texts(name=metadata.get("name"), image=metadata.get("image-name"))
     return {}
 
 
-def _podman(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Podman keeps what it knows as JSON in a text."""
+def _podman_metadata(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Podman keeps it as JSON inside a text."""
     try:
-        found = json.loads(one.get("metadata") or "{}")
+        metadata = json.loads(entry.get("metadata") or "{}")
     except (ValueError, TypeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _json(source: HostSource, path: str) -> Any:
@@ -50,9 +51,9 @@ def _json(source: HostSource, path: str) -> Any:
         return None
 
 
-def _texts(**found: object) -> Mapping[str, str]:
+def _texts(**values: object) -> Mapping[str, str]:
     return {
         name: "".join(char if char.isprintable() else " " for char in text)[:_LONGEST]
-        for name, text in found.items()
+        for name, text in values.items()
         if isinstance(text, str) and text
     }

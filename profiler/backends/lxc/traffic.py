@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.backends.linux import attempt, read_interfaces
+from profiler.backends.linux import attempt, or_none, read_interfaces
 from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import HostQueues, InterfaceStalls
 from profiler.parse.proc import InterfaceBytes
 
-_KEEP_S = 60.0  # how long it is believed whose an interface is, as long as it is there
+_KEEP_S = 60.0  # how long the owner of an interface is taken as known, while the interface exists
 _HOSTS_OWN = "it uses the host's own network, where traffic cannot be told apart"
 _UNSEEN = "it has no task whose network namespace could be read"
 _MOVED = "its traffic is counted at another place since this reading"
@@ -29,36 +29,36 @@ class HostInterfaces:
         self._bytes = self._veths = None
         self.queues.begin()
         # Where even root may not see the first process's namespace, it is our own.
-        links = (attempt({}, "", self._source.link, f"/proc/{process}/ns/net") for process in ("1", "self"))
+        links = (or_none(self._source.link, f"/proc/{process}/ns/net") for process in ("1", "self"))
         self.network = next((link for link in links if link is not None), None)
 
     def total(self, names: tuple[str, ...]) -> int | None:
         """Bytes in both directions over these interfaces; None when one of them is not there."""
-        found = self.find(names)
-        return None if found is None else sum([link.received + link.sent for link in found.values()])
+        counts = self.find(names)
+        return None if counts is None else sum([link.received + link.sent for link in counts.values()])
 
     def find(self, names: tuple[str, ...]) -> dict[str, InterfaceBytes] | None:
         """What these interfaces counted; None when one of them is not there."""
         if self._bytes is None:
-            self._bytes = attempt({}, "", read_interfaces, self._source) or {}
-        found = {name: self._bytes[name] for name in names if name in self._bytes}
-        return found if names and len(found) == len(names) else None
+            self._bytes = or_none(read_interfaces, self._source) or {}
+        counts = {name: self._bytes[name] for name in names if name in self._bytes}
+        return counts if names and len(counts) == len(names) else None
 
     def ends_of(self, tid: int) -> tuple[str, ...]:
         """This side of the veth pairs whose other side is in the network namespace of a task."""
         if self._veths is None:
-            self._veths = attempt({}, "", self._source.value, "veths by namespace", veths_by_namespace) or {}
+            self._veths = or_none(self._source.value, "veths by namespace", veths_by_namespace) or {}
         if not self._veths:
             return ()
-        number = attempt({}, "", self._source.value, f"network namespace of {tid}", lambda: namespace_id(tid))
+        number = or_none(self._source.value, f"network namespace of {tid}", lambda: namespace_id(tid))
         return tuple(self._veths.get(str(number), ()))
 
 
 class ContainerTraffic:
     """Bytes in and out of one container.
 
-    The host's ends of its veth pairs are read where they are known to carry everything: one file for all containers,
-    and nothing in a container's namespace is opened. Else its own namespace is looked into.
+    The host's ends of its veth pairs are read where they are known to carry everything: that takes one file for all
+    containers, and opens nothing in a container's namespace. Else its own namespace is read.
     """
 
     def __init__(self, source: HostSource, host: HostInterfaces) -> None:
@@ -67,35 +67,35 @@ class ContainerTraffic:
         self._ends: tuple[str, ...] = ()
         self._task: int | None = None  # one in the container's network namespace
         self._looked_s = 0.0
-        self._way: object = None  # where the last count came from: counts of two places have no difference
+        self._place: object = None  # where the last count was taken: counts of two places have no difference
         self._stalls = InterfaceStalls(host.queues)
         self._stalls_inside = InterfaceStalls(None)
 
     def read(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> int | None:
-        """Bytes since some begin; None with a reason in `absent` when they are not known, or not comparable."""
+        """Cumulative bytes; None, with a reason in `absent`, where unknown or not comparable with the last count."""
         if self._task not in tids or not 0 <= now_s - self._looked_s < _KEEP_S:
             self._look(tids, now_s, absent)
-        total, way = self._host.total(self._ends), self._ends
+        total, place = self._host.total(self._ends), self._ends
         if total is None and self._ends:  # its interface was exchanged
             self._look(tids, now_s, absent)
-            total, way = self._host.total(self._ends), self._ends
+            total, place = self._host.total(self._ends), self._ends
         if total is None and self._task is not None:
             inside = self._inside(self._task, absent)
-            total, way = (None if inside is None else sum(inside.values())), ("inside",)
+            total, place = (None if inside is None else sum(inside.values())), ("inside",)
         if total is None:
             self._task = None
             return None
-        moved = self._way is not None and self._way != way
-        self._way = way
+        moved = self._place is not None and self._place != place
+        self._place = place
         if moved:
             absent["net_bytes"] = _MOVED
         return None if moved else total
 
     def read_stalls(self, counters: dict[str, int], gauges: dict[str, float], absent: dict[str, str]) -> None:
-        """Add what was dropped and what waits where its bytes were counted in the same reading, if anywhere."""
-        found = self._host.find(self._ends)
-        if found is not None:
-            self._stalls.read(found, counters, gauges, absent)
+        """Add drops and backlog, from the place where its bytes were counted in the same reading, if any."""
+        outside = self._host.find(self._ends)
+        if outside is not None:
+            self._stalls.read(outside, counters, gauges, absent)
         elif self._task is not None and (inside := self._interfaces(self._task, {})) is not None:
             absent["net_backlog_bytes"] = "its interfaces have no end on the host that carries everything"
             self._stalls_inside.read(inside, counters, gauges, absent)
@@ -117,7 +117,7 @@ class ContainerTraffic:
             absent["net_bytes"] = "the host's own network namespace could not be read (run as root)"
             return None
         for tid in tids:
-            network = attempt({}, "", self._source.link, f"/proc/{tid}/ns/net")
+            network = or_none(self._source.link, f"/proc/{tid}/ns/net")
             if network == self._host.network:
                 absent["net_bytes"] = _HOSTS_OWN
                 return None
@@ -128,9 +128,9 @@ class ContainerTraffic:
 
     def _inside(self, tid: int, absent: dict[str, str]) -> dict[str, int] | None:
         """Bytes by interface in a task's network namespace, without the loopback."""
-        found = self._interfaces(tid, absent)
-        return None if found is None else {name: link.received + link.sent for name, link in found.items()}
+        counts = self._interfaces(tid, absent)
+        return None if counts is None else {name: link.received + link.sent for name, link in counts.items()}
 
     def _interfaces(self, tid: int, absent: dict[str, str]) -> dict[str, InterfaceBytes] | None:
-        found = attempt(absent, "net_bytes", read_interfaces, self._source, str(tid))
-        return None if found is None else {name: link for name, link in found.items() if name != "lo"}
+        counts = attempt(absent, "net_bytes", read_interfaces, self._source, str(tid))
+        return None if counts is None else {name: link for name, link in counts.items() if name != "lo"}

@@ -1,6 +1,6 @@
 """Xen, read from its Dom0: domains by xl, the scheduler's times by xentrace, devices by Dom0's files.
 
-Only the words for what is traced live here, so that a host without Xen loads nothing else.
+Only the trace modes are defined here, so that a host without Xen loads nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads Xen from Dom0: xl for who is there, xentrace for the scheduler's times, Dom0's files for I/O and events."""
+"""Reads Xen from Dom0: domains by xl, the scheduler's times by xentrace, I/O and events from Dom0's files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.commands import TIMEOUT_S, run_tool
 from profiler.backends.instance_ids import instance_id
-from profiler.backends.linux import attempt
+from profiler.backends.linux import attempt, or_none
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.backends.xen import DEFAULT_MODE, Mode
 from profiler.backends.xen.cpu_clock import CpuClock
 from profiler.backends.xen.devices import Attached, attached_devices, renamed_vifs
 from profiler.backends.xen.io import OTHERS, IoCounters, IoReader
-from profiler.backends.xen.isolation import or_none, read_isolation
+from profiler.backends.xen.isolation import read_isolation
 from profiler.backends.xen.stalls import XenGuestStalls, physical_device
 from profiler.backends.xen.trace import SchedulerTrace
 from profiler.observed import Instance, IsolationSettings
@@ -28,7 +28,7 @@ from profiler.parse.xl_host import parse_xl_info
 
 _DOM0 = 0
 _STUB = "-dm"  # libxl names the device-model domain of guest X so; its work belongs to the driver, not to a guest
-_RELIST = 10  # readings after which domains are listed anew even if nothing hints at a change
+_RELIST = 10  # readings after which domains are listed anew even without a sign of a change
 _RELOOK = 60  # … and devices in xenstore, which takes a request per node …
 _RETRY = 5  # … but sooner when domains or devices are new
 _Hints = frozenset[tuple[int, frozenset[int], frozenset[int]]]
@@ -39,9 +39,9 @@ class XenBackend:
     """Domains of a Xen host, read from its Dom0 as root.
 
     `trace` says what xentrace is asked for: `runstate` the changes of run state (executions, waiting, switches);
-    `full` also the hypercalls of paravirtual guests (event-channel operations, granted pages), which costs several
-    times as much; `off` nothing: then CPU time comes from `xl list`, and what needs the scheduler is absent.
-    Xen has one trace for all: another xentrace cannot run meanwhile.
+    `full` also the hypercalls of paravirtual guests (event-channel operations, granted pages), at several times the
+    cost; `off` nothing: then CPU time comes from `xl list`, and what needs the scheduler is absent. Xen has a single
+    trace: another xentrace cannot run meanwhile.
     """
 
     name = "xen"
@@ -56,7 +56,7 @@ class XenBackend:
         except ParseError as error:
             raise BackendError(f"Xen cannot be read: {error}") from None
         except OSError as error:
-            raise BackendError(f"Xen cannot be read: {_said(error)}") from None
+            raise BackendError(f"Xen cannot be read: {_explained(error)}") from None
         self.host = host or instance_id(socket.gethostname() or "localhost")
         self._trace = SchedulerTrace(self._source, self._info.cpu_mhz, trace)
         self._io = IoReader(self._source)
@@ -82,7 +82,7 @@ class XenBackend:
 
     def read_counters(self) -> Counters:
         self._begin()
-        self._trace.drain()  # before the clock: what is in it must not be younger than the reading
+        self._trace.drain()  # before the clock: the trace must not hold records younger than the reading
         time_s, monotonic_s = self._source.clock()
         self._trace.advance(monotonic_s)
         devices = self._io.read()
@@ -140,9 +140,9 @@ class XenBackend:
             raise BackendError(f"domains cannot be listed: {error}") from None
         except FileNotFoundError as error:  # a recording holds a listing only for some of its readings
             if not self._domains:
-                raise BackendError(f"domains cannot be listed: {_said(error)}") from None
+                raise BackendError(f"domains cannot be listed: {_explained(error)}") from None
         except OSError as error:
-            raise BackendError(f"domains cannot be listed: {_said(error)}") from None
+            raise BackendError(f"domains cannot be listed: {_explained(error)}") from None
 
     def _relist(self, hints: _Hints) -> None:
         """List domains when there are signs of a change, when CPU time is needed, and now and then."""
@@ -155,7 +155,7 @@ class XenBackend:
         self._trace.states.keep(self._domains)
 
     def _settle(self) -> None:
-        """Ask for the state of vCPUs that have not changed theirs since the trace began."""
+        """Ask xl for the state of vCPUs that have not changed it since the trace began."""
         states = self._trace.states
         known = states.times()
         if self._trace.problem or all(len(known.get(row.domid, ())) >= row.vcpus for row in self._domains.values()):
@@ -166,9 +166,9 @@ class XenBackend:
                 states.settle(domain, number, vcpu.state)
 
     def _look(self) -> bool:
-        """Look for devices that this Dom0's kernel does not drive, now and then, and when something changed.
+        """Look in xenstore for devices that this Dom0's kernel does not drive, now and then and after changes.
 
-        True = names of interfaces were found.
+        True = the names of interfaces changed.
         """
         since = self._readings - self._looked_at
         if since < _RETRY or (since < _RELOOK and not self._stale):
@@ -182,7 +182,7 @@ class XenBackend:
         return self._io.renamed != renamed
 
     def _read_slowly(self, devices: Mapping[int, IoCounters], now_s: float) -> dict[int, SlowCounters]:
-        """What is read seldom of every guest, as it was read last."""
+        """Every guest's counters that are read every ten seconds, as read last."""
         guests = [row.domid for row in self._guests.values()]
         self._stalls = {
             domain: self._stalls.get(domain) or XenGuestStalls(self._source, self._queues) for domain in guests
@@ -190,8 +190,8 @@ class XenBackend:
         due = [domain for domain in guests if self._stalls[domain].slow.is_due(now_s)]
         if due:
             self._queues.begin()
-            every = [name for io in devices.values() for name in io.devices]
-            shared = Counter(attempt({}, name, physical_device, self._source, name) or "" for name in every)
+            disks = [name for io in devices.values() for name in io.devices]
+            shared = Counter(or_none(physical_device, self._source, name) or "" for name in disks)
             for domain in due:
                 io = self._complete(domain, devices.get(domain, devices[OTHERS]))
                 self._stalls[domain].read(io, shared, now_s)
@@ -202,7 +202,7 @@ class XenBackend:
             return {}
         return {
             domain: {
-                f"d{domain}v{number}": TaskCounters(times.run_ns, times.wait_ns, times.executions, times.executions)
+                f"d{domain}v{number}": TaskCounters(times.run_ns, times.wait_ns, times.executions)
                 for number, times in vcpus.items()
             }
             for domain, vcpus in self._trace.states.times().items()
@@ -216,14 +216,14 @@ class XenBackend:
         slow: SlowCounters,
     ) -> DomainCounters:
         absent = dict(io.absent)
-        mine = tasks.get(row.domid, {})
+        own_tasks = tasks.get(row.domid, {})
         if self._trace.problem:
             absent["tasks"] = f"{self._trace.problem}; CPU time comes from xl list, in steps of 0.1 s"
-        elif len(mine) < row.vcpus:
+        elif len(own_tasks) < row.vcpus:
             absent["tasks"] = "xentrace has not shown all of its vCPUs yet"
         return DomainCounters(
             max(1, row.vcpus),
-            mine,
+            own_tasks,
             self._cpu.total_ns(row.domid),
             net_bytes=io.net_bytes,
             disk_bytes=io.disk_bytes,
@@ -235,11 +235,11 @@ class XenBackend:
         )
 
     def _complete(self, domain: int, io: IoCounters) -> IoCounters:
-        """Without the counts that do not hold all of its devices."""
+        """The counters without those that do not cover all of the domain's devices."""
         if domain in self._looked:
             missing = self._attached.get(domain, Attached()).missing(io)
         else:
-            why = "xenstore was not read since it is there: whether another domain drives its devices is unknown"
+            why = "xenstore was not read since it started: whether another domain drives its devices is unknown"
             missing = {} if io.net_bytes or io.disk_bytes else {"net_bytes": why, "disk_bytes": why}
         if not missing:
             return io
@@ -261,7 +261,7 @@ class XenBackend:
         return self._domain(self._domains[_DOM0], tasks, io, SlowCounters())
 
     def _whole(self, upcalls: int | None, absent: dict[str, str]) -> HostCounters:
-        """The physical host. Nothing steals time from Xen; whether Xen is itself a guest cannot be seen."""
+        """The physical host. Steal is 0: whether Xen itself is a guest cannot be seen."""
         trace, switches = self._trace, None
         if trace.problem:
             absent["switches"] = trace.problem
@@ -285,8 +285,8 @@ def _guests(domains: Mapping[int, ListedDomain]) -> dict[str, ListedDomain]:
     return dict(sorted(guests.items()))
 
 
-def _said(error: OSError) -> str:
-    """An error in words that say what to do."""
+def _explained(error: OSError) -> str:
+    """The error, and what to do about it."""
     if isinstance(error, FileNotFoundError):
         missing = error.filename or "a file"
         return f"{missing} is missing (run in Dom0 with Xen's tools installed and xenfs mounted on /proc/xen)"

@@ -20,7 +20,7 @@ class _DomainClock:
 class CpuClock:
     """Cumulative run time by domain: from the trace for each interval that it covers, else from `xl list`.
 
-    The trace is exact; xl resolves 0.1 s. Each interval has one source, so that changing it costs no jump.
+    The trace is exact; xl resolves 0.1 s. Each interval has one source, so that a change of source makes no jump.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,8 @@ class CpuClock:
         """Go on to the present reading. Rows of `domains` may be older than it while the trace covers the interval."""
         traced: dict[int, int] = {}
         if not trace.problem:
-            traced = {d: sum(t.run_ns for t in vcpus.values()) for d, vcpus in trace.states.times().items()}
+            by_domain = trace.states.times()
+            traced = {domid: sum(vcpu.run_ns for vcpu in vcpus.values()) for domid, vcpus in by_domain.items()}
         for domid, row in domains.items():
             clock = self._clocks.get(domid)
             if clock is None:

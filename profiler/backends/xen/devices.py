@@ -13,10 +13,10 @@ _COUNTERS = {"vif": "net_bytes", "vbd": "disk_bytes"}
 
 @dataclass(slots=True)
 class Attached:
-    """Devices of one domain: numbers of the vifs and disks that the kernel should count, and why others are not.
+    """Devices of one domain: numbers of vifs and disks that the kernel should count, and why it does not count others.
 
-    `elsewhere` has reasons by counter: net_bytes, disk_bytes. CD drives are left out: guests hardly read them, and QEMU
-    serves them uncounted.
+    `elsewhere` has these reasons by counter: net_bytes, disk_bytes. CD drives are left out: guests hardly read them,
+    and QEMU serves them uncounted.
     """
 
     vifs: set[int] = field(default_factory=set)
@@ -26,18 +26,18 @@ class Attached:
     def missing(self, io: IoCounters) -> dict[str, str]:
         """Why counters do not hold all of this domain's devices, by counter."""
         reasons = {}
-        for counter, kind, there, found in (
+        for counter, kind, attached, counted in (
             ("net_bytes", "interface", self.vifs, io.vifs),
             ("disk_bytes", "disk", self.disks, io.disks),
         ):
-            if there - found:
-                reasons[counter] = f"{kind} {min(there - found)} stands in xenstore and cannot be found in Dom0"
+            if attached - counted:
+                reasons[counter] = f"{kind} {min(attached - counted)} is in xenstore and cannot be found in Dom0"
         return reasons | self.elsewhere
 
 
 def attached_devices(nodes: Mapping[str, str]) -> dict[int, Attached]:
     """Devices by domain, from all of xenstore."""
-    found: dict[int, Attached] = {}
+    by_domain: dict[int, Attached] = {}
     for path, backend in nodes.items():
         part = path.split("/")  # /local/domain/3/device/vif/0/backend
         if len(part) != 8 or part[4] != "device" or part[5] not in _COUNTERS or part[7] != "backend":
@@ -45,13 +45,13 @@ def attached_devices(nodes: Mapping[str, str]) -> dict[int, Attached]:
         domain, number = parse_number(part[3]), parse_number(part[6])
         if domain is None or number is None or nodes.get(f"{path.removesuffix('backend')}device-type") == "cdrom":
             continue
-        devices = found.setdefault(domain, Attached())
+        devices = by_domain.setdefault(domain, Attached())
         why = _why_not(part[5], number, backend)
         if why:
             devices.elsewhere[_COUNTERS[part[5]]] = why
         else:
             (devices.vifs if part[5] == "vif" else devices.disks).add(number)
-    return found
+    return by_domain
 
 
 def _why_not(kind: str, number: int, backend: str) -> str:
@@ -67,12 +67,12 @@ def _why_not(kind: str, number: int, backend: str) -> str:
 
 
 def renamed_vifs(nodes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Domain and number of vifs whose interface was given a name (`vifname=`), by that name."""
-    found: dict[str, tuple[int, int]] = {}
+    """Domain and number of vifs whose interface has a name of its own (`vifname=`), by that name."""
+    by_name: dict[str, tuple[int, int]] = {}
     for path, name in nodes.items():
         part = path.split("/")  # /local/domain/0/backend/vif/3/0/vifname
         if len(part) == 9 and part[3:6] == ["0", "backend", "vif"] and part[8] == "vifname":
             domain, number = parse_number(part[6]), parse_number(part[7])
             if domain is not None and number is not None:
-                found[name] = domain, number
-    return found
+                by_name[name] = domain, number
+    return by_name

@@ -18,7 +18,7 @@ SECTOR_BYTES = 512  # of Linux and of blkback's counts, whatever the disk has
 _MOST_QUEUES = 256
 _RECOUNT = 30  # readings after which queues are counted anew; a guest that reconnects may have another number
 _RANGE = 1 << 32
-OTHERS = -1  # stands for every domain without a backend in Dom0
+OTHERS = -1  # key for every domain without a backend in Dom0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class IoCounters:
 
 
 class Index32:
-    """Counters of 32 bits that wrap, by key; a step of more than half the range is no step but a new start from 0."""
+    """Counters of 32 bits that wrap, by key; a step of more than half the range is taken as a new start from 0."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], int] = {}
 
     def step(self, key: tuple[str, ...], now: int) -> int:
-        """What came since the last call; at first sight everything."""
+        """The growth since the last call; the whole count at the first one."""
         step = (now - self._last.get(key, 0)) % _RANGE
         if key in self._last and step >= _RANGE // 2:  # a guest that reconnects its ring counts from 0 again
             step = now
@@ -100,7 +100,7 @@ class IoReader:
         problems: Mapping[str, str],
     ) -> IoCounters:
         absent = dict(problems)
-        net = None if "net_bytes" in absent else sum(interfaces[n].received + interfaces[n].sent for n in vifs)
+        net = None if "net_bytes" in absent else sum(interfaces[name].received + interfaces[name].sent for name in vifs)
         disk = None if "disk_bytes" in absent else attempt(absent, "disk_bytes", self._disk_bytes, disks)
         slots = None if net is None else attempt(absent, "pages", self._ring_slots, domain, vifs)
         if "pages" in absent:
@@ -112,12 +112,12 @@ class IoReader:
         )
 
     def _disks(self) -> dict[int, dict[str, int]]:
-        found: dict[int, dict[str, int]] = {}
+        by_domain: dict[int, dict[str, int]] = {}
         for name in self._source.names(DEVICES):
             device = device_of(name)
             if device and device[0] == "vbd":
-                found.setdefault(device[1], {})[name] = device[2]
-        return found
+                by_domain.setdefault(device[1], {})[name] = device[2]
+        return by_domain
 
     def _disk_bytes(self, devices: Iterable[str]) -> int:
         sectors = 0
@@ -130,7 +130,7 @@ class IoReader:
     def _ring_slots(self, domain: int, vifs: Iterable[str]) -> int:
         """Slots that netback took from all queues of these vifs: each is a page granted for a packet or a part of one.
 
-        The emulated card of a guest without drivers for Xen (`-emu`) has no rings.
+        The emulated card of a guest without Xen drivers (`-emu`) has no rings.
         """
         for vif in vifs:
             if vif.endswith("-emu"):
@@ -145,8 +145,8 @@ class IoReader:
                     if queue and known is None and error.errno == errno.ENOENT:
                         break
                     raise
-                for side, ring in enumerate(parse_netback_rings(text, where)):
-                    step = self._rings.step((vif, str(queue), str(side)), ring.consumed)
+                for side, consumed in enumerate(parse_netback_rings(text, where)):
+                    step = self._rings.step((vif, str(queue), str(side)), consumed)
                     self._slots[domain] = self._slots.get(domain, 0) + step
                 queue += 1
             self._queues[vif] = queue
@@ -159,9 +159,9 @@ class IoReader:
         """
         where = "/proc/interrupts"
         text = self._source.read(where)
-        found = {(number, line.name): line for number, line in parse_interrupts(text, where).items()}
-        for key, line in found.items():
+        interrupts = {(number, line.name): line for number, line in parse_interrupts(text, where).items()}
+        for key, line in interrupts.items():
             if line.interdomain:
                 self._events += self._upcalls.step(key, line.count % _RANGE)
-        self._upcalls.keep([number for number, _ in found])
+        self._upcalls.keep([number for number, _ in interrupts])
         return self._events

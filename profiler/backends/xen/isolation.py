@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 
-from profiler.backends.linux import attempt
+from profiler.backends.linux import or_none
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore, vif_rate_mbit
 from profiler.parse.xl import ListedDomain, parse_vcpu_list
 from profiler.parse.xl_host import XlInfo, parse_sched
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Tool = Callable[..., str]
 
 _SHARES = {"credit": "sched-credit", "credit2": "sched-credit2"}
-
-
-def or_none(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """The result of `read`; None (unknown) when it cannot be read."""
-    return attempt({}, "", read, *args, **kwargs)
 
 
 def read_isolation(tool: Tool, host: XlInfo, domain: ListedDomain) -> IsolationSettings:
@@ -42,8 +34,8 @@ def _pinning(tool: Tool, host: XlInfo, domid: int) -> Pinning:
     hard = {number: vcpu.hard for (domain, number), vcpu in vcpus.items() if domain == domid}
     if not hard or sorted(hard) != list(range(len(hard))):
         raise ParseError(where, where, 1, f"vCPUs of domain {domid} are missing")
-    every = tuple(range(host.pcpus))
-    return Pinning(tuple(every if cpus is None else cpus for _, cpus in sorted(hard.items())))
+    all_pcpus = tuple(range(host.pcpus))
+    return Pinning(tuple(all_pcpus if cpus is None else cpus for _, cpus in sorted(hard.items())))
 
 
 def _share(tool: Tool, host: XlInfo, domid: int) -> tuple[int, float | None] | None:
@@ -56,7 +48,7 @@ def _share(tool: Tool, host: XlInfo, domid: int) -> tuple[int, float | None] | N
 
 
 def _network(tool: Tool, domid: int) -> NetworkSettings | None:
-    """The rate that netback holds a guest's sending to; what it receives is not limited by it."""
+    """The rate to which netback limits what a guest sends; what it receives is not limited."""
     nodes = parse_xenstore(tool("xenstore-ls", "-f", "/local/domain/0/backend/vif"), "xenstore-ls")
     rate = vif_rate_mbit(nodes, domid)
     return NetworkSettings("dedicated", rate) if rate else None

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from profiler.parse.text import ParseError
 from profiler.parse.xentrace import BLOCKED, OFFLINE, RUNNABLE, RUNNING, TraceStream
 
-# How far behind now the times are kept. xentrace polls every 0.1 s, and a Dom0 that must wait for a pCPU comes later.
+# How far the counted times lie behind now: xentrace polls every 0.1 s, later where Dom0 must wait for a pCPU.
 LAG_S = 0.3
-_CLOCK_READINGS = 60  # of which the freshest record says how the two clocks lie; longer ago, NTP may have bent one
-_JUMP_S = 60.0  # a time stamp so far ahead of the host's own clock is not one
+_CLOCK_READINGS = 60  # over which the two clocks are compared; over longer times NTP may have slewed one
+_JUMP_S = 60.0  # a time stamp so far ahead of the host's clock is garbage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class RunStates:
 
     Records of different pCPUs come window by window, and a vCPU's changes may stand in windows of several pCPUs (a
     wake-up is recorded where it was caused). So changes are sorted, and only those older than a horizon are counted.
-    The horizon lies `LAG_S` behind now, which is the newest time stamp seen carried on by the host's monotonic clock:
-    a vCPU that stays in one state is counted up to it although no record says so. A record that comes later than
-    that moves no time that was counted already, so nothing ever runs backwards.
+    The horizon lies `LAG_S` behind now, which is the newest time stamp seen, moved on by the host's monotonic clock.
+    A vCPU that stays in one state is counted up to the horizon although no record says so. A record that comes later
+    than that changes no time that was counted already, so nothing ever runs backwards.
     """
 
     def __init__(self, mhz: float) -> None:
@@ -48,7 +48,9 @@ class RunStates:
         self._stream = TraceStream()
         self._waiting: list[tuple[int, int, int, int]] = []
         self._vcpus: dict[int, _Vcpu] = {}
-        self._times: dict[int, dict[int, VcpuTimes]] | None = None  # what `times` made last, until something changes
+        self._times: dict[int, dict[int, VcpuTimes]] | None = (
+            None  # the last result of `times`, until something changes
+        )
         self._first: int | None = None
         self._newest = 0
         self._horizon: int | None = None
@@ -127,9 +129,9 @@ class RunStates:
         self._times = None
 
     def settle(self, domain: int, number: int, state: str) -> None:
-        """Say in which state (of `xl vcpu-list`) a vCPU is that no record before the horizon has named.
+        """Set the state (of `xl vcpu-list`) of a vCPU that no record before the horizon has named.
 
-        It counts from the horizon on. Where a later record is known already, the state is the one which that one ends.
+        It counts from the horizon on. Where a later record is known already, its state before that record is taken.
         """
         key = domain << 16 | number
         if self._horizon is None or key in self._vcpus:
@@ -155,18 +157,18 @@ class RunStates:
     def times(self) -> dict[int, dict[int, VcpuTimes]]:
         """Times by domain and number of the vCPU."""
         if self._times is None:
-            self._times = self._made()
+            self._times = self._make_times()
         return self._times
 
-    def _made(self) -> dict[int, dict[int, VcpuTimes]]:
+    def _make_times(self) -> dict[int, dict[int, VcpuTimes]]:
         per_ns = 1000 / self._mhz
-        found: dict[int, dict[int, VcpuTimes]] = {}
+        times: dict[int, dict[int, VcpuTimes]] = {}
         for key, vcpu in self._vcpus.items():
             run, wait, blocked, _ = vcpu.cycles  # in the order of the states' numbers
-            found.setdefault(key >> 16, {})[key & 0xFFFF] = VcpuTimes(
+            times.setdefault(key >> 16, {})[key & 0xFFFF] = VcpuTimes(
                 round(run * per_ns), round(wait * per_ns), round(blocked * per_ns), vcpu.executions
             )
-        return found
+        return times
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""Stalls of one guest of Xen, read every ten seconds in Dom0: its disks' requests, blkback's queue, its vifs' drops."""
+"""Stalls of one guest of Xen, read every ten seconds in Dom0: disk requests, blkback's queue, drops of its vifs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class XenGuestStalls:
         self._interfaces = InterfaceStalls(queues)
 
     def read(self, io: IoCounters, shared: Mapping[str, int], now_s: float) -> None:
-        """Take what its backends show; `shared` says how many of all guests' disks lie on each device of Dom0."""
+        """Read its backends; `shared` says how many disks of all guests lie on each device of Dom0."""
         counters: dict[str, int] = {}
         gauges: dict[str, float] = {}
         absent: dict[str, str] = {}
@@ -41,14 +41,14 @@ class XenGuestStalls:
         self.slow.take(counters, gauges, absent, now_s)
 
     def _disk_times(self, devices: tuple[str, ...], shared: Mapping[str, int]) -> dict[str, DiskTimes]:
-        found: dict[str, DiskTimes] = {}
+        times: dict[str, DiskTimes] = {}
         for name in devices:
             device = physical_device(self._source, name)
             if shared.get(device, 0) > 1:
                 raise ParseError("disk", device, 1, "the disks of several guests lie on this device")
             where = f"{_BLOCK}/{device}/stat"
-            found[device] = parse_block_stat(self._source.read(where), where)
-        return found
+            times[device] = parse_block_stat(self._source.read(where), where)
+        return times
 
     def _times_full(self, devices: tuple[str, ...]) -> dict[str, int]:
         """How often blkback found a request and had no room for it (drivers/block/xen-blkback: st_oo_req)."""

@@ -1,4 +1,4 @@
-"""Makes a scheduler trace of what xentrace(8) prints, which runs as a child process."""
+"""Runs xentrace(8) as a child process and makes run states of the trace that it prints."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def trace_child(mode: Mode) -> StreamChild:
     """xentrace, not started yet.
 
     It dies with this process: its next write finds no reader. Tracing then stays switched on in Xen until some xentrace
-    ends in order; `close` lets it switch tracing off.
+    ends in order; `close` makes it switch tracing off.
     """
     return StreamChild(xentrace_argv(mode), "it comes with Xen's tools", _FIRST_S, _OLD_ENOUGH_S)
 
 
 class SchedulerTrace:
-    """The trace, reading after reading: `drain` before the clock is read, `advance` after it.
+    """The trace, reading after reading: call `drain` before the clock is read, `advance` after it.
 
-    `problem` says why the interval up to this reading is not known; "" = `states` holds it.
+    `problem` says why the interval up to this reading is not known; "" = `states` covers it.
     """
 
     def __init__(self, source: HostSource, mhz: float, mode: Mode) -> None:
@@ -84,7 +84,7 @@ class SchedulerTrace:
             self._give_up(error)
         lost, self._lost = self.states.lost - self._lost, self.states.lost
         fresh, self._fresh = self._fresh, False
-        if not self.problem and lost > 0 and not fresh:  # what was lost before the first reading belongs to nothing
+        if not self.problem and lost > 0 and not fresh:  # what was lost before the first reading is in no interval
             self.problem = f"Xen lost {lost} trace records, because Dom0 read them too late"
         if not self.problem and self.states.seconds <= 0:
             self.problem = "xentrace has given too few records yet"
@@ -94,7 +94,7 @@ class SchedulerTrace:
         self.states = RunStates(self._mhz)
         self._lost = 0
         if self._child is not None:
-            self._child.restart(error.reason)
+            self._child.give_up(error.reason)
 
     def close(self) -> None:
         """Stop the child; harmless when called twice."""

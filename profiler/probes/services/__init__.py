@@ -1,14 +1,15 @@
 """The responder's services for probes: one module per service, found by its name, with `serve(served)`.
 
 A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
-wherever it likes, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes
-the session, for a responder that was killed can kill nothing any more. It never sends a datagram to anybody but the
-address of its control connection, and only after that address sent the session's token (`Served.meet`), so that nobody
-can turn a responder against a third.
+anywhere, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes the
+session, because a responder that was killed can no longer end it. It sends datagrams only to the address of its control
+connection, and only after that address sent the session's token (`ServedSession.meet`), so that nobody can aim a
+responder at a third machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import select
@@ -16,7 +17,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from profiler.probes.framing import TOKEN_BYTES, ControlChannel, FramingError
+from profiler.probes.framing import TOKEN_BYTES, ControlChannel, FramingError, fill
 
 _MEET_S = 10.0
 
@@ -26,14 +27,14 @@ class ServedSession:
 
     def __init__(self, channel: ControlChannel, parameters: Mapping[str, Any], token: bytes) -> None:
         self.channel = channel
-        self.parameters = parameters  # from outside: read it with wire.whole and wire.number
+        self.parameters = parameters  # from outside: read it with framing.whole and framing.number
         self.token = token
         self._family = channel.socket.family
         self._local: str = channel.socket.getsockname()[0]
         self._peer: str = channel.socket.getpeername()[0]
 
     def ready(self, port: int = 0, **further: Any) -> None:
-        """Tell the client that the service waits for it, at `port`; parameters are to be checked before."""
+        """Tell the client that the service waits for it at `port`; check the parameters before."""
         self.channel.send({"ok": True, "token": self.token.hex(), "port": port, **further})
 
     def left(self, wait_s: float = 0.0) -> bool:
@@ -61,8 +62,10 @@ class ServedSession:
             except OSError as error:
                 raise FramingError(f"no data connection came ({error.strerror or 'too late'})") from None
             connection.settimeout(timeout_s)
-            if address[0] == self._peer and _exactly(connection, TOKEN_BYTES) == self.token:
-                return connection
+            token = bytearray(TOKEN_BYTES)
+            with contextlib.suppress(OSError):
+                if address[0] == self._peer and fill(connection, memoryview(token)) and token == self.token:
+                    return connection
             connection.close()
 
     def datagrams(self, prepare: Callable[[socket.socket], None] | None = None) -> socket.socket:
@@ -81,10 +84,10 @@ class ServedSession:
         datagrams.settimeout(timeout_s)
         while True:
             try:
-                said, address = datagrams.recvfrom(2 * TOKEN_BYTES)
+                token, address = datagrams.recvfrom(2 * TOKEN_BYTES)
             except OSError as error:
                 raise FramingError(f"no datagram came ({error.strerror or 'too late'})") from None
-            if address[0] == self._peer and said == self.token:
+            if address[0] == self._peer and token == self.token:
                 datagrams.connect(address)
                 datagrams.send(self.token)
                 datagrams.settimeout(None)
@@ -103,13 +106,3 @@ def find(name: str) -> Callable[[ServedSession], None]:
 def names() -> frozenset[str]:
     """Modules of this folder, which are the services."""
     return frozenset(module.name for module in pkgutil.iter_modules(__path__))
-
-
-def _exactly(connection: socket.socket, length: int) -> bytes:
-    got = b""
-    try:
-        while len(got) < length and (some := connection.recv(length - len(got))):
-            got += some
-    except OSError:
-        return b""
-    return got

@@ -21,11 +21,5 @@ def serve(served: ServedSession) -> None:
     with connection:
         connection.settimeout(_SILENCE_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while True:
-            got = 0
-            while got < length:
-                some = connection.recv_into(block[got:])
-                if not some:
-                    return
-                got += some
+        while framing.fill(connection, block):
             connection.sendall(block)

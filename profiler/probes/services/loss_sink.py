@@ -21,7 +21,7 @@ _BUFFER = 1 << 20  # bytes: room for a second of probes, so that loss is the pat
 def serve(served: ServedSession) -> None:
     """Parameters `packet_bytes` and `drop_one_in`. Any command ends it once 0.2 s were quiet.
 
-    With `drop_one_in` it overlooks so rare a packet: a loss that is known, by which an estimate can be judged.
+    With `drop_one_in` it ignores one packet in so many, by chance: a known loss, by which estimates can be judged.
     """
     packet = framing.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
     rare = framing.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)

@@ -12,17 +12,6 @@ _MOST_MESSAGES = 10_000_000
 _SILENCE_S = 120.0
 
 
-def exactly(stream: socket.socket, view: memoryview) -> bool:
-    """Fill `view` from the stream; False when it ends before."""
-    got, length = 0, len(view)
-    while got < length:
-        some = stream.recv_into(view[got:], length - got, socket.MSG_WAITALL)
-        if not some:
-            return False
-        got += some
-    return True
-
-
 def serve(served: ServedSession) -> None:
     """Serve commands with `size` and `count`: after "ok", that many messages follow and are answered."""
     with served.listener() as listener:
@@ -44,6 +33,6 @@ def _answer(served: ServedSession, stream: socket.socket) -> None:
         view = space[:size]
         served.channel.send({"ok": True})
         for _ in range(count):
-            if not exactly(stream, view):
+            if not framing.fill(stream, view):
                 return
             stream.sendall(view)

@@ -67,16 +67,16 @@ class _ResponseServer:
     def _serve(self, descriptor: int) -> None:
         client = self._clients[descriptor]
         try:
-            got = len(client.stream.recv(client.missing))
-            client.missing -= got
+            size = len(client.stream.recv(client.missing))
+            client.missing -= size
             if not client.missing:
                 client.missing = self._size
                 _send_whole(client.stream, self._answer)
         except BlockingIOError:
             return
         except OSError:
-            got = 0
-        if not got:
+            size = 0
+        if not size:
             self._poll.unregister(descriptor)
             del self._clients[descriptor]
             client.stream.close()

@@ -1,4 +1,4 @@
-"""Takes a TCP stream with a set window, and tells when each 256 KB of it had come."""
+"""Receives a TCP stream with a set window, and reports when each 256 KB of it had come."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def _drain(stream: socket.socket, recorder: Recorder) -> None:
     try:
         while size := stream.recv_into(buffer):
             recorder.add(time.monotonic_ns(), size)
-    except ConnectionResetError:  # the sender stopped at once: what came until then counts
+    except ConnectionResetError:  # the sender was cut off: what came until then counts
         return

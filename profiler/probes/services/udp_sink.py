@@ -1,4 +1,4 @@
-"""Takes paced datagrams, and tells how many came per 256 KB, when (as read and by the kernel), and what was missing."""
+"""Receives paced datagrams, and reports when each 256 KB came (as read, and by the kernel) and what was missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profiler.probes.services import ServedSession
 from profiler.probes.throughput_buckets import QUIET_FLOOR_NS, Recorder
 
 HEADER = struct.Struct("!Q")  # the number of the packet
-_LEAST, _MOST = 64, 65_507  # bytes of a packet; greetings are shorter
+_LEAST, _MOST = 64, 65_507  # bytes of a packet; tokens are shorter
 
 
 def serve(served: ServedSession) -> None:
