@@ -62,7 +62,7 @@ from api.web.plan_fields import FIELDS
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One line of the list: `fails` are the statuses of its own problems, beside those that every route can have."""
+    """One line of the list; `fails` are the statuses of its own problems, beside those that every route can have."""
 
     method: str
     path: str
@@ -72,17 +72,17 @@ class Route:
     created: bool = False  # answers 201 too, when the thing is new
     fails: tuple[int, ...] = ()
     answers: type[Response] | None = None  # where the answer is not JSON
-    told: Mapping[str, Any] | None = None  # what the description says of such an answer
-    body: Mapping[str, Any] | None = None  # what the description says of a body that the endpoint reads by itself
-    model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint has written itself
-    lane: LaneName = "storage"  # in which threads it runs
-    scope: Needs | None = None  # that a token must have, where it does not follow from the method
-    hurried: bool = False  # about a pod, which does not wait for long
+    described: Mapping[str, Any] | None = None  # the schema of such an answer in the description
+    body: Mapping[str, Any] | None = None  # the description of a body that the endpoint reads by itself
+    model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint writes by itself
+    lane: LaneName = "storage"  # the threads in which it runs
+    scope: Needs | None = None  # what a token must allow, where that does not follow from the method
+    hurried: bool = False  # kube-scheduler waits for the answer, see api.schedulers.patience
     reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
 
     @property
     def needs(self) -> Needs:
-        """The scope that it asks for: who reads needs read, everybody else write, unless it says otherwise."""
+        """The scope that it needs: unless it says otherwise, read for GET and write for all other methods."""
         return self.scope or ("read" if self.method == "GET" else "write")
 
 
@@ -152,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
-    Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, told=events.EVENT, lane="none"),
+    Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, described=events.EVENT, lane="none"),
     Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
@@ -199,23 +199,23 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/suggestions", suggestions.suggest, "pages", answers=JSONResponse),
     Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.FILTERS),
     Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
-    # In no lane of questions: it may wait for another store of samples.
+    # Not in the lane of questions: it may wait for another store of samples.
     Route("GET", "/instances/{instance}", instance.instance, "pages", fails=(404,), answers=HTMLResponse),
     Route("GET", "/docs", docs.docs, "pages", answers=HTMLResponse, lane="none"),
     Route("GET", "/placements", placements.listing, "pages", answers=HTMLResponse),
-    Route("GET", "/placements/{placement}", placements.one, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/placements/{placement}", placements.show, "pages", fails=(404,), answers=HTMLResponse),
     Route("GET", "/worth", worth_page.worth, "pages", answers=HTMLResponse, lane="long"),
     Route("GET", "/plans", plan_pages.listing, "pages", answers=HTMLResponse),
     Route("POST", "/plans", plan_pages.make, "pages", answers=HTMLResponse, lane="long", scope="read"),
     Route("GET", "/plans/new", plan_pages.asking, "pages", answers=HTMLResponse, reads=("kind", *FIELDS)),
     Route("GET", "/plans/compare", plan_pages.compare, "pages", fails=(404,), answers=HTMLResponse),
-    Route("GET", "/plans/{plan}", plan_pages.one, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/plans/{plan}", plan_pages.show, "pages", fails=(404,), answers=HTMLResponse),
     Route(
         "GET", "/plans/{plan}/report.html", plan_pages.report, "pages", fails=(404,), answers=HTMLResponse, lane="long"
     ),
     Route("GET", "/plans/{plan}/data.json", plan_pages.data, "pages", fails=(404,), answers=JSONResponse),
     Route("GET", "/models", models.listing, "pages", answers=HTMLResponse, lane="long"),
-    Route("GET", "/models/{version}", models.one, "pages", fails=(404,), answers=HTMLResponse, lane="long"),
+    Route("GET", "/models/{version}", models.show, "pages", fails=(404,), answers=HTMLResponse, lane="long"),
     Route("GET", "/models/{version}/confirm", models.confirm, "pages", fails=(404,), answers=HTMLResponse),
     Route(
         "POST",
@@ -251,7 +251,7 @@ ABOUT: Mapping[str, Any] = {
 def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") -> FastAPI:
     """The ASGI application over an Advisor that the caller opened and will close.
 
-    With the words of a `demonstration` every page shows them, and shows by itself what is new.
+    With the words of a `demonstration` every page shows them and refreshes itself.
     """
     telemetry = Telemetry(advisor.cloud, advisor.outcomes)
     lanes = Lanes()
@@ -290,7 +290,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """The list as FastAPI's routes: it takes 0.13 s to make and holds nothing of an application, so all share it."""
+    """The list as FastAPI's routes, shared by all applications: it holds nothing of one, and takes 0.13 s to make."""
     router = APIRouter(route_class=JsonRoute)
     for route in ROUTES:
         _add(router, route)
@@ -310,9 +310,9 @@ def _add(router: APIRouter, route: Route) -> None:
         options["response_model"] = None
     if route.model is not None:
         options["response_model"] = route.model
-    asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
+    is_ours = route.tag == "pages" or route.path.startswith("/v1/")  # other schedulers may add parameters of their own
     endpoint = route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane)
-    checks = {require_json: takes_json, only_known_parameters(route.reads): asked}
+    checks = {require_json: takes_json, only_known_parameters(route.reads): is_ours}
     documented = openapi.responses(
         route.endpoint,
         route.fails,
@@ -320,8 +320,9 @@ def _add(router: APIRouter, route: Route) -> None:
         takes_body=takes_json or route.body is not None,
         created=route.created,
     )
-    if route.answers and route.told:
-        documented.setdefault(route.status, {})["content"] = {str(route.answers.media_type): {"schema": route.told}}
+    if route.answers and route.described:
+        content = {str(route.answers.media_type): {"schema": route.described}}
+        documented.setdefault(route.status, {})["content"] = content
     router.add_api_route(
         route.path,
         patient(endpoint) if route.hurried else endpoint,
@@ -331,7 +332,7 @@ def _add(router: APIRouter, route: Route) -> None:
         summary=title.rstrip("."),
         description=text.strip(),
         operation_id=f"{route.tag}.{route.endpoint.__module__.rpartition('.')[2]}.{route.endpoint.__name__}",
-        dependencies=[Depends(one) for one, is_needed in checks.items() if is_needed],
+        dependencies=[Depends(check) for check, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
         openapi_extra=openapi.security(route.needs) | ({"requestBody": route.body} if route.body else {}),

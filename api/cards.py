@@ -1,4 +1,4 @@
-"""What is read out of a model's card, whatever its shape: its sections, its figures as rows, shares by origin."""
+"""Reads a model's card, whatever its shape: its sections, its figures as rows, shares of training data by origin."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 def is_section(name: str, value: object) -> bool:
     """Whether a part of a card has the shape that its table needs; anything else is shown as it is."""
     if name == "datasets":
-        return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+        return isinstance(value, list) and bool(value) and all(isinstance(dataset, Mapping) for dataset in value)
     if name == "figures":
         return isinstance(value, Mapping) and bool(figures(value))
     return name == "libraries" and isinstance(value, Mapping)
 
 
 def origins(datasets: object) -> str:
-    """Shares of the training data by origin, such as "measured 80 %, paper 20 %"; "" where nobody counted."""
+    """Shares of the training data by origin, such as "measured 80 %, paper 20 %"; "" where they are not counted."""
     if not is_section("datasets", datasets) or not isinstance(datasets, list):
         return ""
     counts: dict[str, float] = {}

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-REFRESH_S = 4  # after so long a page shows what is new
+REFRESH_S = 4  # seconds between refreshes of a page
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """`clock` is the time that passes for the service; `listens` is told its URL once it answers."""
+    """`clock` gives the time for the service; `listens` is called with its URL once it answers."""
 
     words: str
     clock: Callable[[], datetime]

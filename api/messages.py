@@ -1,8 +1,8 @@
-"""What libraries say of wrong input, as Cotenant tells it."""
+"""Messages of libraries about wrong input, as Cotenant shows them."""
 
 from __future__ import annotations
 
 
 def own_words(message: str) -> str:
-    """A message without what pydantic writes before the words of a validator; Typer checks options by pydantic, too."""
+    """A message without the words that pydantic puts before a validator's; Typer checks options by pydantic, too."""
     return message.removeprefix("Value error, ")

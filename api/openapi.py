@@ -1,4 +1,4 @@
-"""What FastAPI's OpenAPI document lacks: problem documents on every operation, and what they look like."""
+"""What FastAPI's OpenAPI document lacks: problem documents on every operation, headers, security."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from api.problems import INTERNAL, KINDS, MEDIA_TYPE
 from api.schemas.pages import FieldError, Problem
 
 _REF = "#/components/schemas/{model}"
-_EVERY = (400, 401, 403, 421, 422, 429, 431, 500, 503, 504)  # what any operation can answer
+_EVERY = (400, 401, 403, 421, 422, 429, 431, 500, 503, 504)  # statuses that any operation can answer
 _SCHEMES: dict[str, dict[str, str]] = {
     "token": {"type": "http", "scheme": "bearer", "description": "a token of `cotenant token create`"},
     "password": {"type": "http", "scheme": "basic", "description": "any name, and a token as the password"},
@@ -31,7 +31,7 @@ _TIME = {
     "in": "header",
     "required": False,
     "description": "seconds after which the answer is of no use; the service may allow fewer",
-    # Fewer are taken, too; but what can be asked with so little time is no promise.
+    # Fewer are accepted, too, but what can be answered in less than a second is no promise.
     "schema": {"type": "number", "minimum": 1, "maximum": 999999},
 }
 _OF_STATUS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
@@ -61,7 +61,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 def responses(
     endpoint: Callable[..., Any], fails: tuple[int, ...], *, success: int, takes_body: bool, created: bool
 ) -> dict[int | str, dict[str, Any]]:
-    """The documented answers of a route: all but its success, and the headers of that."""
+    """The documented answers of a route: its problems, 201 and 304, and the headers of its success."""
     statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
     documented: dict[int | str, dict[str, Any]] = {status: _problem(status) for status in statuses}
     if "once" in endpoint.__annotations__:
@@ -71,7 +71,7 @@ def responses(
         documented[304] = {"description": "The caller has it already"}
     if created:
         documented[201] = {"model": get_type_hints(endpoint)["return"], "description": "Created"}
-    if conditions and success != 204:  # what is deleted has no tag
+    if conditions and success != 204:  # a deleted resource has no tag
         for status in {success, 201, 304} & {success, *documented}:
             documented.setdefault(status, {})["headers"] = _headers("ETag")
     return documented
@@ -82,7 +82,7 @@ def _headers(*names: str) -> dict[str, Any]:
 
 
 def security(needs: str) -> dict[str, Any]:
-    """What a route asks of a token, as OpenAPI 3.1 says it; `{}` as long as the service has never had one."""
+    """What a route needs of a token, in OpenAPI 3.1; the empty scheme, because a service without tokens needs none."""
     schemes = [] if needs == "open" else [{name: [needs]} for name in _SCHEMES]
     return {"security": [{}, *schemes]}
 
@@ -133,22 +133,21 @@ def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
 
 
 def _without_null(parameter: dict[str, Any]) -> None:
-    """A parameter can be left out, which FastAPI tells as null; but as text in a URL or header nothing is null."""
+    """Take null out of a parameter's schema: FastAPI writes it for one that may be left out, but no text is null."""
     schema = parameter["schema"]
-    given = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
-    if len(given) == 1:
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
         del schema["anyOf"]
-        schema.update(given[0])
+        schema.update(options[0])
 
 
 def _name_keys(part: Any) -> None:
-    """Say of every mapping with a pattern for its keys that all keys follow it, in place.
+    """Write, in place, that all keys of a mapping with a pattern for its keys follow that pattern.
 
-    Pydantic writes `patternProperties`, which says nothing of keys that do not match, and generators of clients do not
-    read it.
+    Pydantic writes `patternProperties`, which allows keys that do not match, and which generators of clients ignore.
     """
-    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _name_keys(one)
+    for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _name_keys(child)
     if isinstance(part, dict) and isinstance(part.get("patternProperties"), dict):
         ((pattern, values),) = part.pop("patternProperties").items()
         part["additionalProperties"] = values

@@ -1,4 +1,4 @@
-"""Errors → status in one table, and every error answer as an RFC 9457 problem document (or page, for a browser)."""
+"""The table of errors and their statuses; error answers as RFC 9457 problem documents, or as pages for browsers."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
-MOST_ERRORS = 20  # a batch of ten thousand wrong samples is told about once, not ten thousand times
+MOST_ERRORS = 20  # in one answer: a batch may have ten thousand wrong samples
 _NOT_PARSED = "There was an error parsing the body"  # FastAPI's own words
 log = logging.getLogger("cotenant.errors")
 
 
 class Busy(AdvisorError):  # noqa: N818 - reads as what it says at the raise
-    """More is asked than there are threads and places to wait."""
+    """There are more requests than threads and places to wait."""
 
     code = "service.busy"
 
@@ -77,14 +77,14 @@ class Kind:
 
 
 _RETRY = {"Retry-After": "5"}
-# What a pattern of `api.schemas.base` says, for people.
-_OF_PATTERN: Mapping[str, str] = {
+# The patterns of `api.schemas.base` in words.
+_PATTERN_IN_WORDS: Mapping[str, str] = {
     ID_PATTERN: "it takes letters, digits and ._:- and is neither . nor ..",
     STEP_PATTERN: "it takes no / and no control characters, and is neither . nor ..",
     TEXT_PATTERN: "it takes no control characters",
 }
 
-# The one table. An error's kind is that of the first class in its method resolution order that stands here.
+# An error's kind is that of the first class in its method resolution order that is listed here.
 OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     InvalidInput: Kind("input.invalid", 422, "Invalid input", "Mend the named field and send it again."),
     NotFound: Kind("not_found", 404, "Not found", "Check the name, or create it first."),
@@ -138,7 +138,7 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     ),
     OutOfSpace: Kind("storage.full", 507, "Storage full", "Free disk space; reading still works."),
 }
-# What HTTP itself refuses, before any of our code is asked.
+# What is refused by the rules of HTTP.
 OF_STATUS: Mapping[int, Kind] = {
     kind.status: kind
     for kind in (
@@ -166,7 +166,7 @@ KINDS: tuple[Kind, ...] = (*OF_STATUS.values(), *OF_ERROR.values(), INTERNAL)
 
 
 def kind_of(error: AdvisorError) -> Kind:
-    """The row of the table for an error; an error that nobody foresaw is internal."""
+    """The row of the table for an error; INTERNAL for an unforeseen one."""
     return next((OF_ERROR[cls] for cls in type(error).__mro__ if cls in OF_ERROR), INTERNAL)
 
 
@@ -191,10 +191,10 @@ def respond(
         errors=list(errors),
     )
     request.state.problem = kind.code  # for the log and the count of problems
-    every = {**(kind.headers or {}), **(headers or {})}
+    all_headers = {**(kind.headers or {}), **(headers or {})}
     if wants_page(request):
-        return error_page(request, problem, kind.help, every)
-    return Response(problem.model_dump_json(), kind.status, every, MEDIA_TYPE)
+        return error_page(request, problem, kind.help, all_headers)
+    return Response(problem.model_dump_json(), kind.status, all_headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -205,7 +205,7 @@ def install(app: FastAPI) -> None:
 
 
 def unexpected(request: Request, error: Exception) -> Response:
-    """The answer when our code broke: the log gets everything, the caller nothing but the request id."""
+    """The answer when our code fails: the log gets everything, the caller only the request id."""
     log.error("unexpected error", exc_info=error, extra={"request_id": getattr(request.state, "request_id", "")})
     return respond(request, INTERNAL, "something went wrong inside the service")
 
@@ -220,38 +220,38 @@ def _advisor_error(request: Request, error: Exception) -> Response:
 
 def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    found = error.errors()
-    if any(item["type"] == "json_invalid" for item in found):
-        return respond(request, OF_STATUS[400], f"the body is not JSON: {found[0]['ctx']['error']}")
+    items = error.errors()
+    if any(item["type"] == "json_invalid" for item in items):
+        return respond(request, OF_STATUS[400], f"the body is not JSON: {items[0]['ctx']['error']}")
     field = getattr(request.scope.get("route"), "body_field", None)
     body = None if field is None else field.field_info.annotation
-    errors = [_field_error(item, body) for item in found[:MOST_ERRORS]]
-    # Where a field is misspelt, the right one is missing: that it is misspelt says more.
-    first = next((one for one in errors if one.code == "extra_forbidden"), errors[0])
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    errors = [_field_error(item, body) for item in items[:MOST_ERRORS]]
+    # A misspelt field is two errors, for the right one is missing: the one about the spelling says more.
+    first = next((error for error in errors if error.code == "extra_forbidden"), errors[0])
+    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
     detail = f"{first.field}: {first.detail}{more}"
     return respond(request, OF_ERROR[InvalidInput], detail, field=first.field, errors=errors)
 
 
 def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
-    # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
+    # The input itself is left out: it may be huge or secret, or hold what JSON cannot express.
     steps = [str(step)[:80] for step in item["loc"]]
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
-    message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or own_words(str(item["msg"]))
+    message = _PATTERN_IN_WORDS.get(item.get("ctx", {}).get("pattern", "")) or own_words(str(item["msg"]))
     if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
-        given = str(item["loc"][-1])[:80]
-        near = get_close_matches(given, known, n=1) or [other for other in known if {given, other} == {"id", "name"}]
+        name = str(item["loc"][-1])[:80]
+        near = get_close_matches(name, known, n=1) or [other for other in known if {name, other} == {"id", "name"}]
         message = f"there is no such field; {f'is {near[0]} meant?' if near else 'there are ' + ', '.join(known)}"
     return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))
 
 
 def _fields_at(body: object, steps: Sequence[object]) -> list[str]:
-    """The fields of the schema at this place in a body; none where that is not one schema."""
-    found = _schemas(body)
+    """The fields of the schema at this place in a body; none where there is not exactly one schema."""
+    schemas = _schemas(body)
     for step in steps:
-        if isinstance(step, str) and len(found) == 1:
-            found = _schemas(found[0].model_fields[step].annotation) if step in found[0].model_fields else []
-    return list(found[0].model_fields) if len(found) == 1 else []
+        if isinstance(step, str) and len(schemas) == 1:
+            schemas = _schemas(schemas[0].model_fields[step].annotation) if step in schemas[0].model_fields else []
+    return list(schemas[0].model_fields) if len(schemas) == 1 else []
 
 
 def _schemas(kind: object) -> list[type[BaseModel]]:
@@ -279,7 +279,7 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _why_not_parsed(cause: BaseException | None) -> str:
-    """What FastAPI met in a body, beside what is no JSON at all."""
+    """Why FastAPI could not read a body, where it is not simply no JSON."""
     match cause:
         case RecursionError():
             return "the JSON of the body is nested too deeply"
@@ -287,13 +287,13 @@ def _why_not_parsed(cause: BaseException | None) -> str:
             return "the body is not UTF-8"
         case DuplicateKey():
             return f"in the JSON of the body, {cause}"
-        case ValueError():  # int() does not read it, for that takes the square of its length
+        case ValueError():  # int() refuses it, because reading takes time that grows with the square of its length
             return "a number in the body has too many digits"
     return "the body could not be read"
 
 
 def _methods_of_path(request: Request) -> list[str]:
-    """Every method that the path can be asked with: Starlette names those of its first route alone."""
+    """Every method that the path has: Starlette names only those of its first route."""
     routes = [route for route in request.app.routes if isinstance(route, Route)]
-    there = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in there for method in route.methods or ()})
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in matching for method in route.methods or ()})

@@ -1,4 +1,4 @@
-"""The service as processes: one by itself, or several workers on one socket, watched and stopped by their parent."""
+"""The service as processes: a single one, or several workers on one socket, which their parent watches and stops."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import workers as counting
 
 GRACE_S = 30  # for requests under way when the service is told to stop
-SPARE_S = 15  # beyond it, for the database to close, before a worker is killed
-KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that they and not we close them
+SPARE_S = 15  # after GRACE_S, for the database to close, before a worker is killed
+KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that they close them and not we
 STEADY_S = 5.0  # a worker that ends sooner is not replaced at once
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# A question computes for milliseconds, while the loop and who stores an answer need the interpreter for microseconds;
-# at Python's 5 ms a handful of those steps made an answer late that was remembered.
+# A question computes for milliseconds; the loop and threads that store answers need the interpreter for microseconds.
+# With Python's 5 ms a few such steps made even remembered answers late.
 SWITCH_S = 0.0005
-# Python looks for cycles in everything there is each time a quarter has been added, while nobody is answered: with the
-# libraries, the model and what is remembered that took 0.13 s, and 0.2-0.4 s under load. What stands at the start is
-# never looked at again, and what came since less often than by default (700, 10, 10).
+# Python searches all objects for cycles each time that a quarter more have been made, and answers nothing meanwhile.
+# With libraries, model and caches that took 0.13 s, and 0.2-0.4 s under load. So the objects of the start are frozen,
+# and the others are searched less often than by default (700, 10, 10).
 COLLECT = (20_000, 20, 50)
 log = logging.getLogger("cotenant.workers")
 
 
 class Server(uvicorn.Server):
-    """Tells when it listens; told to stop, it first says for `drain_s` seconds that it is not ready, and answers on."""
+    """Calls `listens` once it listens; told to stop, it answers on for `drain_s` seconds, in which it is not ready."""
 
-    def __init__(self, app: FastAPI, settings: Settings, told: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, listens: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -59,33 +59,33 @@ class Server(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 server_header=False,
-                proxy_headers=bool(settings.trusted_proxies.strip()),  # else nobody's word about the client counts
+                proxy_headers=bool(settings.trusted_proxies.strip()),  # without proxies no header names the client
                 forwarded_allow_ips=settings.trusted_proxies,
-                # A long body is read on from within its request, whose context (its deadline, who asks) asyncio then
-                # hands to every later request of the connection: https://github.com/python/cpython/issues/140947
+                # The rest of a long body is read within its request, and asyncio hands the context of that (deadline,
+                # caller) to every later request of the connection: https://github.com/python/cpython/issues/140947
                 reset_contextvars=True,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,
             )
         )
-        self._state, self._drain_s, self._told = app.state, settings.drain_s, told
+        self._state, self._drain_s, self._listens = app.state, settings.drain_s, listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then tell."""
+        """Start, then call `listens`."""
         await super().startup(sockets)
-        self._told()
+        self._listens()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Be not ready, take no more connections, finish what is under way, end."""
+        """Be not ready for a while, then take no more connections, finish the requests under way, and end."""
         self._state.draining = True
         await asyncio.sleep(self._drain_s)
         await super().shutdown(sockets)
 
 
 def serve(
-    settings: Settings, listener: socket.socket, told: Callable[[], None], shown: Demonstration | None = None
+    settings: Settings, listener: socket.socket, listens: Callable[[], None], shown: Demonstration | None = None
 ) -> None:
-    """Answer on a bound socket until SIGTERM or SIGINT; `told` is called once it listens.
+    """Answer on a bound socket until SIGTERM or SIGINT; `listens` is called once it listens.
 
     Raises what an Advisor raises on a database that it cannot use.
     """
@@ -93,15 +93,15 @@ def serve(
     sys.setswitchinterval(SWITCH_S)
     clock = {} if shown is None else {"clock": shown.clock}
     with listener, Advisor(settings, **clock) as advisor:
-        advisor.cloud.ready()  # a database of another version is told now, not to whoever asks first
+        advisor.cloud.ready()  # a database of another version fails here, not at the first request
         advisor.warm_up()
         app = create_app(advisor, settings, "" if shown is None else shown.words)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
-        server = Server(app, settings, told)
-        # uvicorn stops gracefully, then raises the signal again; that one must not kill us before the database closes.
-        # One that comes before uvicorn listens to signals is told to it, or nobody would ever stop.
+        server = Server(app, settings, listens)
+        # uvicorn stops gracefully, then raises the signal again: that must not kill us before the database closes. A
+        # signal that comes before uvicorn handles signals must reach it, too, or the service would not stop.
         for number in SIGNALS:
             signal.signal(number, server.handle_exit)
         server.run(sockets=[listener])
@@ -119,17 +119,17 @@ class _Worker:
         return self.process.pid or 0
 
 
-def serve_with_workers(settings: Settings, listener: socket.socket, number: int, told: Callable[[], None]) -> int:
+def serve_with_workers(settings: Settings, listener: socket.socket, number: int, listen: Callable[[], None]) -> int:
     """Let `number` processes answer on one bound socket; a worker that dies is replaced. Returns the exit code.
 
-    `told` is called once all of them listen. Workers share the database and the metrics, nothing else: a limit that is
-    kept in memory holds for each of them.
+    `listen` is called once all of them listen. Workers share only the database and the metrics: a limit that is kept in
+    memory holds for each of them.
     """
     with Advisor(settings) as advisor:
         advisor.cloud.ready()
     with tempfile.TemporaryDirectory(prefix="cotenant-metrics-") as folder, listener:
         counting.share(Path(folder))
-        return _Workers(settings, listener, number).run(told)
+        return _Workers(settings, listener, number).run(listen)
 
 
 class _Workers:
@@ -139,28 +139,28 @@ class _Workers:
         self._spawn = multiprocessing.get_context("spawn")
         self._stopping = False
         self._workers: list[_Worker] = []
-        for one in SIGNALS:
-            signal.signal(one, self._stop)
+        for signal_number in SIGNALS:
+            signal.signal(signal_number, self._stop)
         for _ in range(number):
             if not self._stopping:
                 self._workers.append(self._start())
 
-    def run(self, told: Callable[[], None]) -> int:
+    def run(self, listen: Callable[[], None]) -> int:
         started = self._all_listen()
         if not started:
             log.error("a worker did not start")
             self._stop()
         if not self._stopping:
-            told()
+            listen()
         while not self._stopping:
             wait([worker.process.sentinel for worker in self._workers], timeout=1.0)
             self._replace_the_dead()
-        self._listener.close()  # else it would go on to take connections that nobody answers
+        self._listener.close()  # else it would take further connections that nobody answers
         self._end()
         return 0 if started else 1
 
     def _end(self) -> None:
-        """Wait for all workers; one that was being started when the signal came has not been told yet."""
+        """Stop all workers, also one that was being started when the signal came, and wait for them."""
         self._tell_to_end()
         ends = time.monotonic() + self._settings.drain_s + GRACE_S + SPARE_S
         for worker in self._workers:
@@ -186,12 +186,13 @@ class _Workers:
         return True
 
     def _replace_the_dead(self) -> None:
-        for at, one in enumerate(self._workers):
-            if self._stopping or one.process.is_alive():
+        for at, worker in enumerate(self._workers):
+            if self._stopping or worker.process.is_alive():
                 continue
-            log.error("worker %d ended with exit code %s; another takes its place", one.number, one.process.exitcode)
-            counting.worker_gone(one.number)
-            if time.monotonic() - one.began < STEADY_S:
+            exit_code = worker.process.exitcode
+            log.error("worker %d ended with exit code %s; another takes its place", worker.number, exit_code)
+            counting.worker_gone(worker.number)
+            if time.monotonic() - worker.began < STEADY_S:
                 time.sleep(1.0)
             self._workers[at] = self._start()
 
@@ -206,7 +207,7 @@ class _Workers:
 
 
 def _work(settings: Settings, listener: socket.socket, listens: Event) -> None:
-    """A worker: not in the terminal's group, for its parent passes signals on; ends with its parent."""
+    """A worker; it ends with its parent, and is not in the terminal's group, because the parent passes signals on."""
     os.setpgrp()
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,4 +1,4 @@
-"""Who may ask: where the service listens, who a request comes from, and what that one may do."""
+"""Who may ask: where the service listens, who sends a request, and what that caller may do."""
 
 from api.auth.gate import AuthMiddleware, first_step
 from api.auth.listening import bind, is_loopback, parse_listen, require_loopback

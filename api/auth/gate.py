@@ -1,4 +1,4 @@
-"""The gate: who a request comes from is settled before a path, a method or a byte of the body is looked at."""
+"""The gate: finds out who sends a request before its path, method or body is looked at."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from api.problems import OF_ERROR, OF_STATUS, Busy, CrossSite, Kind, kind_of, re
 
 T = TypeVar("T")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
-_STATIC = "/static/"  # what the page that asks for a token is drawn with
+_STATIC = "/static/"  # style and script of the page that asks for a token
 _NEEDED = "a valid token is needed"  # the same for none, a wrong, an expired and a revoked one
 _READS = {"GET", "HEAD", "OPTIONS"}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cotenant"'}
-ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # to sign in, from one place: each that fails is a row of the audit log
-# Threads and places to wait: who looks up a session, who shows a token that was valid when Keystone was asked last, and
-# who shows one that it has not been asked about. Whoever forges tokens fills the last ones, and no others.
+ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # sign-ins from one place: each that fails is a row of the audit log
+# Threads and places to wait for looking up sessions, for tokens that were valid when Keystone was asked last, and for
+# tokens that it has not been asked about. Somebody who forges tokens fills only the last of the three.
 SESSIONS, KNOWN, STRANGERS = (4, 64), (4, 64), (4, 16)
 _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
 
 
 class AuthMiddleware:
-    """Answers 401 to whoever has no valid token, on every path but the open ones, whether it is known or not.
+    """Answers 401 to callers without a valid token, on every path but the open ones, whether the path exists or not.
 
-    `programs` are the first steps of the API's paths: there only headers say who asks. Everywhere else it may be a
-    session, too, which a browser keeps as a cookie; who has none is shown where to sign in.
+    `programs` are the first steps of the API's paths: there only headers say who asks. On pages a session, which a
+    browser keeps as a cookie, counts as well; a browser without one is sent to the sign-in page.
 
-    As long as there never was a token and no Keystone is named, everybody on this machine may do everything, and
-    nobody else anything.
+    While no token was ever made and no Keystone is configured, everybody on this machine may do everything, and nobody
+    else may do anything.
     """
 
     def __init__(
@@ -65,11 +65,8 @@ class AuthMiddleware:
         self.open_paths = open_paths
         self.programs = programs
         self._attempts = RateLimit(ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE)
-        self._sessions, self._known_tokens, self._strangers = (
-            _Threads(*SESSIONS),
-            _Threads(*KNOWN),
-            _Threads(*STRANGERS),
-        )
+        self._sessions, self._known_tokens = _Threads(*SESSIONS), _Threads(*KNOWN)
+        self._strangers = _Threads(*STRANGERS)
         self._refreshing: asyncio.Future[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +91,7 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
 
     async def _caller(self, request: Request, *, is_open: bool) -> Caller | None:
-        """Who asks, None = anybody on an open path, which waits for nothing."""
+        """Who asks; None = anybody, on an open path, where nothing is waited for."""
         try:
             if not (is_open or self.access.tokens.fresh):
                 await self._refresh(request.scope["path"])
@@ -108,7 +105,7 @@ class AuthMiddleware:
             else:
                 caller = await self._known(request)
         except AdvisorError as error:
-            # The details name hosts and users of the operator's, and who asks is not known yet.
+            # The message may name the operator's hosts and users, which an unknown caller must not learn.
             log.warning("cannot check who asks: %s", error.message)
             raise _Refused(kind_of(error), "whose token this is cannot be found out now") from error
         if caller is None:
@@ -122,36 +119,36 @@ class AuthMiddleware:
 
     async def _refresh(self, path: str) -> None:
         try:
-            if self._refreshing is None:  # one for all who wait: with the database away, each would take its whole time
+            if self._refreshing is None:  # one for all that wait: without the database each would take its whole time
                 self._refreshing = asyncio.ensure_future(to_thread.run_sync(self.access.tokens.refresh))
                 self._refreshing.add_done_callback(self._refreshed)
             await asyncio.shield(self._refreshing)
         except StorageUnavailable:
-            # Who watches the service hears of it by the tokens of before; nothing else could be answered anyway.
+            # Monitoring must see that the database is away, so /metrics goes by the tokens that were read before.
             if path != "/metrics" or not self.access.tokens.read_once:
                 raise
 
-    def _refreshed(self, done: asyncio.Future[None]) -> None:
+    def _refreshed(self, refresh: asyncio.Future[None]) -> None:
         self._refreshing = None
-        if not done.cancelled():
-            done.exception()  # everybody who waited may have gone
+        if not refresh.cancelled():
+            refresh.exception()  # asyncio would log it where everybody who waited has gone
 
     async def _known(self, request: Request) -> Caller | None:
         headers = request.headers
-        given, secret = headers.getlist("authorization"), cookies.read(request)
-        if secret and not given and "x-auth-token" not in headers and not self._is_for_programs(request):
+        authorization, secret = headers.getlist("authorization"), cookies.read(request)
+        if secret and not authorization and "x-auth-token" not in headers and not self._is_for_programs(request):
             caller = await self._signed_in(secret)
             request.state.form_key = form_key(secret) if caller else ""
             return caller
-        if any(one.strip().lower().startswith("basic") for one in given):  # which a browser sends again by itself
+        if any(header.strip().lower().startswith("basic") for header in authorization):  # browsers repeat it unasked
             _check_sender(request)
         keystone, subject = self.access.keystone, headers.get("x-auth-token")
-        if given or keystone is None or subject is None:
-            return self.access.tokens.caller(_token_in(given))
+        if authorization or keystone is None or subject is None:
+            return self.access.tokens.caller(_token_in(authorization))
         return await self._ask_keystone(keystone, subject)
 
     async def _is_still_known(self, request: Request) -> bool:
-        """Whether who asked would be let in now: a stream outlasts what was settled at its beginning.
+        """Whether the caller would still be let in now: a stream may outlast the token that it began with.
 
         StorageUnavailable where the tokens cannot be read.
         """
@@ -163,16 +160,16 @@ class AuthMiddleware:
             return False
 
     async def _signed_in(self, secret: str) -> Caller | None:
-        held = await self._sessions.run(self.access.sessions.held, secret)
-        if held is None:
+        session = await self._sessions.run(self.access.sessions.held, secret)
+        if session is None:
             return None
-        if held.keystone_token is None or self.access.keystone is None:
-            return held.caller
-        caller = await self._ask_keystone(self.access.keystone, held.keystone_token)
-        return caller if caller and caller.actor == held.actor else None
+        if session.keystone_token is None or self.access.keystone is None:
+            return session.caller
+        caller = await self._ask_keystone(self.access.keystone, session.keystone_token)
+        return caller if caller and caller.actor == session.actor else None
 
     async def _ask_keystone(self, keystone: Keystone, subject: str) -> Caller | None:
-        """Whose token it is, by what is remembered or by asking."""
+        """Whose token it is, as remembered, or as Keystone says."""
         answer = keystone.remembered(subject)
         if answer:
             return answer.caller
@@ -184,22 +181,22 @@ class AuthMiddleware:
 
 
 class _Threads:
-    """So many threads, and so many places to wait for one; who comes then is refused at once."""
+    """A number of threads and of places to wait for one; beyond them requests are refused at once."""
 
     def __init__(self, threads: int, places: int) -> None:
         self._limiter = CapacityLimiter(threads)
         self._most = threads + places
-        self._there = 0
+        self._present = 0
 
     async def run(self, work: Callable[[str], T], argument: str) -> T:
         """Do it in one of the threads; _Refused at once where too many wait."""
-        if self._there >= self._most:
+        if self._present >= self._most:
             raise _Refused(OF_ERROR[Busy], "too many tokens and sessions wait to be checked; ask again in a moment")
-        self._there += 1
+        self._present += 1
         try:
             return await to_thread.run_sync(work, argument, limiter=self._limiter)
         finally:
-            self._there -= 1
+            self._present -= 1
 
 
 class _Refused(Exception):  # noqa: N818
@@ -222,7 +219,7 @@ def _wait(wait_s: float) -> None:
 
 
 def _place(client: str) -> str:
-    """An IPv4 address, or the /64 of an IPv6 one: so many of those one person has (RFC 6177)."""
+    """An IPv4 address, or the /64 of an IPv6 address: one person has all addresses of a /64 (RFC 6177)."""
     try:
         address = ip_address(client)
     except ValueError:  # a Unix socket has no peer address
@@ -233,10 +230,10 @@ def _place(client: str) -> str:
 
 
 def _check_from_here(request: Request) -> None:
-    """Without a token only this machine is answered, and only by a loopback name.
+    """Without a token only requests from this machine to a loopback name are answered.
 
-    A page in an administrator's browser can point a name of its own at 127.0.0.1 (DNS rebinding) and would then be
-    allowed to read and write a service that asks for no token; it cannot forge the Host header.
+    A page in an administrator's browser can point a name of its own at 127.0.0.1 (DNS rebinding), and could then read
+    and write a service that asks for no token. It cannot forge the Host header.
     """
     match = _HOST.match(request.headers.get("host", ""))
     client = request.client.host if request.client else "localhost"  # a Unix socket has no peer address
@@ -246,17 +243,17 @@ def _check_from_here(request: Request) -> None:
 
 
 def _check_sender(request: Request) -> None:
-    """Where no token of a header says who asks, a page of another site must not ask in an administrator's browser.
+    """Where no token in a header says who asks, a page of another site must not ask through an administrator's browser.
 
-    A change without a body needs no leave of ours to be sent there, and 127.0.0.1 is in everybody's reach.
+    A browser sends a change without a body to any site without asking that site first, and to 127.0.0.1, too.
     """
     if request.method not in _READS and is_from_another_site(request):
         raise _Refused(OF_ERROR[CrossSite], "a page of another site sent this")
 
 
-def _token_in(given: Sequence[str]) -> str:
-    """The token of one `Authorization` header: Bearer, or the password of Basic, which some clients only can send."""
-    kind, _, value = given[0].strip().partition(" ") if len(given) == 1 else ("", "", "")
+def _token_in(headers: Sequence[str]) -> str:
+    """The token of the one `Authorization` header: Bearer, or the password of Basic, all that some clients can send."""
+    kind, _, value = headers[0].strip().partition(" ") if len(headers) == 1 else ("", "", "")
     match kind.lower():
         case "bearer":
             return value.strip()

@@ -1,4 +1,4 @@
-"""Where the service listens: addresses, and that without a token it is this machine alone."""
+"""Where the service listens: how addresses are read, and that a service without a token listens on loopback only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host name or address means this machine and cannot mean another one."""
+    """Whether a host name or address always means this machine."""
     name = name.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3
         return True
@@ -29,7 +29,7 @@ def parse_listen(listen: str) -> tuple[str, int]:
 
 
 def require_loopback(host: str) -> None:
-    """Refuse to listen where others could reach a service that has no token; InvalidInput names the way out."""
+    """InvalidInput for an address where others could reach a service without a token; it says what to do."""
     if not is_loopback(host):
         raise InvalidInput(
             f"refusing to listen on {host}: no token is configured, so anybody who reaches it could change the "
@@ -39,9 +39,9 @@ def require_loopback(host: str) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound TCP socket for that loopback address; OSError when it is taken or not ours."""
+    """A TCP socket bound to that address; OSError when it is taken or not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Told that it is TCP, asyncio sends without Nagle's delay, which would add 40 ms to every answer.
+    # asyncio turns Nagle's delay, 40 ms for every answer, off only for sockets that name TCP as their protocol.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""Where a browser was told to send something: by a page of this service, or by one of another site."""
+"""Whether a page of this service or of another site made a browser send a request."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NOT_OURS = "the form was not sent from a page of this service"
 
 
 def require_own_page(request: Request) -> None:
-    """CrossSite unless the browser says that one of our own pages sent this; who says nothing is refused, too.
+    """CrossSite unless the browser says that one of our own pages sent this; a request that says nothing is refused.
 
-    `Sec-Fetch-Site` is what the browser makes of it itself (Fetch Metadata); it leaves it out on plain HTTP to another
-    machine, and then `Origin` must name the host that was asked (RFC 6454). Scripts can set neither.
+    The browser itself sets `Sec-Fetch-Site` (Fetch Metadata). It leaves it out on plain HTTP to another machine; then
+    `Origin` must name the host that was asked (RFC 6454). Scripts can set neither.
     """
     site = request.headers.get("sec-fetch-site")
     is_ours = _names_us(request) if site is None else site == "same-origin"
@@ -24,7 +24,7 @@ def require_own_page(request: Request) -> None:
 
 
 def is_from_another_site(request: Request) -> bool:
-    """Whether a browser says that a page of another site sent this; programs, which say nothing, are none."""
+    """Whether a browser says that a page of another site sent this; programs send no such header."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site not in {"same-origin", "none"}
@@ -41,8 +41,8 @@ def _names_us(request: Request) -> bool:
 
 
 def came_by_tls(request: Request) -> bool:
-    """Whether the browser speaks TLS to this service, or to the proxy before it, by what it says of its own page.
+    """Whether the browser speaks TLS to this service, or to the proxy before it, by the origin of its own page.
 
-    No proxy's word is needed for it, and who lies makes only the cookie of their own worse.
+    This needs no word of a proxy, and a client that lies weakens only its own cookie.
     """
     return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")

@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 
-# What a route asks for; open = no token, agent = write, and here alone tokens for the agent of one host count, too.
+# What a route needs: open = no token; agent = write, or a token for the agent of one host, which counts nowhere else.
 Needs = TokenScope | Literal["open", "agent"]
 
 
 def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
-    """Answer 403 unless the caller has this scope; nobody having come through the gate has none."""
+    """HTTPException 403 unless the caller has this scope; a request that no gate has passed has none."""
     caller: Caller | None = getattr(request.state, "caller", None)
     scope: TokenScope = "write" if needs == "agent" else needs
     if caller is not None and caller.host and needs != "agent":
@@ -29,7 +29,7 @@ def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
 
 
 class Guarded:
-    """A route behind its scope, which is looked at before a byte of the body is read."""
+    """A route that checks the caller's scope before a byte of the body is read."""
 
     def __init__(self, app: ASGIApp, scope: TokenScope | Literal["agent"]) -> None:
         self.app = app

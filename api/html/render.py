@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from advisor.domain import duration_in_words, time_part
 from api.demonstration import REFRESH_S
+from api.html import picture
 from api.schemas.pages import Problem
 
 _HERE = Path(__file__).parent
@@ -29,6 +30,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 
+_templates.globals["picture"] = picture
 _templates.filters["duration"] = duration_in_words
 _templates.filters["time_part"] = time_part
 _templates.filters["shell"] = shlex.join  # for reading and copying; nothing here is ever run

@@ -1,4 +1,4 @@
-"""What a request's body may be: so large, so slow at most, and not compressed."""
+"""Limits of a request's body: how large and how slow it may be; compressed ones are refused."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from advisor.validation import load_json
 from api.problems import OF_STATUS, respond
 
 PAUSE_S = 10.0  # without a byte of the body
-SLOWEST_BYTES_PER_S = 4096  # on the whole, beyond the first pause: 16 MiB may take an hour, but not 100 bytes
+SLOWEST_BYTES_PER_S = 4096  # mean rate after the first pause: 16 MiB may take an hour, but 100 bytes may not
 
 
 class JsonRequest(Request):
-    """A request whose body is JSON in UTF-8 without a key that stands twice."""
+    """A request whose body is JSON in UTF-8, in which no object has a key twice."""
 
     async def json(self) -> Any:
         """The body as Python values; ValueError for anything else."""
@@ -32,10 +32,10 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that reads its body so."""
+    """A route whose handler gets a JsonRequest."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own, handed a JsonRequest."""
+        """FastAPI's own handler, given a JsonRequest."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -45,10 +45,10 @@ class JsonRoute(APIRoute):
 
 
 class BodyLimit:
-    """Refuse a body over the limit: by its announced length before a byte is read, else as soon as it grows over it.
+    """Refuses a body over the limit: by its announced length before a byte is read, else as soon as it is too long.
 
-    Refuse a compressed one too: nobody can say how large it is before it is unpacked. And one that does not come.
-    Starlette has a middleware for the size; its answer is plain text and cannot be changed.
+    Also refuses a compressed body, whose size is not known before it is unpacked, and one that comes too slowly.
+    Starlette has a middleware for the size, but its answer is plain text and cannot be changed.
     """
 
     def __init__(self, app: ASGIApp, most_bytes: int, pause_s: float = PAUSE_S) -> None:
@@ -73,7 +73,7 @@ class BodyLimit:
 
         async def counted() -> Message:
             nonlocal size, complete
-            if complete:  # whoever asks now waits for the client to go away
+            if complete:  # a further call waits for the client to disconnect, which may take any time
                 return await receive()
             left_s = began + self.pause_s + size / SLOWEST_BYTES_PER_S - time.monotonic()
             try:

@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, section 13): entity tags, so that nobody overwrites unseen changes."""
+"""Conditional requests (RFC 9110, section 13): entity tags, so that nobody overwrites changes that they did not see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Item = TypeVar("Item", bound=BaseModel)
 _TAG = r'(W/)?"[\x21\x23-\x7e]{0,200}"'
 _LIST = rf"^(\*|{_TAG}([ \t]*,[ \t]*{_TAG})*)$"
 _MOST = 1000  # characters of a list
-_SAID = {"format": "entity-tags", "pattern": _LIST}  # described here, and refused below with a sentence
+_SCHEMA = {"format": "entity-tags", "pattern": _LIST}  # for the description; `_names` refuses what does not match
 _ONE = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
 
 IfMatch = Annotated[
@@ -28,7 +28,7 @@ IfMatch = Annotated[
         min_length=1,
         max_length=_MOST,
         description="change it only if it is still what this entity tag says (412)",
-        json_schema_extra=_SAID,
+        json_schema_extra=_SCHEMA,
     ),
 ]
 IfNoneMatch = Annotated[
@@ -37,7 +37,7 @@ IfNoneMatch = Annotated[
         min_length=1,
         max_length=_MOST,
         description="answer 304 if it is still what this entity tag says",
-        json_schema_extra=_SAID,
+        json_schema_extra=_SCHEMA,
     ),
 ]
 IfNew = Annotated[
@@ -47,18 +47,18 @@ IfNew = Annotated[
         min_length=1,
         max_length=_MOST,
         description="`*`: create it, do not replace it (412)",
-        json_schema_extra=_SAID,
+        json_schema_extra=_SCHEMA,
     ),
 ]
 
 
 def tag(item: BaseModel) -> str:
-    """The strong entity tag of a resource as it is written: of its content alone, so the same on every replica."""
+    """The strong entity tag of a resource: a hash of its JSON, so it is the same on every replica."""
     return f'"{hashlib.sha256(to_json(item)).hexdigest()[:32]}"'
 
 
 class NotModified(Exception):  # noqa: N818 - no error, but the end of a request
-    """The caller has it already."""
+    """The caller has the resource as it is now."""
 
     def __init__(self, entity_tag: str) -> None:
         super().__init__(entity_tag)
@@ -66,7 +66,7 @@ class NotModified(Exception):  # noqa: N818 - no error, but the end of a request
 
 
 def unless_known(item: Item, if_none_match: str | None, response: Response, *, entity_tag: str | None = None) -> Item:
-    """The item, with its tag on the response; NotModified where the caller has it already."""
+    """The item, with its tag as a header of the response; NotModified where the caller has it already."""
     entity_tag = entity_tag or tag(item)
     if _names(if_none_match, entity_tag, "if-none-match", weak=True):
         raise NotModified(entity_tag)
@@ -86,15 +86,18 @@ def _not_modified(_request: Request, error: Exception) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Condition(Generic[T]):
-    """What must hold of a resource for a change to it; the advisor asks within the transaction that changes it."""
+    """What must hold of a resource before a change; the advisor calls it in the transaction that makes the change.
 
-    written: Callable[[T], BaseModel]
+    `to_body` makes the body of which the tag is taken.
+    """
+
+    to_body: Callable[[T], BaseModel]
     if_match: str | None = None
     if_none_match: str | None = None
 
-    def __call__(self, there: T | None) -> None:
-        """PreconditionFailed where it does not hold; `there` None = there is none."""
-        entity_tag = None if there is None else tag(self.written(there))
+    def __call__(self, stored: T | None) -> None:
+        """PreconditionFailed where the condition does not hold; `stored` None = there is no such resource."""
+        entity_tag = None if stored is None else tag(self.to_body(stored))
         if self.if_match is not None and not _names(self.if_match, entity_tag, "if-match", weak=False):
             raise PreconditionFailed("it is not what If-Match says: somebody else has changed or deleted it")
         if _names(self.if_none_match, entity_tag, "if-none-match", weak=True):
@@ -102,11 +105,11 @@ class Condition(Generic[T]):
 
 
 def _names(header: str | None, entity_tag: str | None, field: str, *, weak: bool) -> bool:
-    """Whether a header names this tag (None = of nothing); InvalidInput on what is no list of entity tags."""
+    """Whether a header names this tag (None = no resource); InvalidInput on what is no list of entity tags."""
     if header is None:
         return False
     if not re.fullmatch(_LIST, header.strip()):
         raise InvalidInput(f'{field} is not "*" and not a list of entity tags in quotes', field=field)
     if header.strip() == "*":
         return entity_tag is not None
-    return any(f'"{found[2]}"' == entity_tag and (weak or not found[1]) for found in _ONE.finditer(header))
+    return any(f'"{match[2]}"' == entity_tag and (weak or not match[1]) for match in _ONE.finditer(header))

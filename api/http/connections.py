@@ -1,4 +1,4 @@
-"""Connections that cost more than they ask: HTTP as uvicorn speaks it, with a time for every stage of a request."""
+"""uvicorn's HTTP with a time limit for every stage of a request, so that slow clients cannot hold connections."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from api.problems import MEDIA_TYPE, OF_STATUS, Kind
 from api.schemas.pages import Problem
 
-HEAD_S = 10.0  # for a whole head: from its first byte, on a new connection from the beginning
-READER_S = 30.0  # for a client to take what it was sent
-REST_S = 5.0  # for the rest of a body that was refused: who is cut off while sending cannot read why
+HEAD_S = 10.0  # for a whole head: from its first byte, on a new connection from its start
+READER_S = 30.0  # for a client to read what it was sent
+REST_S = 5.0  # for the rest of a body that was refused: a client that is cut off while it sends cannot read why
 LAST_S = 1.0  # for the first request on a connection that was made just before the service stops
 MOST_HEAD_BYTES = 32 * 1024
 _ABSOLUTE = re.compile(rb"https?://(?P<host>[^/?#@]+)(?P<rest>[/?][^#]*|)", re.IGNORECASE)
 SPARE_FILES = 128  # for the database, models, logs and the listening socket
 
 
-def most_connections(wanted: int) -> int:
-    """As many as are wanted, as far as this process may open files; raises its soft limit as far as it may."""
+def most_connections(configured: int) -> int:
+    """The configured number, or as many as this process may open files for; raises its soft limit as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = wanted + SPARE_FILES if hard == resource.RLIM_INFINITY else min(wanted + SPARE_FILES, hard)
-    if soft < enough:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
-        soft = enough
-    return max(min(wanted, soft - SPARE_FILES), 16)
+    needed = configured + SPARE_FILES if hard == resource.RLIM_INFINITY else min(configured + SPARE_FILES, hard)
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        soft = needed
+    return max(min(configured, soft - SPARE_FILES), 16)
 
 
 class _AmbiguousError(Exception):
-    """A head by which proxies and servers differ on where the request ends."""
+    """A head of which proxies and servers disagree where the request ends."""
 
 
 class _TargetError(Exception):
-    """A request target that names nothing here."""
+    """A request target that is neither a path nor an http or https URL."""
 
 
 def _with_path(request: h11.Request) -> h11.Request:
-    """A request for a whole URL as one for its path, whose host counts instead of the header (RFC 9112, 3.2.2).
+    """Turn a request for a whole URL into one for its path; the URL's host replaces the header (RFC 9112, 3.2.2).
 
-    Proxies are asked so, and every server must understand it. `*` and what CONNECT names are for others.
+    Clients ask proxies so, and every server must understand it. _TargetError for `*` and for the target of CONNECT.
     """
     match = _ABSOLUTE.fullmatch(request.target)
     if match is None:
@@ -59,10 +59,10 @@ def _with_path(request: h11.Request) -> h11.Request:
 
 
 class _Connection(h11.Connection):
-    """h11's, which goes by Transfer-Encoding where there is a Content-Length, too.
+    """h11's connection that refuses a Content-Length beside a Transfer-Encoding.
 
-    A proxy that goes by the other one would let a part of this body through as somebody else's request (RFC 9112,
-    section 6.1).
+    h11 goes by Transfer-Encoding. A proxy that goes by the other header would pass a part of the body on as somebody
+    else's request (RFC 9112, section 6.1).
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
@@ -75,14 +75,14 @@ class _Connection(h11.Connection):
 
 
 class GuardedHTTP(H11Protocol):
-    """uvicorn's HTTP/1.1, which by itself waits for ever for a head that does not end and for who does not read.
+    """uvicorn's HTTP/1.1 with time limits: by itself it waits for ever for heads that do not end and slow readers.
 
-    Where there are more connections than `most`, the one that has been idle longest makes room for the new one; where
-    all of them are at work, the new one is closed.
+    Beyond `most` connections the one that has been idle longest is closed for the new one; where none is idle, the new
+    one is closed.
     """
 
     most: ClassVar[int] = 10_000  # in this process; set before the server starts
-    idle: ClassVar[dict[GuardedHTTP, None]] = {}  # between two requests, in the order in which they came to be so
+    idle: ClassVar[dict[GuardedHTTP, None]] = {}  # those between two requests, longest idle first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has come."""
@@ -93,7 +93,7 @@ class GuardedHTTP(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) > self.most:
             oldest = next(iter(self.idle), self)
-            self.idle.pop(oldest, None)  # it is lost a turn of the loop later, and many may come in this one
+            self.idle.pop(oldest, None)  # connection_lost comes a turn of the loop later; many may connect in this one
             oldest.transport.abort()
         self.idle[self] = None
         self._head = self.loop.call_later(HEAD_S, self._end_head)
@@ -113,7 +113,7 @@ class GuardedHTTP(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Whole heads, and pieces of bodies, which `api.http.bodies` has an eye on."""
+        """Whole heads, and pieces of bodies, which `api.http.bodies` limits."""
         try:
             super().handle_events()
         except _AmbiguousError:
@@ -123,11 +123,11 @@ class GuardedHTTP(H11Protocol):
         if self in self.idle and self.conn.their_state is not h11.IDLE:
             del self.idle[self]
             self._stop_head()
-            if self.cycle is not None:  # what is not HTTP begins none
+            if self.cycle is not None:  # bytes that are not HTTP start no cycle
                 self.cycle.keep_alive = self.cycle.keep_alive and not self._last
 
     def shutdown(self) -> None:
-        """The service is to stop: what was asked is answered, and who has just come may ask what it came for."""
+        """The service is to stop: requests under way are answered, and a new connection may send one request."""
         if self.cycle is None and not self.transport.is_closing():
             self._last = True
             self._stop_head()
@@ -136,7 +136,7 @@ class GuardedHTTP(H11Protocol):
             super().shutdown()
 
     def on_response_complete(self) -> None:
-        """The answer is written, as far as the client takes it."""
+        """The answer is written, as far as the client reads."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._watch_reader()
@@ -149,17 +149,17 @@ class GuardedHTTP(H11Protocol):
                 self._head = self.loop.call_later(HEAD_S, self._end_head)
 
     def pause_writing(self) -> None:
-        """The client does not take what it asked for."""
+        """The client does not read its answer."""
         super().pause_writing()
         self._watch_reader()
 
     def resume_writing(self) -> None:
-        """It does."""
+        """The client reads again."""
         super().resume_writing()
         self._stop_reader()
 
     def send_400_response(self, msg: str) -> None:
-        """Tell what is not HTTP, or too much of it, by a problem document as everywhere else."""
+        """Answer bytes that are not HTTP, or a head that is too large, with a problem document."""
         self._refuse(OF_STATUS[431 if len(self.conn.trailing_data[0]) > MOST_HEAD_BYTES else 400], msg)
 
     def _watch_reader(self) -> None:
@@ -171,7 +171,7 @@ class GuardedHTTP(H11Protocol):
             self.transport.abort()
 
     def _end_head(self) -> None:
-        """Who sent a part of a head is told why; who sent nothing has asked for nothing."""
+        """Close; a client that sent a part of a head is told why."""
         self._head = None
         if self.conn.trailing_data[0]:
             self._refuse(OF_STATUS[408], f"the head of the request was not complete after {HEAD_S:g} s")

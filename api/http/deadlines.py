@@ -1,4 +1,4 @@
-"""How much time a request has: what its header `X-Request-Timeout` says, and never more than the service allows."""
+"""How much time a request has: as much as its header `X-Request-Timeout` says, up to what the service allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from api.problems import OF_ERROR, respond
 
 HEADER = "X-Request-Timeout"
-_SECONDS = re.compile(r"\d{1,6}(\.\d{1,20})?s?\Z")  # as many decimals as programs write of 0.1 + 0.2
+_SECONDS = re.compile(r"\d{1,6}(\.\d{1,20})?s?\Z")  # programs write many decimals, such as those of 0.1 + 0.2
 
 
 class Deadlines:
@@ -28,11 +28,11 @@ class Deadlines:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(HEADER)
-        if given is not None and not (_SECONDS.match(given) and float(given.rstrip("s")) > 0):
+        header = Headers(scope=scope).get(HEADER)
+        if header is not None and not (_SECONDS.match(header) and float(header.rstrip("s")) > 0):
             detail = f"{HEADER} is not a number of seconds above 0, such as 2.5"
             answer = respond(Request(scope), OF_ERROR[InvalidInput], detail, field=HEADER.lower())
             await answer(scope, receive, send)
             return
-        with deadline.within(self.most_s if given is None else min(float(given.rstrip("s")), self.most_s)):
+        with deadline.within(self.most_s if header is None else min(float(header.rstrip("s")), self.most_s)):
             await self.app(scope, receive, send)

@@ -22,16 +22,16 @@ API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # tells other sites nothing; with no-referrer our own forms had Origin: null
+    "Referrer-Policy": "same-origin",  # tells other sites nothing; no-referrer would give our own forms Origin: null
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
 class Envelope:
-    """Outermost: gives the request an id, times and logs it, adds the headers, and turns a crash into a 500 problem.
+    """The outermost layer: gives the request an id, times and logs it, adds headers, turns a crash into a 500 problem.
 
-    Also answers HEAD as GET without the body, for every path.
+    It also answers HEAD on every path: as GET, without the body.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
@@ -43,8 +43,8 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        header = Headers(scope=scope).get("x-request-id", "")
+        request_id = header if _REQUEST_ID.match(header) else uuid.uuid4().hex
         is_head = scope["method"] == "HEAD"
         inner = {
             **scope,
@@ -71,8 +71,8 @@ class Envelope:
             if status == 0:
                 await answer(inner, receive, enveloped)
         finally:
-            seen = {**inner, "method": scope["method"]}
-            self.telemetry.request_done(seen, request_id, status, time.perf_counter() - started, size)
+            done = {**inner, "method": scope["method"]}
+            self.telemetry.request_done(done, request_id, status, time.perf_counter() - started, size)
 
 
 def _add_headers(headers: MutableHeaders, request_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The header `Idempotency-Key`: a question that is sent again with its key is answered as it was, not anew."""
+"""The header `Idempotency-Key`: a question that is sent again with its key gets the same answer again."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ IdempotencyKey = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class AnswerOnce:
-    """Answers a question of the caller's, unless it was answered under this key before."""
+    """Answers a question once under the caller's key; repeated, it gets the stored answer."""
 
-    kept: Idempotency
+    stored: Idempotency
     key: str | None
-    asked: str
+    target: str  # method, path and query of the request
 
     def __call__(self, body: BaseModel, work: Callable[[], Response]) -> Response:
-        """The answer of `work`, or of the same question before; what fails is not kept.
+        """The answer of `work`, or the stored one to the same question; failures are not stored.
 
         KeyReused where the key was used for another question, KeyInUse while this one is being worked on.
         """
@@ -47,23 +47,23 @@ class AnswerOnce:
         if not _KEY.fullmatch(self.key):
             raise InvalidInput("a key is 1-255 visible ASCII characters without blanks", field="idempotency-key")
         question = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
-        use = self.kept.begin(actor(), self.key, f"{self.asked}\n{question}")
+        use = self.stored.begin(actor(), self.key, f"{self.target}\n{question}")
         if isinstance(use, KeptAnswer):
             headers = {REPLAYED: "true"} | ({"Location": use.path} if use.path else {})
             return Response(use.body, headers=headers, media_type="application/json")
         try:
             answer = work()
         except BaseException:
-            with suppress(AdvisorError):  # the first error is the one to tell; the key is free after a while anyway
-                self.kept.let_go(use)
+            with suppress(AdvisorError):  # the first error is the one to report; the key expires anyway
+                self.stored.let_go(use)
             raise
-        self.kept.keep(use, KeptAnswer(bytes(answer.body), answer.headers.get("location", "")))
+        self.stored.keep(use, KeptAnswer(bytes(answer.body), answer.headers.get("location", "")))
         return answer
 
 
 async def _answer_once(request: Request, idempotency_key: IdempotencyKey = None) -> AnswerOnce:
-    asked = f"{request.method} {request.url.path}?{request.url.query}"
-    return AnswerOnce(request.app.state.advisor.access.idempotency, idempotency_key, asked)
+    target = f"{request.method} {request.url.path}?{request.url.query}"
+    return AnswerOnce(request.app.state.advisor.access.idempotency, idempotency_key, target)
 
 
 OnceDep = Annotated[AnswerOnce, Depends(_answer_once)]

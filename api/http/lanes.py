@@ -1,4 +1,4 @@
-"""Lanes: the threads in which requests are worked on; few, with a short queue, so that a crowd is refused, not kept."""
+"""Lanes: the threads that work on requests. They are few and their queues short, so that a crowd is refused early."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 LaneName = Literal["question", "storage", "long", "admin", "sign_in", "none"]
 _Job = tuple[Future[Any], Callable[[], Any]]
 CPUS = len(os.sched_getaffinity(0))
-# Threads and places in the queue. Questions compute: more threads than CPUs make none of them faster and each of them
-# late. Who stores or looks up waits for the database, seldom for a CPU. What takes seconds has a lane of its own, and
-# what administrators do has one, too: taking a bad model out of service must not wait for other people's plans.
+# Threads and places in the queue. Questions compute: more threads than CPUs would make each of them late and none
+# faster. Requests that store or look up wait for the database, seldom for a CPU. Requests that take seconds have a lane
+# of their own, and so have administrators: taking a bad model out of service must not wait for other people's plans.
 SIZES: Mapping[LaneName, tuple[int, int]] = {
     "question": (CPUS, 128),
     "storage": (16, 512),
@@ -34,52 +34,52 @@ SIZES: Mapping[LaneName, tuple[int, int]] = {
     "admin": (1, 16),
     "sign_in": (4, 16),  # may wait for Keystone, on behalf of strangers
 }
-SHARE = 0.75  # of a lane, for one caller at most
-MANY = {"local", "anybody"}  # stand for more than one caller: where no token is needed, and who signs in
+SHARE = 0.75  # of a lane that one caller may take at most
+MANY = {"local", "anybody"}  # actors that stand for many callers: where no token is needed, and at sign-in
 
 
 class Lane:
-    """So many threads and so many places to wait; `running` and `waiting` may be read by whoever watches.
+    """A number of threads and of places to wait; metrics read `running` and `waiting`.
 
-    Callers take turns, and none of them has more than SHARE of what there is: whoever asks for everything at once
-    delays nobody but itself.
+    Callers take turns, and none has more than SHARE of the lane: a caller that asks for everything at once delays only
+    itself.
     """
 
     def __init__(self, name: str, threads: int, places: int) -> None:
         self.name = name
         self.threads = threads
         self.places = places
-        self._each = max(int(SHARE * (threads + places)), 1)
-        self._there: Counter[str] = Counter()  # of each caller, in a thread or in the queue
+        self._most_each = max(int(SHARE * (threads + places)), 1)
+        self._present: Counter[str] = Counter()  # requests of each caller, in a thread or in the queue
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller; the first one's turn is next
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     @property
     def running(self) -> int:
         """Threads at work."""
-        return min(self._there.total(), self.threads)
+        return min(self._present.total(), self.threads)
 
     @property
     def waiting(self) -> int:
         """Requests that no thread has taken up."""
-        return max(self._there.total() - self.threads, 0)
+        return max(self._present.total() - self.threads, 0)
 
     async def run(self, work: Callable[[], T], caller: str | None = None) -> T:
         """Do it in a thread of the lane; Busy when the queue is full, DeadlinePassed as soon as the time is up.
 
-        What has begun then goes on to its next step, and keeps its thread until there. A caller has its share of the
-        lane; None = nobody's.
+        Work that has begun goes on to its next check of the deadline and keeps its thread until then. The request
+        counts for `caller`'s share of the lane; None = for nobody's.
         """
         left_s = deadline.left_s()
         if left_s <= 0:
             deadline.check()
         job: _Job = (Future(), partial(copy_context().run, work))
         self._enqueue(job, caller)
-        begun = job[0]
-        begun.add_done_callback(lambda _: self._leave(caller))
+        future = job[0]
+        future.add_done_callback(lambda _: self._leave(caller))
         self._pool.submit(self._next)
-        result = asyncio.wrap_future(begun)
+        result = asyncio.wrap_future(future)
         try:
             done, _ = await asyncio.wait([result], timeout=None if left_s == float("inf") else left_s)
         except asyncio.CancelledError:
@@ -94,53 +94,53 @@ class Lane:
 
     def _enqueue(self, job: _Job, caller: str | None) -> None:
         name = caller or ""
-        with self._changing:
-            if self._there.total() >= self.threads + self.places:
+        with self._lock:
+            if self._present.total() >= self.threads + self.places:
                 raise Busy(f"{self.places} requests wait already; ask again in a moment")
-            if caller is not None and self._there[name] >= self._each:
-                raise Busy(f"{self._each} requests of yours are under way already; wait for some of them")
-            self._there[name] += 1
+            if caller is not None and self._present[name] >= self._most_each:
+                raise Busy(f"{self._most_each} requests of yours are under way already; wait for some of them")
+            self._present[name] += 1
             self._queues.setdefault(name, deque()).append(job)
 
     def _drop(self, job: _Job, caller: str | None) -> None:
-        """Nobody waits for it any more; what has begun goes on."""
+        """Nobody waits for the job any more: take it out of the queue; if it has begun, it goes on."""
         if job[0].cancel():
-            with self._changing, suppress(KeyError, ValueError):
+            with self._lock, suppress(KeyError, ValueError):
                 self._queues[caller or ""].remove(job)
                 if not self._queues[caller or ""]:
                     del self._queues[caller or ""]
 
     def _next(self) -> None:
-        """In a thread: the oldest request of the caller whose turn it is; nothing where it was dropped."""
-        with self._changing:
+        """In a thread: do the oldest request of the caller whose turn it is; nothing where it was dropped."""
+        with self._lock:
             if not self._queues:
                 return
             name, queue = self._queues.popitem(last=False)
-            begun, work = queue.popleft()
+            future, work = queue.popleft()
             if queue:
-                self._queues[name] = queue  # behind everybody else who waits
-        if not begun.set_running_or_notify_cancel():
+                self._queues[name] = queue  # behind all other callers that wait
+        if not future.set_running_or_notify_cancel():
             return
         try:
-            begun.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the answer
-            begun.set_exception(error)
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is awaited
+            future.set_exception(error)
 
     def _leave(self, caller: str | None) -> None:
         name = caller or ""
-        with self._changing:
-            self._there[name] -= 1
-            if not self._there[name]:
-                del self._there[name]
+        with self._lock:
+            self._present[name] -= 1
+            if not self._present[name]:
+                del self._present[name]
 
     def close(self) -> None:
-        """Let the threads end; who waits is not answered."""
+        """Let the threads end; waiting requests are not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        with self._changing:
-            waiting = [begun for queue in self._queues.values() for begun, _ in queue]
+        with self._lock:
+            waiting = [future for queue in self._queues.values() for future, _ in queue]
             self._queues.clear()
-        for begun in waiting:
-            begun.cancel()
+        for future in waiting:
+            future.cancel()
 
 
 class Lanes:
@@ -159,7 +159,7 @@ _lanes: ContextVar[Lanes] = ContextVar("lanes")
 
 
 class InLanes:
-    """Tells routes, which applications share, in whose lanes this request runs."""
+    """Sets the lanes of this application for a request: routes are shared by all applications of a process."""
 
     def __init__(self, app: ASGIApp, lanes: Lanes) -> None:
         self.app = app
@@ -175,7 +175,7 @@ class InLanes:
 
 
 def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitable[T]]:
-    """The same endpoint, run in a lane of the application that is asked; to FastAPI it looks as it did."""
+    """The endpoint, run in a lane of the application that is asked; FastAPI sees the same signature."""
 
     @wraps(endpoint)
     async def run(*args: Any, **kwargs: Any) -> T:
@@ -187,6 +187,6 @@ def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitab
 
 
 def _forget(result: asyncio.Future[Any]) -> None:
-    """Nobody waits for it any more, whatever came of it."""
+    """Fetch the exception of a result that nobody awaits any more, or asyncio would log it."""
     if not result.cancelled():
         result.exception()

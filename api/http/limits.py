@@ -1,4 +1,4 @@
-"""How often one caller may ask: a token bucket each, in the memory of one worker."""
+"""How often one caller may ask: a token bucket for each, in the memory of one worker."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-MOST_CALLERS = 10_000  # buckets that are remembered; who has not asked for longest begins with a full one again
+MOST_CALLERS = 10_000  # buckets that are remembered; beyond them the longest unused one is forgotten, as if full
 
 
 class RateLimit:
-    """`per_s` requests per second of each caller, `burst` at once; 0 per second = no limit. Not thread-safe.
+    """Allows each caller `per_s` requests per second and `burst` at once; 0 per second = no limit. Not thread-safe.
 
     A bucket is one number, the time at which it will be full again (the generic cell rate algorithm, ITU-T I.371).
     """

@@ -1,4 +1,4 @@
-"""Alarms: where what was measured contradicts what was predicted."""
+"""Alarms: where measurements contradict predictions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from api.schemas.alarms import AlarmsOut, ContradictionOut
 
 
 def listing(cloud: CloudDep) -> AlarmsOut:
-    """Who gets less of the CPU time that it wants than was predicted, window after window, and who is likely behind it.
+    """Which instances get less of the CPU time that they want than was predicted, and who is likely behind it.
 
-    Alarms are raised and ended in the audit log, too.
+    An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """
-    return AlarmsOut(alarms=[ContradictionOut.like(one) for one in cloud.alarms()])
+    return AlarmsOut(alarms=[ContradictionOut.like(alarm) for alarm in cloud.alarms()])

@@ -1,4 +1,4 @@
-"""The audit log: who changed or was told what."""
+"""The audit log: who changed something or got an answer."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ QueryName = Annotated[
 def listing(
     access: AccessDep, actor: QueryId = None, named: QueryName = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[AuditOut]:
-    """Who changed or was told what, newest first, in pages; of one actor, about one object."""
+    """Who changed something or got an answer, newest first, in pages; all, or of one actor, or about one object."""
     page = access.audit(actor=actor, named=named, cursor=cursor, limit=limit)
     return PageOut(items=[AuditOut.like(item) for item in page.items], next_cursor=page.next_cursor)

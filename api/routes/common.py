@@ -26,7 +26,7 @@ from api.schemas.base import ID_PATTERN, TEXT_PATTERN
 from api.telemetry import Telemetry
 
 
-# Coroutines, although they wait for nothing: FastAPI would go through a thread for each of them otherwise.
+# Coroutines, although they wait for nothing: FastAPI would call plain functions in a thread.
 def _service(name: str) -> Any:
     async def get(request: Request) -> Any:
         return getattr(request.app.state.advisor, name)
@@ -45,29 +45,32 @@ async def get_counters(request: Request) -> Telemetry:
 
 
 async def require_json(request: Request) -> None:
-    """Refuse a body that is not plain JSON; a browser cannot send this type to another site without asking first."""
+    """HTTPException 415 for a body that is not JSON; a browser sends JSON to another site only after asking it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise HTTPException(415, f"the body is {kind[:100]}, application/json is needed")
-    comes = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    if not kind and comes:
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if not kind and has_body:
         raise HTTPException(415, "the body has no content type, application/json is needed")
 
 
 def only_known_parameters(read: Collection[str]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency: InvalidInput for a query parameter that is neither in the handler's signature nor among `read`,
-    for a filter of which the name is mistyped would let all through, and for one that is given twice and is no list."""
+    """A dependency: InvalidInput for a query parameter that is neither in the handler's signature nor among `read`.
+
+    A filter with a mistyped name would let everything through. A parameter that is given twice is refused, too, unless
+    it is a list.
+    """
 
     async def check(request: Request) -> None:
         if not request.scope["query_string"]:
             return
         declared = request.scope["route"].dependant.query_params
-        lists = {one.alias for one in declared if get_origin(one.field_info.annotation) is list}
-        known = [*(one.alias for one in declared), *read]
+        lists = {parameter.alias for parameter in declared if get_origin(parameter.field_info.annotation) is list}
+        known = [*(parameter.alias for parameter in declared), *read]
         for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
             if name not in known:
-                there = f"there are {', '.join(known)}" if known else "it takes none"
-                raise InvalidInput(f"there is no query parameter {name[:60]!a}; {there}", field=name[:60])
+                choices = f"there are {', '.join(known)}" if known else "it takes none"
+                raise InvalidInput(f"there is no query parameter {name[:60]!a}; {choices}", field=name[:60])
             if times > 1 and name not in lists:
                 raise InvalidInput(f"{name} is given {times} times, once is taken", field=name)
 
@@ -75,7 +78,7 @@ def only_known_parameters(read: Collection[str]) -> Callable[[Request], Awaitabl
 
 
 async def get_caller(request: Request) -> Caller:
-    """Who asks; the gate has let them in."""
+    """The caller that the gate let in."""
     return cast(Caller, request.state.caller)
 
 

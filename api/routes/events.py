@@ -20,8 +20,8 @@ from api.http.listeners import EventStream, Listeners, Seen
 from api.problems import Stopping
 from api.routes.common import CallerDep
 
-QUIET_S = 15.0  # without a word after which a comment is sent: proxies end connections that are silent for a minute
-CHECK_S = 15.0  # after which who listens must still be somebody who may
+QUIET_S = 15.0  # without an event a comment is sent so often: proxies end connections that are silent for a minute
+CHECK_S = 15.0  # how often it is checked that the listener's token is still valid
 _RETRY = b"retry: 2000\n\n"  # milliseconds after which a client asks again
 EVENT: Mapping[str, Any] = {
     "type": "object",
@@ -64,9 +64,9 @@ async def stream(
 ) -> EventStream:
     """What happens to alarms, plans, models and the inventory, as server-sent events.
 
-    It goes on until the caller or the service ends it, or for as long as `X-Request-Timeout` says. An event has an
-    id, a name and its data as JSON; a client that lost the connection sends the last id that it heard. Events come two
-    to four seconds late. Every 15 s without one there is a comment.
+    The stream goes on until the caller or the service ends it, or for as long as `X-Request-Timeout` says. An event has
+    an id, a name and its data as JSON; a client that lost the connection sends the last id that it received. Events
+    come two to four seconds late. After every 15 s without an event there is a comment.
     """
     if _is_stopping(request):
         raise Stopping("the service was told to stop; ask another worker, or again in a moment")
@@ -74,20 +74,20 @@ async def stream(
     first = await listeners.after(last_event_id)
     lasts_s = deadline.left_s() if HEADER in request.headers else math.inf
     ends = time.monotonic() + (0.0 if request.state.is_head else lasts_s)
-    return EventStream(listeners, caller.actor, _told(request, listeners, first, kind, ends))
+    return EventStream(listeners, caller.actor, _messages(request, listeners, first, kind, ends))
 
 
-async def _told(
+async def _messages(
     request: Request, listeners: Listeners, first: Seen, kinds: Collection[str], ends: float
 ) -> AsyncIterator[bytes]:
     yield _RETRY
     events, mark = first
-    spoke = checked = time.monotonic()
+    sent = checked = time.monotonic()
     while (now := time.monotonic()) < ends and not _is_stopping(request):
-        text = b"".join(_written(one) for one in events if not kinds or one.kind in kinds)
-        if text or now - spoke >= QUIET_S:
+        text = b"".join(_message(event) for event in events if not kinds or event.kind in kinds)
+        if text or now - sent >= QUIET_S:
             yield text or b": nothing new\n\n"
-            spoke = now
+            sent = now
         if not events:
             await asyncio.sleep(min(listening.POLL_S, ends - now))
         events = ()
@@ -98,7 +98,7 @@ async def _told(
                         return
                 checked = now
             events, mark = await listeners.after(mark)
-        except AdvisorError:  # the database is away: it goes on from where it was
+        except AdvisorError:  # without the database for now: go on from the same mark later
             continue
 
 
@@ -106,5 +106,5 @@ def _is_stopping(request: Request) -> bool:
     return getattr(request.app.state, "draining", False)
 
 
-def _written(event: ServiceEvent) -> bytes:
+def _message(event: ServiceEvent) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), event.name.encode(), to_json(dict(event.told)))

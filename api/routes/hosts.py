@@ -17,7 +17,7 @@ from api.schemas.pages import PageOut
 from api.schemas.slowing import HostSlowing
 from profiler.host_kinds import HostKind
 
-# Without quotes and backslashes in its name, which a database could not be asked for.
+# Names of labels have no quotes and backslashes, which the database's query for a label cannot hold.
 _PAIR = r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$'
 
 
@@ -40,10 +40,10 @@ def put(
     if_none_match: IfNew = None,
 ) -> HostItem:
     """Create or replace a host."""
-    wanted = body.to_domain(host)
-    if inventory.put_host(wanted, only_if=Condition(HostItem.of, if_match, if_none_match)):
+    new_host = body.to_domain(host)
+    if inventory.put_host(new_host, only_if=Condition(HostItem.of, if_match, if_none_match)):
         response.status_code = 201
-    item = HostItem.of(wanted)
+    item = HostItem.of(new_host)
     response.headers["ETag"] = tag(item)
     return item
 
@@ -72,7 +72,7 @@ def listing(
     limit: Limit = 100,
 ) -> PageOut[HostItem]:
     """All hosts, or those that have every named label, are of one kind, are enabled or not, in pages."""
-    labels = dict(one.split("=", 1) for one in label)
+    labels = dict(pair.split("=", 1) for pair in label)
     if len(labels) < len(label):
         raise InvalidInput("a label can have one value only; name each once", field="label")
     page = inventory.hosts(labels=labels, kind=kind, enabled=enabled, cursor=cursor, limit=limit)

@@ -28,10 +28,10 @@ def put(
     if_none_match: IfNew = None,
 ) -> InstanceItem:
     """Create or replace an instance."""
-    wanted = body.to_domain(instance)
-    if inventory.put_instance(wanted, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
+    new_instance = body.to_domain(instance)
+    if inventory.put_instance(new_instance, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
         response.status_code = 201
-    item = InstanceItem.of(inventory.instance(instance))  # with what is measured of it
+    item = InstanceItem.of(inventory.instance(instance))  # with its measured demand
     response.headers["ETag"] = tag(item)
     return item
 

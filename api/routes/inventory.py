@@ -30,7 +30,7 @@ def put(
 ) -> Generation:
     """Replace or merge a whole cloud; 409 when the named generation is no longer the current one.
 
-    Who replaces sends hosts and instances, which may be empty lists, or names the generation.
+    To replace, send hosts and instances, which may be empty lists, or name the generation.
     """
     for field in ("hosts", "instances", "workloads"):
         check_batch(getattr(body, field), settings, field)

@@ -22,15 +22,16 @@ from api.schemas.observations import ColocationBody, Dropped, Recorded, SamplesA
 def announcements(
     body: AnnouncementBody, inventory: InventoryDep, cloud: CloudDep, caller: CallerDep
 ) -> AnnouncementAnswer:
-    """Take what the agent of a host tells of it and of all instances that run there; the inventory follows.
+    """Take what the agent of a host reports of it and of all instances that run there; the inventory follows.
 
-    An instance that is not told any more counts as stopped, and an hour later as gone. Sent again it does no harm.
+    An instance that is no longer reported counts as stopped, and an hour later as gone. Sending it again does no harm.
     """
     if caller.host not in {"", body.host.id}:
         raise HTTPException(403, f"this token is for the agent of host {caller.host}, not of {body.host.id}")
-    told = body.to_domain()
-    found = inventory.announce(told)
-    return AnnouncementAnswer.of(told, found, offset_s=(told.time - cloud.clock()).total_seconds())
+    announcement = body.to_domain()
+    result = inventory.announce(announcement)
+    offset_s = (announcement.time - cloud.clock()).total_seconds()
+    return AnnouncementAnswer.of(announcement.host_id, result, offset_s=offset_s)
 
 
 def samples(
@@ -38,8 +39,7 @@ def samples(
 ) -> SamplesAnswer:
     """Take metric samples; answers how many were accepted, duplicate and dropped, and why."""
     check_batch(body.samples, settings, "samples")
-    only = caller.host or None
-    counts = telemetry.ingest([sample.to_domain() for sample in body.samples], only=only)
+    counts = telemetry.ingest([sample.to_domain() for sample in body.samples], only=caller.host or None)
     reasons = [Dropped(index=index, reason=reason) for index, reason in counts["dropped"]]
     answer = SamplesAnswer(
         accepted=counts["accepted"], duplicate=counts["duplicate"], dropped=len(reasons), reasons=reasons

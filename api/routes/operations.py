@@ -1,4 +1,4 @@
-"""Operations: is the process alive, can it answer, and what does it count."""
+"""Operations: whether the process is alive, whether it can answer, and its metrics."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = logging.getLogger("cotenant.errors")
 
 
 async def healthz() -> Health:
-    """The process is alive; asks nothing else, and waits for no thread."""
+    """The process is alive; it looks at nothing else, and waits for no thread."""
     return Health(status="ok")
 
 
 def readyz(request: Request, access: AccessDep, cloud: CloudDep) -> Readiness:
     """The database answers and a model is loaded; 503 until then, and once the service was told to stop.
 
-    It asks for no token, so why the database cannot be used stands in the log, and where tokens are needed the state
-    is left out.
+    It needs no token. So only the log says why the database cannot be used, and where other requests need tokens the
+    answer leaves the state out.
     """
     if getattr(request.app.state, "draining", False):
         raise Stopping("the service was told to stop; it finishes what it has begun")

@@ -37,8 +37,8 @@ def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
 
     `stale` says whether the inventory was written since.
     """
-    found = plans.get(plan)
-    return PlanAnswer.of(found, plans.age(found))
+    stored = plans.get(plan)
+    return PlanAnswer.of(stored, plans.age(stored))
 
 
 def listing(

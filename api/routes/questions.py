@@ -37,7 +37,7 @@ def place(
 ) -> Response:
     """Where should this instance go, so that nobody on that host suffers?
 
-    A dry run needs a token of scope read, an answer that is held on its host one of scope write.
+    A dry run needs a token of scope read; an answer that holds its host needs scope write.
     """
     if not body.dry_run:
         require(request, "write")
@@ -46,7 +46,7 @@ def place(
         answer = placements.place(body.to_domain(inventory.instance))
         counters.placed(answer.head, answer.source)
         text = to_json(summary_as_json(answer.recommendation)) if summary else answer.as_json()
-        return _written(text, {"Location": f"/v1/placements/{answer.head.id}"})
+        return _json(text, {"Location": f"/v1/placements/{answer.head.id}"})
 
     return once(body, work)
 
@@ -60,27 +60,27 @@ def place_batch(
     once: OnceDep,
     summary: Summary = False,
 ) -> Response:
-    """Where should each of these go? Each answer counts in for those after it, so that a burst spreads.
+    """Where should each of these go? Each answer counts for those after it, so that a burst spreads.
 
-    Nobody's settings change: where a limit would break with everybody as they are, the host is rejected. With the order
-    `joint` they are answered together, never worse than in the order given; that takes longer. A dry run needs a token
-    of scope read and is not stored, answers that are held on their hosts one of scope write.
+    No settings change: a host where a limit would break with everybody as they are is rejected. With the order `joint`
+    all are answered together, never worse than in the order given; that takes longer. A dry run needs a token of scope
+    read and is not stored; answers that hold their hosts need scope write.
     """
     if not body.dry_run:
         require(request, "write")
 
     def work() -> Response:
         requests, hold = body.to_domain(inventory.instance), not body.dry_run
-        told: dict[str, Any] = {}
+        search: Any = None
         if body.order == "joint":
             joint = placements.jointly(requests, hold=hold, time_limit_s=body.time_limit_s)
-            answers, told["joint"] = joint.answers, joint_search_as_json(joint.search)
+            answers, search = joint.answers, joint_search_as_json(joint.search)
         else:
-            answers, told["joint"] = placements.in_turn(requests, hold=hold), None
+            answers = placements.in_turn(requests, hold=hold)
         for answer in answers:
             counters.placed(answer, "miss")
         as_json = summary_as_json if summary else recommendation_as_json
-        return _written(to_json({"answers": [as_json(answer) for answer in answers], **told}))
+        return _json(to_json({"answers": [as_json(answer) for answer in answers], "joint": search}))
 
     return once(body, work)
 
@@ -88,7 +88,7 @@ def place_batch(
 def placement(placement: PathId, placements: PlacementDep, summary: Summary = False) -> Response:
     """The stored answer to a placement question."""
     as_json = summary_as_json if summary else recommendation_as_json
-    return _written(to_json(as_json(placements.get(placement))))
+    return _json(to_json(as_json(placements.get(placement))))
 
 
 def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
@@ -96,6 +96,6 @@ def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
     outcomes.record(placement, body.host, body.throughput_ratios)
 
 
-def _written(text: bytes, headers: dict[str, str] | None = None) -> Response:
-    """An answer of many candidates as JSON; to check it against its schema first took as long as to find it."""
+def _json(text: bytes, headers: dict[str, str] | None = None) -> Response:
+    """A response of JSON that no schema checks: with many candidates the check took as long as the answer itself."""
     return Response(text, headers=headers, media_type="application/json")

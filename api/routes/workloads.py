@@ -19,10 +19,10 @@ def put(
     if_none_match: IfNew = None,
 ) -> WorkloadItem:
     """Create or replace a workload's solo profile; conditions are about the one on the platform that the body names."""
-    wanted = body.to_domain(workload)
-    if inventory.put_workload(wanted, only_if=Condition(WorkloadItem.of, if_match, if_none_match)):
+    profile = body.to_domain(workload)
+    if inventory.put_workload(profile, only_if=Condition(WorkloadItem.of, if_match, if_none_match)):
         response.status_code = 201
-    item = WorkloadItem.of(wanted)
+    item = WorkloadItem.of(profile)
     response.headers["ETag"] = tag(item)
     return item
 

@@ -10,6 +10,6 @@ from api.schemas.worth import AdviceWorthOut
 def get(outcomes: OutcomeDep, since: Since = "7d") -> AdviceWorthOut:
     """How placements that were asked for fared: followed or not, predicted against measured, and beside others alike.
 
-    From windows that agents measured. Differences are between those who are compared, and no proof of a cause.
+    From windows that agents measured. A difference between those that are compared is no proof of a cause.
     """
     return AdviceWorthOut.of(outcomes.worth(since=since))

@@ -1,4 +1,4 @@
-"""CloudStack: migrations as the call with which its own DRS carries them out, with its own status and audit."""
+"""CloudStack: migrations as the API call with which its own DRS carries them out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Migrations = Annotated[int, Query(ge=1, le=1000, description="most migrations, a
 def drs_plan(cluster: PathId, cloud: CloudDep, placements: PlacementDep, migrations: Migrations = 10) -> DrsPlan:
     """Which virtual machines of a cluster should move, as the parameters of CloudStack's executeClusterDrsPlan.
 
-    Read in ExecuteClusterDrsPlanCmd.java: `migrateto[i].vm` and `migrateto[i].host`; CloudStack takes one plan per
-    cluster at a time.
+    ExecuteClusterDrsPlanCmd.java reads `migrateto[i].vm` and `migrateto[i].host`. CloudStack takes one plan per cluster
+    at a time.
     """
     inventory = cloud.inventory()
     hosts = [host.id for host in inventory.hosts if host.labels.get(CLUSTER) == cluster]

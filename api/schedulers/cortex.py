@@ -14,10 +14,10 @@ PREFIX = "cotenant:"  # of extra specs
 
 
 def external(body: ExternalBody, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> ExternalAnswer:
-    """The hosts that came, best first, for Nova's external scheduler call.
+    """The named hosts, best first, for Nova's external scheduler call.
 
-    Hosts that nothing is known about come after those that are known, in the order they came. Left out are hosts that
-    cannot take the server or would break a limit. Unless it is `read_only`, the best one counts as taken for a while.
+    Hosts without data come after the others, in the order in which they were named. Hosts that cannot take the server,
+    or where a limit would break, are left out. Unless the question is `read_only`, the best one is held for a while.
     """
     known_hosts = {host.id for host in cloud.inventory().hosts}
     by_name: dict[str, str] = {}  # our name of a host -> Nova's
@@ -32,10 +32,10 @@ def external(body: ExternalBody, cloud: CloudDep, inventory: InventoryDep, place
         return ExternalAnswer(hosts=list(dict.fromkeys(unknown)))
     instance = _instance(body, inventory)
     if body.options and body.options.read_only:
-        thought, best = opinion.ask(placements, instance, tuple(by_name)), None
+        scores, best = opinion.ask(placements, instance, tuple(by_name)), None
     else:
-        thought, best = opinion.ask_and_hold(placements, instance, tuple(by_name))
-    order = sorted([*thought.scores, *thought.behind, *thought.unknown], key=lambda name: name != best)
+        scores, best = opinion.ask_and_hold(placements, instance, tuple(by_name))
+    order = sorted([*scores.scores, *scores.behind, *scores.unknown], key=lambda name: name != best)
     return ExternalAnswer(hosts=list(dict.fromkeys([*(by_name[name] for name in order), *unknown])))
 
 

@@ -16,17 +16,17 @@ from profiler.observed import MAX_CPUS
 
 LABEL = "opennebula_id"  # of a host: its number there, where that is not its name here
 PREFIX = "COTENANT_"
-WITHIN_S = 20.0  # for looking for moves: OpenNebula asks every ten minutes (DRS_INTERVAL 600)
+WITHIN_S = 20.0  # for the search for moves: OpenNebula asks every ten minutes (DRS_INTERVAL 600)
 
 
 def place(
     body: PlaceBody, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep, settings: SettingsDep
 ) -> PlaceAnswer:
-    """Where each virtual machine goes, for OpenNebula's external scheduler; each counts in for the next.
+    """Where each virtual machine goes, for OpenNebula's external scheduler; each counts for those after it.
 
-    A host is answered only from the list that came; where there is nothing to say, `HOST_ID` is left out and OpenNebula
-    ranks by itself. It cannot be told that no host is good enough. What a machine says wrongly of itself is told in
-    `ERROR`, never by an HTTP status, which would leave all the others without advice.
+    Only hosts of the machine's own list are answered. Without advice `HOST_ID` is left out, and OpenNebula ranks by
+    itself; its protocol cannot say that no host is good enough. `ERROR` says what a machine says wrongly of itself: an
+    HTTP status would leave all others without advice.
     """
     check_batch(body.vms, settings, "VMS")
     numbers = _numbers(cloud.inventory())
@@ -51,7 +51,7 @@ def place(
 
 
 def optimize(body: OptimizeBody, cloud: CloudDep, placements: PlacementDep, settings: SettingsDep) -> PlaceAnswer:
-    """Which virtual machines should move, and where to, because somebody gains by it beyond uncertainty.
+    """Which virtual machines should move, and where to, because somebody gains more by it than is uncertain.
 
     `HOST_ID` is where each is, `HOST_IDS` where it could go. Those that stay are not in the answer.
     """
@@ -79,8 +79,8 @@ def _name(vm: VmRequest) -> str:
 
 def _numbers(inventory: Inventory) -> dict[str, int]:
     """OpenNebula's number of each host that has one: its label, else its name where that is a number."""
-    said = {host.id: host.labels.get(LABEL, host.id) for host in inventory.hosts}
-    return {name: int(text) for name, text in said.items() if text.isascii() and text.isdecimal() and len(text) <= 9}
+    texts = {host.id: host.labels.get(LABEL, host.id) for host in inventory.hosts}
+    return {name: int(text) for name, text in texts.items() if text.isascii() and text.isdecimal() and len(text) <= 9}
 
 
 def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:

@@ -1,4 +1,4 @@
-"""What every scheduler's question comes down to: an instance as it is described there, and an opinion on its hosts."""
+"""What all schedulers' protocols share: the instance as the scheduler describes it, and scores of the named hosts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.schemas.base import as_input
 
-# Hosts that are told apart; those behind them count half as much as the last. The work grows with it.
-MOST_TOLD = 100
-UNSURE = frozenset({"host.unknown", "host.no_data"})  # these say nothing about the host
-# Whoever else leaves the host, these stay.
+# Hosts with a score of their own; those behind get half of the lowest score. The work grows with this number.
+MOST_SCORED = 100
+UNSURE = frozenset({"host.unknown", "host.no_data"})  # rejections for lack of data
+# Rejections that stay whoever leaves the host.
 LASTING = frozenset({"host.disabled", "constraint.kind", "constraint.label", "constraint.exclude", "capacity.pinning"})
 
 
 @dataclass(frozen=True, slots=True)
 class HostScores:
-    """What is thought of the hosts that a scheduler named, which are in exactly one of these: `scores`, best first;
-    `behind` those, in the order they were named; `refused` with a sentence each; `unknown`, as they were named.
+    """Scores and refusals of the hosts that a scheduler named.
 
-    `lasting` are those of `refused` that nobody's leaving would help; `silent` are those of `unknown` that the
-    inventory has, though nothing fresh is known of them. `per_host` = they depend on no other host that was named."""
+    Each host is in exactly one of `scores`, best first; `behind`, worse than those and in the order of naming;
+    `refused`, with a sentence each; and `unknown`, in the order of naming. `lasting` are those of `refused` that would
+    be refused whoever left; `silent` are those of `unknown` that the inventory has without fresh data. `per_host` = the
+    scores depend on no other host that was named.
+    """
 
     scores: Mapping[str, float]
     behind: tuple[str, ...]
@@ -36,11 +38,13 @@ class HostScores:
     per_host: bool = True
 
     def points(self, most: int, held: str | None) -> dict[str, int]:
-        """What each host that can take it is worth, 0 to `most`: all of it where nobody is harmed, half of it where the
-        harm is as if one instance stood still. The one that is held is alone in having as much as it has, so that a
-        scheduler which goes by points takes that one."""
+        """What each host that can take the instance is worth, 0 to `most`.
+
+        It is `most` where nobody is harmed, and half where the harm is as if one instance stood still. No other host
+        gets as many points as the one that is held, so that a scheduler which goes by points takes that one.
+        """
         scaled = {name: round(most / (1 + max(1 - score, 0.0))) for name, score in self.scores.items()}
-        # Among those behind are the worst, too: a scheduler that looks at some hosts only must take none as the best.
+        # The worst hosts are among those behind: a scheduler that looks at a few hosts only must not prefer them.
         scaled |= dict.fromkeys(self.behind, min(scaled.values(), default=0) // 2)
         if held is None:
             return scaled
@@ -49,17 +53,17 @@ class HostScores:
 
     @classmethod
     def of(cls, ranking: HostRanking, named: Sequence[str]) -> HostScores:
-        scores, answer = ranking.scores, ranking.answer
-        refused = {one.host: one.reason for one in answer.rejected if one.code not in UNSURE}
-        unknown = {one.host for one in answer.rejected if one.code in UNSURE}
-        left = [name for name in dict.fromkeys(named) if name not in scores and name not in refused]
+        scores, rejected = ranking.scores, ranking.answer.rejected
+        refused = {host.host: host.reason for host in rejected if host.code not in UNSURE}
+        unknown = {host.host for host in rejected if host.code in UNSURE}
+        others = [name for name in dict.fromkeys(named) if name not in scores and name not in refused]
         return cls(
             scores=scores,
-            behind=tuple(name for name in left if name not in unknown),
+            behind=tuple(name for name in others if name not in unknown),
             refused=refused,
-            unknown=tuple(name for name in left if name in unknown),
-            lasting=frozenset(one.host for one in answer.rejected if one.code in LASTING),
-            silent=frozenset(one.host for one in answer.rejected if one.code == "host.no_data"),
+            unknown=tuple(name for name in others if name in unknown),
+            lasting=frozenset(host.host for host in rejected if host.code in LASTING),
+            silent=frozenset(host.host for host in rejected if host.code == "host.no_data"),
             per_host=ranking.per_host,
         )
 
@@ -69,29 +73,29 @@ def ask(
     instance: Instance,
     hosts: Sequence[str],
     *,
-    most: int = MOST_TOLD,
+    most: int = MOST_SCORED,
     holds_next: bool = False,
     without: Collection[str] = (),
 ) -> HostScores:
-    """What is thought of these hosts; only the audit log keeps it (`holds_next`, `without`: see PlacementService)."""
-    asked_question = question(instance, hosts, most)
-    return HostScores.of(placements.scores(asked_question, hold=False, holds_next=holds_next, without=without), hosts)
+    """Scores of these hosts; only the audit log keeps the answer (`holds_next`, `without`: see PlacementService)."""
+    ranking = placements.scores(question(instance, hosts, most), hold=False, holds_next=holds_next, without=without)
+    return HostScores.of(ranking, hosts)
 
 
 def ask_and_hold(
     placements: PlacementService, instance: Instance, hosts: Sequence[str]
 ) -> tuple[HostScores, str | None]:
-    """What is thought of these hosts, of which the best counts as taken until the inventory shows the instance.
+    """Scores of these hosts, and the best one, held until the inventory shows the instance; None = there is none.
 
-    None = there is none. One entry in the audit log either way.
+    One entry in the audit log either way.
     """
-    ranking = placements.scores(question(instance, hosts, MOST_TOLD), hold=True)
+    ranking = placements.scores(question(instance, hosts, MOST_SCORED), hold=True)
     return HostScores.of(ranking, hosts), next(iter(ranking.scores), None)
 
 
-def hold(placements: PlacementService, instance: Instance, thought: HostScores) -> str | None:
-    """Hold the best of the hosts that can take it, None = there is none any more. One entry in the audit log."""
-    (answer,) = placements.in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
+def hold(placements: PlacementService, instance: Instance, scores: HostScores) -> str | None:
+    """Hold the best of the hosts that can take it; None = none can any more. One entry in the audit log."""
+    (answer,) = placements.in_turn([question(instance, tuple(scores.scores), 1)], hold=True)
     return answer.candidates[0].host if answer.candidates else None
 
 
@@ -102,7 +106,7 @@ def question(instance: Instance, hosts: Sequence[str], most: int = 1) -> Placeme
 
 def known(inventory: InventoryService, name: str) -> Instance:
     """The instance as the inventory has it, or one of which nothing is known; InvalidInput when that is no name."""
-    unknown = _named(name)  # first: no database has to look for what is no name
+    unknown = _named(name)  # refuses what is no name before the database is asked for it
     try:
         return inventory.instance(name)
     except NotFound:
@@ -115,35 +119,34 @@ def _named(name: str) -> Instance:
 
 
 def described(
-    instance: Instance, told: Mapping[str, str], spelt: Callable[[str], str], **sizes: float | None
+    instance: Instance, texts: Mapping[str, str], key_of: Callable[[str], str], **sizes: float | None
 ) -> Instance:
-    """The instance with what the scheduler says of it, which wins over what the inventory says.
+    """The instance with the scheduler's description of it, which overrules the inventory.
 
-    `told` may hold, under the names that `spelt` makes of them, `workload`, `service`, `load`,
-    `min_throughput_ratio`, `max_latency_ratio` and `max_time_short` as text; `sizes` are `vcpus`, `memory_mb` and
-    `disk_gb`, None = not said. InvalidInput names the key that is wrong.
+    `texts` may hold `workload`, `service`, `load`, `min_throughput_ratio`, `max_latency_ratio` and `max_time_short`,
+    each under the key that `key_of` makes of its name; `sizes` are `vcpus`, `memory_mb` and `disk_gb`, None = not
+    given. InvalidInput names the key that is wrong.
     """
     fields: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     for name, read in SAID.items():
-        key = spelt(name)
-        if key not in told:
+        key = key_of(name)
+        if key not in texts:
             continue
         try:
-            fields[name] = read(told[key])
-            replace(instance, **{name: fields[name]})  # the type's own rule, so that the sentence names this key
+            fields[name] = read(texts[key])
+            replace(instance, **{name: fields[name]})  # checks the type's own rule here, so the error names the key
         except ValueError as error:
-            raise InvalidInput(f"{key} {told[key][:60]!r}: {error}", field=key) from error
+            raise InvalidInput(f"{key} {texts[key][:60]!r}: {error}", field=key) from error
     return changed(instance, fields)
 
 
 @as_input
-def changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
-    """The instance with these fields; a pinning of a size that it no longer has is left out, and what was measured of
-    its demand stays within the vCPUs that it has now."""
-    vcpus, pinning, fields = int(given.get("vcpus", instance.vcpus)), instance.settings.pinning, dict(given)
+def changed(instance: Instance, fields: Mapping[str, Any]) -> Instance:
+    """The instance with these fields; with fewer vCPUs its pinning is left out and measured demand is cut to them."""
+    vcpus, pinning, changes = int(fields.get("vcpus", instance.vcpus)), instance.settings.pinning, dict(fields)
     if pinning is not None and len(pinning.cpus) > vcpus:
-        fields["settings"] = replace(instance.settings, pinning=None)
+        changes["settings"] = replace(instance.settings, pinning=None)
     if vcpus < instance.vcpus:
-        measured = {name: one.within(vcpus) for name, one in instance.demand.items() if one.origin == "measured"}
-        fields["demand"] = {**instance.demand, **measured}
-    return replace(instance, **fields)
+        cut = {name: demand.within(vcpus) for name, demand in instance.demand.items() if demand.origin == "measured"}
+        changes["demand"] = {**instance.demand, **cut}
+    return replace(instance, **changes)

@@ -1,4 +1,4 @@
-"""How long Kubernetes' scheduler is kept waiting: it schedules one pod after another, and each waits for our answer."""
+"""How long kube-scheduler may wait for us: it schedules one pod after another, so a late answer delays all of them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from advisor.errors import DeadlinePassed
 from api.problems import Busy
 
 T = TypeVar("T")
-REST_S = 5.0  # for which nobody is kept waiting after an answer that was late
-_PODS = 256  # whose first question is remembered
+REST_S = 5.0  # after a late answer questions are refused at once for so long
+_PODS = 256  # pods whose first question is remembered
 
 
 class Patience:
-    """Gives all questions about a pod one time together; after an answer that was late every question is refused at
-    once for a while, and then one is tried.
+    """Limits the time of all questions about a pod together.
 
-    A refusal is an error to kube-scheduler, which goes on without us where the extender is `ignorable`.
+    After a late answer every question is refused at once for a while; then one question is tried. kube-scheduler takes
+    a refusal for an error, and goes on without us where the extender is `ignorable`.
     """
 
     def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.within_s = within_s
         self._clock = clock
         self._rests_until = 0.0
-        # By uid of a pod: when the first question of an attempt to schedule it came, and which verbs were asked since.
+        # By the uid of a pod: when an attempt to schedule it began, and the verbs that were asked since.
         self._begun: OrderedDict[str, tuple[float, set[str]]] = OrderedDict()
 
     def wrap(self, endpoint: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
-        """The same endpoint, of which `body` is about a pod; Busy or DeadlinePassed once patience is over."""
+        """The endpoint with this limit; its `body` is about a pod. Busy or DeadlinePassed once the time is over."""
 
         @wraps(endpoint)
         async def in_time(*args: Any, **kwargs: Any) -> T:
@@ -43,14 +43,14 @@ class Patience:
             if now < self._rests_until:
                 raise Busy(f"an answer took over {self.within_s:g} s; pods are not advised on for up to {REST_S:g} s")
             trial = self._rests_until > 0
-            if trial:  # whoever comes meanwhile does not wait, too
+            if trial:  # refuse all others meanwhile
                 self._rests_until = now + self.within_s
             left_s = self._left_s(kwargs["body"].pod.metadata.uid, endpoint.__name__, now)
             try:
                 with deadline.within(min(left_s, deadline.left_s())):
                     answer = await endpoint(*args, **kwargs)
             except DeadlinePassed:
-                if self._clock() >= now + left_s:  # else whoever asks allowed it less
+                if self._clock() >= now + left_s:  # else it was the caller's own, shorter deadline
                     self._rests_until = self._clock() + REST_S
                 raise
             if trial:
@@ -60,7 +60,7 @@ class Patience:
         return in_time
 
     def _left_s(self, uid: str, verb: str, now: float) -> float:
-        """What this attempt to schedule the pod has left of its time. A verb that is asked again is of a new one."""
+        """The time that this attempt to schedule the pod has left. A verb that is asked again begins a new attempt."""
         begun, asked = self._begun.get(uid, (now, set()))
         if not uid or verb in asked or now - begun >= self.within_s:
             begun, asked = now, set()
@@ -75,7 +75,7 @@ _patience: ContextVar[Patience] = ContextVar("patience")
 
 
 class WithPatience:
-    """Tells routes, which applications share, whose patience counts for this request."""
+    """Sets the Patience of this application for a request: routes are shared by all applications of a process."""
 
     def __init__(self, app: ASGIApp, patience: Patience) -> None:
         self.app = app
@@ -91,7 +91,7 @@ class WithPatience:
 
 
 def patient(endpoint: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """The same endpoint, as `Patience.wrap` of the application that is asked makes it."""
+    """The endpoint, wrapped by the Patience of the application that is asked."""
 
     @wraps(endpoint)
     async def run(*args: Any, **kwargs: Any) -> T:

@@ -1,7 +1,7 @@
 """XAPI (XCP-ng, XenServer): the Workload Balancing server that a pool asks, a SOAP service with a method per question.
 
-Read in xapi-project/xen-api, ocaml/xapi/workload_balancing.ml: XAPI takes any status but 200 for a failed
-authentication, so what is wrong with a question is told inside the envelope, by a ResultCode other than 0.
+XAPI takes any status but 200 for a failed authentication (xapi-project/xen-api, ocaml/xapi/workload_balancing.ml). So
+the envelope says what is wrong with a question, by a ResultCode other than 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from profiler.observed import check_id
 
 MOST_STARS = 5
 MOST_MOVES = 10
-WITHIN_S = 10.0  # for looking for moves; XAPI waits 30 s (Xapi_globs.default_wlb_timeout)
+WITHIN_S = 10.0  # for the search for moves; XAPI waits 30 s (Xapi_globs.default_wlb_timeout)
 POOL, UUID = "pool", "uuid"  # labels of hosts and instances: XAPI's uuids, where they are not the names here
 FAILED = "1"
 
@@ -37,7 +37,7 @@ class Xml(Response):
 
 
 async def raw_xml(request: Request) -> bytes:
-    """The body as it came; 415 for another type, which a page in a browser could send without asking first."""
+    """The body as it came; 415 for any other type: a browser sends plain text or forms to other sites unasked."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in soap.MEDIA_TYPES:
         raise HTTPException(415, f"the body is {kind[:100] or 'of no type'}, {soap.MEDIA_TYPE} is needed")
@@ -47,38 +47,38 @@ async def raw_xml(request: Request) -> bytes:
 def service(raw: Annotated[bytes, Depends(raw_xml)], cloud: CloudDep, placements: PlacementDep) -> Xml:
     """Answer a question of XAPI's Workload Balancing client.
 
-    VMGetRecommendations, HostGetRecommendations and GetOptimizationRecommendations are answered, AddXenServer,
-    RemoveXenServer and GetXenPoolConfiguration as far as XAPI needs it; every other method is told that it is not.
+    VMGetRecommendations, HostGetRecommendations and GetOptimizationRecommendations are answered; AddXenServer,
+    RemoveXenServer and GetXenPoolConfiguration as far as XAPI needs them; every other method is refused.
     """
     try:
         call = soap.read_call(raw)
     except soap.MalformedEnvelopeError as error:
         raise HTTPException(400, str(error)) from error
     try:
-        answered = _METHODS.get(call.method, _refuse)(call, cloud, placements)
+        envelope = _METHODS.get(call.method, _refuse)(call, cloud, placements)
     except AdvisorError as error:
-        answered = soap.answer(call.method, {"ResultCode": FAILED, "ErrorMessage": error.message})
-    return Xml(answered)
+        envelope = soap.answer(call.method, {"ResultCode": FAILED, "ErrorMessage": error.message})
+    return Xml(envelope)
 
 
 def _vm_get_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
-    """Stars for every host of the pool: XAPI refuses an answer with more or fewer than it has live hosts.
+    """Stars for every host of the pool: XAPI refuses an answer about more or fewer hosts than are live.
 
-    XAPI asks this when it is about to start a VM, so for one that is nowhere yet the best host is held.
+    XAPI asks this when it is about to start a VM, so the best host is held for a VM that is on no host yet.
     """
     pool = _Pool.of(cloud.inventory(), call)
     instance = pool.instance(_needed(call, "VmUuid"))
     if instance.host is None:
-        thought, held = opinion.ask_and_hold(placements, instance, tuple(pool.hosts))
+        scores, held = opinion.ask_and_hold(placements, instance, tuple(pool.hosts))
     else:
-        thought, held = opinion.ask(placements, instance, tuple(pool.hosts)), None
-    tenths = thought.points(10 * MOST_STARS, held)
+        scores, held = opinion.ask(placements, instance, tuple(pool.hosts)), None
+    tenths = scores.points(10 * MOST_STARS, held)
     rows = []
     for number, (name, uuid) in enumerate(pool.hosts.items(), 1):
         row = {"HostUuid": uuid, "RecommendationId": str(number)}
-        if name in thought.refused:
-            row["ZeroScoreReason"] = thought.refused[name]
-        elif name in thought.unknown:
+        if name in scores.refused:
+            row["ZeroScoreReason"] = scores.refused[name]
+        elif name in scores.unknown:
             row["ZeroScoreReason"] = "there is no fresh data of this host"
         else:
             row["Stars"] = f"{tenths[name] / 10:.1f}"
@@ -87,7 +87,7 @@ def _vm_get_recommendations(call: Call, cloud: CloudService, placements: Placeme
 
 
 def _host_get_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
-    """Where every VM of a host goes when it is emptied; those that nobody can take are left out."""
+    """Where every VM of a host goes when it is emptied; VMs that no host can take are left out."""
     pool = _Pool.of(cloud.inventory(), call)
     host = pool.named(_needed(call, "HostUuid"))
     moves = placements.evacuation(host, [name for name in pool.hosts if name != host])
@@ -105,7 +105,7 @@ def _host_get_recommendations(call: Call, cloud: CloudService, placements: Place
 
 
 def _get_optimization_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
-    """Moves that pay beyond uncertainty; an empty result where there is none."""
+    """Moves that gain more than is uncertain; an empty result where there is none."""
     pool = _Pool.of(cloud.inventory(), call)
     moves = placements.improvements(pool.targets(), most=MOST_MOVES, within_s=WITHIN_S)
     if not moves:
@@ -147,7 +147,7 @@ def _refuse(call: Call, cloud: CloudService, placements: PlacementService) -> by
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The hosts of a pool, our name -> XAPI's uuid, and who is on them, by our name."""
+    """The hosts of a pool, our name -> XAPI's uuid, and all instances, by our name."""
 
     hosts: Mapping[str, str]
     instances: Mapping[str, Instance]
@@ -166,8 +166,8 @@ class _Pool:
 
     def named(self, uuid: str) -> str:
         """Our name of a host; NotFound when it is none of the pool."""
-        for name, its in self.hosts.items():
-            if uuid in {name, its}:
+        for name, host_uuid in self.hosts.items():
+            if uuid in {name, host_uuid}:
                 return name
         raise NotFound(f"the inventory has no host {uuid[:60]} in this pool")
 

@@ -1,4 +1,4 @@
-"""Schemas of what an agent tells of its host and of who is on it."""
+"""Schemas of announcements: an agent's host and the instances on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from api.schemas.settings import Isolation, PinningMap, to_settings
 from profiler.host_kinds import HostKind
 from profiler.observed import MAX_CPUS, DiskKind
 
-_SKEW_S = 30.0  # a clock that is off by more is told
+_SKEW_S = 30.0  # a larger offset of a host's clock becomes a note
 Seconds = Annotated[float, Field(strict=True, ge=1, le=86_400)]
 
 
@@ -89,18 +89,18 @@ class AnnouncementBody(Schema):
             host["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.host.numa)
         return Announcement(
             host=host,
-            instances=[_facts(one) for one in self.instances],
+            instances=[_facts(instance) for instance in self.instances],
             machine=self.machine,
             every_s=self.every_s,
             time=self.time,
         )
 
 
-def _facts(one: AnnouncedInstance) -> dict[str, Any]:
-    facts: dict[str, Any] = {"id": one.id, "labels": one.labels}
-    facts |= {name: getattr(one, name) for name in ("vcpus", "memory_mb") if getattr(one, name) is not None}
-    if one.isolation is not None:
-        settings = to_settings(one.isolation, one.pinning)
+def _facts(instance: AnnouncedInstance) -> dict[str, Any]:
+    facts: dict[str, Any] = {"id": instance.id, "labels": instance.labels}
+    facts |= {name: value for name in ("vcpus", "memory_mb") if (value := getattr(instance, name)) is not None}
+    if instance.isolation is not None:
+        settings = to_settings(instance.isolation, instance.pinning)
         facts["settings"] = {
             name: getattr(settings, name) for name in ("pinning", "cap_percent", "weight", "network", "disk_limit_mb_s")
         }
@@ -119,18 +119,11 @@ class AnnouncementAnswer(AnswerBody):
     notes: list[str] = Field(description="what was not taken, and where this and another source disagree")
 
     @classmethod
-    def of(cls, told: Announcement, found: Announced, *, offset_s: float) -> AnnouncementAnswer:
+    def of(cls, host: str, result: Announced, *, offset_s: float) -> AnnouncementAnswer:
         """From the domain; `offset_s` is how far the clock of the host is ahead."""
-        notes = list(found.notes)
+        notes = list(result.notes)
         if abs(offset_s) > _SKEW_S:
             where = "ahead" if offset_s > 0 else "behind"
-            notes.append(f"the clock of {told.host_id} is {abs(offset_s):.0f} s {where}")
-        return cls(
-            host=told.host_id,
-            new=list(found.new),
-            changed=list(found.changed),
-            moved=list(found.moved),
-            stopped=list(found.stopped),
-            gone=list(found.gone),
-            notes=notes,
-        )
+            notes.append(f"the clock of {host} is {abs(offset_s):.0f} s {where}")
+        lists = {name: list(getattr(result, name)) for name in ("new", "changed", "moved", "stopped", "gone")}
+        return cls(host=host, notes=notes, **lists)

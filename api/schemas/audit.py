@@ -10,7 +10,7 @@ from api.schemas.base import AnswerBody, Time
 
 
 class AuditOut(AnswerBody):
-    """Who changed or was told what: `objects` are the ids that it is about, `detail` what else there is to say."""
+    """Who changed something or got an answer: `objects` are the ids that it is about, `detail` is what else to know."""
 
     id: str = Field(description="the entry's id")
     at: Time = Field(description="when")

@@ -28,8 +28,8 @@ from profiler.observed import MAX_CPUS
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Ids and names of workloads are steps of paths, where `.` and `..` mean something else and a `/` ends the step. Written
-# without look-ahead, which pydantic's engine does not know.
+# Ids and names of workloads are steps of paths, where `.` and `..` mean something else and a `/` ends the step. The
+# patterns use no look-ahead, which pydantic's engine does not know.
 ID_PATTERN = r"^(\.{0,2}[A-Za-z0-9_:-][A-Za-z0-9._:-]*|\.{3}[A-Za-z0-9._:-]*)$"
 STEP_PATTERN = r"^(\.{0,2}[^\x00-\x1f\x7f/.][^\x00-\x1f\x7f/]*|\.{3}[^\x00-\x1f\x7f/]*)$"
 # No control characters: names and labels end up in terminals, log lines and databases that refuse NUL.
@@ -41,7 +41,7 @@ _LARGEST = 1e15  # above every real memory, rate or counter, and small enough th
 
 
 def _bound(schema: Any) -> None:
-    """Bound every list and mapping of a core schema, in place, once: pydantic keeps parts and hands them out again."""
+    """Bound every list and mapping of a core schema, in place, and each once: pydantic reuses parts of schemas."""
     if isinstance(schema, list | tuple):
         for part in schema:
             _bound(part)
@@ -76,8 +76,8 @@ class _Few:
 class Schema(BaseModel):
     """Base of all schemas: unknown fields are refused, numbers are finite, values do not change.
 
-    What is wrong in a list is told of its first wrong item only, and of a mapping that is too large nothing but that:
-    pydantic tells everything, and 2 MB of zeros in the place of samples then took 1.8 GB and nine seconds.
+    Of a list only the first wrong item is reported, and of a mapping that is too large only its size. Pydantic would
+    report every error: 2 MB of zeros in the place of samples took 1.8 GB and nine seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -85,11 +85,11 @@ class Schema(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The schema as pydantic makes it, with the two bounds put in."""
-        made = handler(source)
-        _bound(made)
-        # The name goes with the outermost part, or every description would repeat the whole instead of naming it.
-        inner: Any = {key: part for key, part in made.items() if key != "ref"}
-        return core_schema.no_info_before_validator_function(_Few(MOST_FIELDS), inner, ref=made.get("ref"))
+        schema = handler(source)
+        _bound(schema)
+        # The outermost part must have the name, or every description would repeat the schema instead of naming it.
+        inner: Any = {key: part for key, part in schema.items() if key != "ref"}
+        return core_schema.no_info_before_validator_function(_Few(MOST_FIELDS), inner, ref=schema.get("ref"))
 
 
 def examples(*bodies: dict[str, Any], **rules: Any) -> ConfigDict:
@@ -101,7 +101,7 @@ def examples(*bodies: dict[str, Any], **rules: Any) -> ConfigDict:
 
 
 class AnswerBody(BaseModel):
-    """Base of what only goes out: later versions may add fields, so clients must let unknown ones pass."""
+    """Base of answers: later versions may add fields, so clients must let unknown ones pass."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -125,7 +125,7 @@ def _rfc3339(value: Any) -> Any:
 
 
 def _in_our_age(value: datetime) -> datetime:
-    # Outside these years the change to UTC or to seconds since the epoch can leave what datetime can hold.
+    # Outside these years the conversion to UTC or to seconds since the epoch can overflow datetime.
     if not 1970 <= value.year <= 9998:
         raise ValueError("is outside the years 1970-9998")
     return value.astimezone(UTC)
@@ -168,7 +168,7 @@ def _written_by(rounding: Callable[[float], float | None]) -> PlainSerializer:
     )
 
 
-# Figures of answers, written with the digits that are known; null where there is no finite number. Values stay whole.
+# Figures of answers, rounded in JSON to the digits that are known; null where there is no finite number.
 Figure = Annotated[float | None, _written_by(significant)]  # ratios, shares, ends of intervals
 Score = Annotated[float | None, _written_by(score_figure)]  # scores and sums of ratios
 Tenths = Annotated[float | None, _written_by(partial(decimals, digits=1))]  # seconds, watts, days
@@ -176,15 +176,20 @@ Hundredths = Annotated[float | None, _written_by(partial(decimals, digits=2))]  
 Known = Annotated[float, PlainSerializer(significant, return_type=float, when_used="json")]  # never null
 
 
-def same_name(given: str | None, path: str) -> str:
-    """The name in the path; ValueError when the body says another one."""
-    if given not in {None, path}:
-        raise ValueError(f"the body says {given}, the path says {path}")
-    return path
+def same_name(body_name: str | None, path_name: str) -> str:
+    """The name in the path; ValueError when the body has another one."""
+    if body_name not in {None, path_name}:
+        raise ValueError(f"the body says {body_name}, the path says {path_name}")
+    return path_name
+
+
+def utc_time(time_s: float) -> datetime:
+    """Seconds since the epoch as a time; the first window of a series may begin before the epoch, and counts as 0."""
+    return datetime.fromtimestamp(max(time_s, 0.0), UTC)
 
 
 def as_input(convert: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a conversion to a domain type: what the type refuses is wrong input, not our mistake."""
+    """Decorate a conversion to a domain type: a ValueError of the type becomes InvalidInput."""
 
     @wraps(convert)
     def converted(*args: P.args, **kwargs: P.kwargs) -> R:

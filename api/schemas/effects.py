@@ -1,4 +1,4 @@
-"""Schemas of predictions: bands, what happens to each instance, and the scene that is asked about."""
+"""Schemas of predictions: bands, the effect on each instance, and the scene that a question is about."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class HostItem(HostBody):
 
     @classmethod
     def of(cls, host: Host) -> HostItem:
-        """From the domain; what is stored was checked on its way in, checking again could only fail the reader."""
+        """From the domain, unchecked: what is stored was checked when it came in."""
         fields = {name: getattr(host, name) for name in cls.model_fields}
         lists = {"numa": [list(cpus) for cpus in host.numa], "driver_cpus": list(host.driver_cpus)}
         return cls.model_construct(**{**fields, **lists, "labels": dict(host.labels)})
@@ -139,31 +139,30 @@ Demands = Annotated[dict[Resource, Amount | DemandBody], Field(max_length=len(RE
 DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its size"
 
 
-def to_demands(given: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapping[Resource, Demand]:
+def to_demands(bodies: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapping[Resource, Demand]:
     """The domain's demands; ValueError where quantiles do not grow, hours are neither 24 nor 168, or seen hours not 24.
 
-    What was measured, and is sent back for an instance that is made smaller, is no mistake: it is held to `vcpus`.
+    Measured demand that is sent back for an instance that is made smaller is no error: it is cut to `vcpus`.
     """
-    found: dict[Resource, Demand] = {}
-    for resource, one in given.items():
-        if isinstance(one, DemandBody):
-            fields = {name: getattr(one, name) for name in DemandBody.model_fields}
-            lists = {"hours": tuple(one.hours), "seen_hours": tuple(one.seen_hours)}
-            demand = Demand(resource=resource, **{**fields, **lists})
-            found[resource] = demand.within(vcpus) if demand.origin == "measured" else demand
+    demands: dict[Resource, Demand] = {}
+    for resource, body in bodies.items():
+        if isinstance(body, DemandBody):
+            lists = {"hours": tuple(body.hours), "seen_hours": tuple(body.seen_hours)}
+            demand = Demand(resource=resource, **{**dict(body), **lists})
+            demands[resource] = demand.within(vcpus) if demand.origin == "measured" else demand
         else:
-            found[resource] = Demand(one, resource)
-    return found
+            demands[resource] = Demand(body, resource)
+    return demands
 
 
-def of_demands(known: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]:
+def of_demands(demands: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]:
     """From the domain, unchecked."""
-    found: dict[Resource, DemandBody] = {}
-    for resource, one in known.items():
-        fields = {name: getattr(one, name) for name in DemandBody.model_fields}
-        lists = {"hours": list(one.hours), "seen_hours": list(one.seen_hours)}
-        found[resource] = DemandBody.model_construct(**{**fields, **lists})
-    return found
+    bodies: dict[Resource, DemandBody] = {}
+    for resource, demand in demands.items():
+        fields = {name: getattr(demand, name) for name in DemandBody.model_fields}
+        lists = {"hours": list(demand.hours), "seen_hours": list(demand.seen_hours)}
+        bodies[resource] = DemandBody.model_construct(**{**fields, **lists})
+    return bodies
 
 
 class InstanceNeeds(Schema):
@@ -307,7 +306,7 @@ class InventoryBody(Schema):
     )
 
     def check_complete(self) -> None:
-        """InvalidInput where it would replace a list that was not sent, which is more often forgotten than meant."""
+        """InvalidInput where it would replace a list that was not sent: that is more often forgotten than meant."""
         left_out = [name for name in ("hosts", "instances") if name not in self.model_fields_set]
         if self.mode == "replace" and left_out:
             name = left_out[0]

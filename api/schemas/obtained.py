@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from pydantic import Field
 
 from advisor.domain import ObtainedHere
-from api.schemas.base import AnswerBody, Known, Time
+from api.schemas.base import AnswerBody, Known, Time, utc_time
 
 
 class ObtainedOut(AnswerBody):
@@ -32,12 +30,12 @@ class InstanceObtained(AnswerBody):
     outcomes: list[ObtainedOut] = Field(description="what was measured")
 
     @classmethod
-    def of(cls, found: ObtainedHere) -> InstanceObtained:
+    def of(cls, obtained: ObtainedHere) -> InstanceObtained:
         """From the domain."""
         return cls(
-            instance=found.instance,
-            begin=datetime.fromtimestamp(found.begin_s, UTC),
-            end=datetime.fromtimestamp(found.end_s, UTC),
-            elsewhere=found.elsewhere,
-            outcomes=[ObtainedOut.like(outcome) for outcome in found.found],
+            instance=obtained.instance,
+            begin=utc_time(obtained.begin_s),
+            end=utc_time(obtained.end_s),
+            elsewhere=obtained.elsewhere,
+            outcomes=[ObtainedOut.like(outcome) for outcome in obtained.found],
         )

@@ -52,9 +52,9 @@ MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no reques
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 
-def _both(one: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON Schema of an object in which both fields are said."""
-    return {"required": [one, other], "properties": {one: dict(kind), other: dict(other_kind)}}
+def _both(field: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON Schema of an object that has both fields."""
+    return {"required": [field, other], "properties": {field: dict(kind), other: dict(other_kind)}}
 
 
 class NewInstance(InstanceNeeds):
@@ -95,7 +95,7 @@ class NewInstance(InstanceNeeds):
         return instance, profile
 
     def like_another(self, instance: Instance, find: Callable[[str], Instance]) -> Instance:
-        """The instance with what is known of the one that it is like; `find` gives an instance of the inventory."""
+        """The instance with what is known of the one that it is like; `find` looks up an instance of the inventory."""
         if self.like is None:
             return instance
         for name in ("workload", "profile", "demand"):
@@ -125,17 +125,11 @@ class ConstraintsBody(Schema):
 
     def to_domain(self) -> Constraints:
         """The domain's Constraints."""
-        return Constraints(
-            labels=self.labels,
-            exclude=tuple(self.exclude),
-            affinity=tuple(self.affinity),
-            anti_affinity=tuple(self.anti_affinity),
-            kind=self.kind,
-            allow_stale=self.allow_stale,
-        )
+        lists = {name: tuple(getattr(self, name)) for name in ("exclude", "affinity", "anti_affinity")}
+        return Constraints(labels=self.labels, kind=self.kind, allow_stale=self.allow_stale, **lists)
 
 
-# What one question and a batch both say.
+# Fields that one question and a batch share; each stands where a reader of the reference looks for it.
 AnsweredHosts = Annotated[Ids | None, Field(description="answer only these hosts; null = all")]
 Constraining = Annotated[ConstraintsBody, Field(description="what a host must satisfy")]
 AskedObjective = Annotated[
@@ -179,7 +173,7 @@ class PlacementBody(Schema):
     )
 
     def to_domain(self, find: Callable[[str], Instance] = _nobody) -> PlacementRequest:
-        """The domain's request; `find` gives an instance of the inventory."""
+        """The domain's request; `find` looks up an instance of the inventory."""
         instance, profile = self.instance.to_domain()
         instance = self.instance.like_another(instance, find)
         return PlacementRequest(
@@ -229,17 +223,19 @@ class BatchBody(Schema):
     )
 
     def to_domain(self, find: Callable[[str], Instance]) -> list[PlacementRequest]:
-        """The domain's requests, in their order; `find` gives an instance of the inventory. InvalidInput where one
-        stands twice, and where a joint answer should have several candidates."""
-        names = [one.id for one in self.instances]
+        """The domain's requests, in their order; `find` looks up an instance of the inventory.
+
+        InvalidInput where an instance stands twice, and where a joint answer should have several candidates.
+        """
+        names = [instance.id for instance in self.instances]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidInput(f"instance {twice[0]} stands twice", field="instances")
         if self.order == "joint" and self.limit > 1:
             raise InvalidInput("a joint answer has one candidate for each instance; leave limit out", field="limit")
         shared = self.model_dump(include={"hosts", "objective", "limit", "explain", "dry_run"})
         return [
-            PlacementBody(instance=one, constraints=self.constraints, **shared).to_domain(find)
-            for one in self.instances
+            PlacementBody(instance=instance, constraints=self.constraints, **shared).to_domain(find)
+            for instance in self.instances
         ]
 
 

@@ -30,7 +30,7 @@ class GrowthBody(Schema):
 
     def to_domain(self) -> Growth:
         """The domain's Growth."""
-        return Growth(**{name: getattr(self, name) for name in type(self).model_fields})
+        return Growth(**dict(self))
 
 
 class WhatIfBody(Schema):
@@ -47,14 +47,8 @@ class WhatIfBody(Schema):
 
     def to_domain(self) -> WhatIf:
         """The domain's WhatIf; InvalidInput names the host that is wrong."""
-        return WhatIf(
-            hosts=each_to_domain("what_if.hosts", self.hosts, HostItem.as_domain),
-            remove=tuple(self.remove),
-            cpu_overcommit=self.cpu_overcommit,
-            memory_overcommit=self.memory_overcommit,
-            pinning=self.pinning,
-            model=self.model,
-        )
+        hosts = each_to_domain("what_if.hosts", self.hosts, HostItem.as_domain)
+        return WhatIf(**{**dict(self), "hosts": hosts, "remove": tuple(self.remove)})
 
     @classmethod
     def of(cls, imagined: WhatIf) -> WhatIfBody:
@@ -180,32 +174,15 @@ class PlanBody(Schema):
 
     def to_domain(self) -> PlanRequest:
         """The domain's request; InvalidInput names what is wrong."""
-        return PlanRequest(
-            kind=self.kind,
-            instances=each_to_domain("instances", self.instances, InstanceItem.as_domain),
-            empty=tuple(self.empty),
-            hosts=None if self.hosts is None else tuple(self.hosts),
-            movable=None if self.movable is None else tuple(self.movable),
-            objective=self.objective,
-            plan_for=self.plan_for,
-            keep_ratio=self.keep_ratio,
-            max_moves=self.max_moves,
-            move_gain=self.move_gain,
-            at_once=self.at_once,
-            at_once_per_host=self.at_once_per_host,
-            at_once_per_rack=self.at_once_per_rack,
-            rack_label=self.rack_label,
-            migration_mbit=self.migration_mbit,
-            rack_mbit=self.rack_mbit,
-            growth=self.growth.to_domain() if self.growth else None,
-            spare_hosts=self.spare_hosts,
-            spare_label=self.spare_label,
-            what_if=self.what_if.to_domain() if self.what_if else None,
-            then=self.then,
-            commands=self.commands,
-            time_limit_s=self.time_limit_s,
-            seed=self.seed,
-        )
+        converted = {
+            "instances": each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            "empty": tuple(self.empty),
+            "hosts": None if self.hosts is None else tuple(self.hosts),
+            "movable": None if self.movable is None else tuple(self.movable),
+            "growth": self.growth.to_domain() if self.growth else None,
+            "what_if": self.what_if.to_domain() if self.what_if else None,
+        }
+        return PlanRequest(**{**dict(self), **converted})
 
     @classmethod
     def of(cls, request: PlanRequest) -> PlanBody:

@@ -70,26 +70,26 @@ class PlanStepOut(AnswerBody):
     @classmethod
     def of(cls, step: PlanStep) -> PlanStepOut:
         """From the domain; what happens to whom stands in the plan's `after`."""
-        there = step.candidate
-        settings = there.isolation if there is not None else step.settings
-        changes = {**(there.changes if there is not None else {}), **step.changes}
-        told: dict[str, Any] = {}
-        if there is not None:
-            told = {
-                "score": there.score,
-                "tied_with": list(there.tied_with),
-                "newcomer": EffectOut.of(there.newcomer),
+        candidate = step.candidate
+        settings = candidate.isolation if candidate is not None else step.settings
+        changes = {**(candidate.changes if candidate is not None else {}), **step.changes}
+        optional: dict[str, Any] = {}
+        if candidate is not None:
+            optional = {
+                "score": candidate.score,
+                "tied_with": list(candidate.tied_with),
+                "newcomer": EffectOut.of(candidate.newcomer),
             }
         if settings is not None:
-            told |= {"pinning": pinning_map(settings.pinning), "isolation": Isolation.of(settings)}
+            optional |= {"pinning": pinning_map(settings.pinning), "isolation": Isolation.of(settings)}
         if step.vcpus is not None:
-            told["vcpus"] = step.vcpus
+            optional["vcpus"] = step.vcpus
         if step.gain is not None:
-            told["gain"] = BandOut.like(step.gain)
+            optional["gain"] = BandOut.like(step.gain)
         if step.duration_s is not None:
-            told["duration_s"] = SecondsOut.like(step.duration_s)
+            optional["duration_s"] = SecondsOut.like(step.duration_s)
         if step.commands:
-            told["commands"] = [CommandOut.like(command) for command in step.commands]
+            optional["commands"] = [CommandOut.like(command) for command in step.commands]
         return cls(
             instance=step.instance,
             host=step.host,
@@ -97,10 +97,10 @@ class PlanStepOut(AnswerBody):
             source=step.source,
             stage=step.stage,
             why=step.why,
-            changes={name: SettingsOut.of(one) for name, one in changes.items()},
-            rejected=[RejectionOut(host=one.host, code=one.code, reason=one.reason) for one in step.rejected],
+            changes={name: SettingsOut.of(changed) for name, changed in changes.items()},
+            rejected=[RejectionOut(host=host.host, code=host.code, reason=host.reason) for host in step.rejected],
             notes=list(step.notes),
-            **told,
+            **optional,
         )
 
 
@@ -181,15 +181,15 @@ class CapacityOut(AnswerBody):
     spare: SpareOut | None = Field(default=None, description="with the failover reserve that was asked for")
 
     @classmethod
-    def of(cls, found: Capacity) -> CapacityOut:
+    def of(cls, capacity: Capacity) -> CapacityOut:
         """From the domain."""
         optional = {"runway", "spare", "earliest_month", "latest_month"}
-        same: dict[str, Any] = {name: getattr(found, name) for name in cls.model_fields if name not in optional}
-        if found.spare is not None:
-            same["spare"] = SpareOut.like(found.spare)
-        if found.earliest_month is not None or found.latest_month is not None:
-            same |= {"earliest_month": found.earliest_month, "latest_month": found.latest_month}
-        return cls(**same, runway=[RunwayOut.like(point) for point in found.runway])
+        same: dict[str, Any] = {name: getattr(capacity, name) for name in cls.model_fields if name not in optional}
+        if capacity.spare is not None:
+            same["spare"] = SpareOut.like(capacity.spare)
+        if capacity.earliest_month is not None or capacity.latest_month is not None:
+            same |= {"earliest_month": capacity.earliest_month, "latest_month": capacity.latest_month}
+        return cls(**same, runway=[RunwayOut.like(point) for point in capacity.runway])
 
 
 class VariantOut(AnswerBody):
@@ -259,17 +259,17 @@ class PlanAnswer(AnswerBody):
     @classmethod
     def of(cls, plan: Plan, age: PlanAge | None = None) -> PlanAnswer:
         """From the domain; `age` where the plan is beside an inventory."""
-        told: dict[str, Any] = {}
+        optional: dict[str, Any] = {}
         if age is not None:
-            told = {"stale": age.stale, "age": AgeOut.like(age)}
+            optional = {"stale": age.stale, "age": AgeOut.like(age)}
         if plan.duration_s is not None:
-            told["duration_s"] = SecondsOut.like(plan.duration_s)
+            optional["duration_s"] = SecondsOut.like(plan.duration_s)
         if plan.capacity is not None:
-            told["capacity"] = CapacityOut.of(plan.capacity)
+            optional["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
-            told["variants"] = [VariantOut.like(variant) for variant in plan.variants]
+            optional["variants"] = [VariantOut.like(variant) for variant in plan.variants]
         if plan.sizing:
-            told["sizing"] = [ClassSizingOut.like(row) for row in plan.sizing]
+            optional["sizing"] = [ClassSizingOut.like(row) for row in plan.sizing]
         return cls(
             id=plan.id,
             created_at=plan.created_at,
@@ -286,7 +286,7 @@ class PlanAnswer(AnswerBody):
             undo=[PlanStepOut.of(step) for step in plan.undo],
             before=_by_host(plan.before),
             after=_by_host(plan.after),
-            **told,
+            **optional,
         )
 
 
@@ -308,4 +308,4 @@ class PlanItem(AnswerBody):
 
 
 def _by_host(effects: Mapping[str, tuple[Effect, ...]]) -> dict[str, list[EffectOut]]:
-    return {host: [EffectOut.of(effect) for effect in there] for host, there in effects.items()}
+    return {host: [EffectOut.of(effect) for effect in on_host] for host, on_host in effects.items()}

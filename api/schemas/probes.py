@@ -1,4 +1,4 @@
-"""Schemas of what probes found of hosts, instances and pairs."""
+"""Schemas of results of probes on hosts, instances and pairs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ProbeBody(Schema):
     @as_input
     def to_domain(self) -> ProbeReport:
         """The domain's report."""
-        values = {name: one.to_domain() for name, one in self.values.items()}
+        values = {name: quantity.to_domain() for name, quantity in self.values.items()}
         result = ProbeResult(self.probe, values, self.main, self.circumstances, tuple(self.marks))
         return ProbeReport(self.host, result, self.time, self.instance or "", self.peer or "")
 
@@ -116,7 +116,7 @@ class ProbeOut(AnswerBody):
             instance=report.instance or None,
             peer=report.peer or None,
             probe=result.probe,
-            values={name: QuantityOut(value=one.value, unit=one.unit) for name, one in result.values.items()},
+            values={name: QuantityOut.like(quantity) for name, quantity in result.values.items()},
             main=result.main,
             circumstances=dict(result.circumstances),
             marks=list(result.marks),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from pydantic import Field
 
 from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
-from api.schemas.base import AnswerBody, Figure, Known, Time
+from api.schemas.base import AnswerBody, Figure, Known, Time, utc_time
 
 
 class EstimateOut(AnswerBody):
@@ -71,13 +69,13 @@ class PhaseOut(AnswerBody):
         return cls(
             number=phase.number,
             share=phase.share,
-            spans=[SpanOut(begin=_time(begin), end=_time(end)) for begin, end in phase.spans],
+            spans=[SpanOut(begin=utc_time(begin), end=utc_time(end)) for begin, end in phase.spans],
             windows=phase.windows,
             solo_windows=phase.solo_windows,
             solo=phase.solo,
             effective_windows=phase.effective,
             load=LoadOut.like(phase.load),
-            metrics={key: EstimateOut.of(one) for key, one in phase.metrics.items()},
+            metrics={name: EstimateOut.of(estimate) for name, estimate in phase.metrics.items()},
             metrics_at_full_load=dict(scaled.metrics) if scaled else None,
             neighbours=dict(phase.neighbours),
             enough=phase.enough,
@@ -106,15 +104,11 @@ class ProfileAnswer(AnswerBody):
         return cls(
             instance=profile.instance,
             host=profile.host,
-            begin=_time(float(windows.times[0]) - windows.period_s),
-            end=_time(float(windows.times[-1])),
+            begin=utc_time(float(windows.times[0]) - windows.period_s),
+            end=utc_time(float(windows.times[-1])),
             windows=len(windows),
             window_s=windows.period_s,
             vcpus=profile.vcpus,
             phases=[PhaseOut.of(profile, phase) for phase in profile.phases],
             notes=list(profile.notes),
         )
-
-
-def _time(time_s: float) -> datetime:
-    return datetime.fromtimestamp(max(time_s, 0.0), UTC)  # the first window may begin before the epoch

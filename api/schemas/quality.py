@@ -104,5 +104,5 @@ class QualityOut(AnswerBody):
     @classmethod
     def of(cls, quality: ModelQuality) -> QualityOut:
         """From the domain."""
-        told = asdict(quality)
-        return cls.model_validate({"last": told.pop("window"), **told})
+        fields = asdict(quality)
+        return cls.model_validate({"last": fields.pop("window"), **fields})

@@ -56,5 +56,5 @@ class ModelOut(AnswerBody):
     @classmethod
     def with_history(cls, model: ModelCard, history: Sequence[Activation]) -> ModelOut:
         """From the domain, with its part of the history."""
-        steps = [ActivationOut.like(one) for one in history]
-        return cls.like(model).model_copy(update={"history": steps})
+        activations = [ActivationOut.like(activation) for activation in history]
+        return cls.like(model).model_copy(update={"history": activations})

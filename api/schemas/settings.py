@@ -46,7 +46,7 @@ class Isolation(Schema):
 
     @classmethod
     def of(cls, settings: IsolationSettings) -> Isolation:
-        """Everything but the pinning, which stands beside it."""
+        """Everything but the pinning, which is a field of its own."""
         network = settings.network
         shown = None
         if network is not None:
@@ -78,15 +78,9 @@ class SettingsOut(AnswerBody):
 
 def to_settings(isolation: Isolation | None, pinning: dict[str, list[int]] | None) -> IsolationSettings:
     """The domain's settings from the two fields of the API; ValueError when vCPUs are not numbered without gaps."""
-    given = isolation or Isolation()
-    asked = given.network
-    return IsolationSettings(
-        pinning=_to_pinning(pinning),
-        cap_percent=given.cap_percent,
-        weight=given.weight,
-        network=None if asked is None else NetworkSettings(asked.mode, asked.rate_mbit, asked.ceil_mbit),
-        disk_limit_mb_s=given.disk_limit_mb_s,
-    )
+    fields = dict(isolation or Isolation())
+    network = None if fields["network"] is None else NetworkSettings(**dict(fields["network"]))
+    return IsolationSettings(**{**fields, "pinning": _to_pinning(pinning), "network": network})
 
 
 def _to_pinning(pinning: dict[str, list[int]] | None) -> Pinning | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from pydantic import Field
 
 from advisor.domain import MeasuredSlowing, Slowing, SlowingHere, SlowingSource
-from api.schemas.base import AnswerBody, Figure, Time
+from api.schemas.base import AnswerBody, Figure, Time, utc_time
 
-FELT = 0.01  # of a ratio: what is lost below it is not listed
+FELT = 0.01  # of a ratio: smaller losses are not listed
 
 
 class SlowingOut(AnswerBody):
@@ -47,8 +46,8 @@ class HostSlowing(AnswerBody):
         """From the domain."""
         return cls(
             host=measured.host,
-            begin=datetime.fromtimestamp(measured.begin_s, UTC),
-            end=datetime.fromtimestamp(measured.end_s, UTC),
+            begin=utc_time(measured.begin_s),
+            end=utc_time(measured.end_s),
             windows=measured.windows,
             watched=list(measured.watched),
             elsewhere=measured.elsewhere,
@@ -58,18 +57,18 @@ class HostSlowing(AnswerBody):
 
 def beside(predicted: Iterable[Slowing], measured: Iterable[MeasuredSlowing]) -> list[SlowingOut]:
     """Each pair of which something is predicted or measured, once, the largest loss of the two first."""
-    said = {(one.victim, one.neighbour): one.loss for one in predicted if one.loss >= FELT}
-    seen = {(one.victim, one.neighbour): one for one in measured}
-    pairs = [_pair(pair, said.get(pair), seen.get(pair)) for pair in sorted(said.keys() | seen.keys())]
-    return sorted(pairs, key=lambda one: -max(one.predicted or 0.0, one.measured or 0.0))
+    losses = {(slowing.victim, slowing.neighbour): slowing.loss for slowing in predicted if slowing.loss >= FELT}
+    seen = {(slowing.victim, slowing.neighbour): slowing for slowing in measured}
+    pairs = [_pair(pair, losses.get(pair), seen.get(pair)) for pair in sorted(losses.keys() | seen.keys())]
+    return sorted(pairs, key=lambda pair: -max(pair.predicted or 0.0, pair.measured or 0.0))
 
 
-def _pair(pair: tuple[str, str], predicted: float | None, seen: MeasuredSlowing | None) -> SlowingOut:
+def _pair(pair: tuple[str, str], predicted: float | None, measured: MeasuredSlowing | None) -> SlowingOut:
     return SlowingOut(
         victim=pair[0],
         neighbour=pair[1],
         predicted=predicted,
-        measured=seen.loss if seen else None,
-        source=seen.source if seen else None,
-        chance=seen.chance if seen else None,
+        measured=measured.loss if measured else None,
+        source=measured.source if measured else None,
+        chance=measured.chance if measured else None,
     )

@@ -101,11 +101,11 @@ class AdviceWorthOut(AnswerBody):
     sentences: list[str] = Field(description="all of it in words")
 
     @classmethod
-    def of(cls, found: AdviceWorth) -> AdviceWorthOut:
+    def of(cls, worth: AdviceWorth) -> AdviceWorthOut:
         """From the domain."""
-        told = asdict(found)
-        for row, one in zip(told["beside"], found.beside, strict=True):
-            row["difference"] = one.difference
-        for row in told["placements"]:
+        fields = asdict(worth)
+        for row, group in zip(fields["beside"], worth.beside, strict=True):
+            row["difference"] = group.difference
+        for row in fields["placements"]:
             del row["shown"]
-        return cls.model_validate(told)
+        return cls.model_validate(fields)

@@ -1,4 +1,4 @@
-"""A recommendation laid out for reading: its cards, its reasons by what they say, its headline; asks nothing."""
+"""A recommendation laid out for reading: a card for each candidate, reasons by kind, the headline."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from advisor.domain import (
     held_in_words,
     time_part,
 )
-from api.web import bars, picture
+from api.html import picture
+from api.web import bars
 
-# In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
+# In the order in which a reader asks: what is lost, why not the next host, what would change it, how sure is that.
 _KINDS = {
     "loss": "What is lost",
     "comparison": "Beside the next host",
     "counterfactual": "What would change it",
     "uncertainty": "What is not sure",
 }
-UNNOTICED = 0.005  # of the speed or of the time
-FOLDED_FROM = 3  # neighbours of whom nothing changes are folded from so many on
-LISTED = 20  # rows of a candidate that are not folded, and as many that are; the page of its host has everybody
-_SAME_SCORE = 0.0005  # what is less is no difference in three decimals
+UNNOTICED = 0.005  # smaller changes, of the speed or of the part of the time, are not noticed
+FOLDED_FROM = 3  # unaffected neighbours are folded where there are at least so many
+LISTED = 20  # rows of a candidate that are shown at once, and as many folded ones; the page of its host lists everybody
+_SAME_SCORE = 0.0005  # smaller differences do not show in three decimals
 _NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
 
 
@@ -43,35 +44,35 @@ class Card:
     settings: list[tuple[str, str]]
     changes: list[tuple[str, list[tuple[str, str]]]]  # what neighbours get, by name
     here: bool  # the instance is on this host already
-    behind: str = ""  # by how much its score is below the best one's, empty = not at all
+    behind: str = ""  # how far its score is below the best one; empty = not at all
     learned: bool = False  # a trained model answered
 
     @property
     def reasons(self) -> list[tuple[str, list[Reason]]]:
-        """The reasons under what they speak of; kinds without a reason are left out."""
-        found = [
+        """The reasons of each kind under its title; kinds without a reason are left out."""
+        by_title = [
             (title, [reason for reason in self.candidate.reasons if reason.kind == kind])
             for kind, title in _KINDS.items()
         ]
-        return [(title, reasons) for title, reasons in found if reasons]
+        return [(title, reasons) for title, reasons in by_title if reasons]
 
     @property
     def crowded(self) -> str:
-        """For which part of the time more vCPUs are ready to run there than CPUs; empty = never, or not known."""
+        """The part of the time with more vCPUs ready to run there than CPUs; empty = never, or not known."""
         return time_part(self.candidate.crowded) if self.candidate.crowded else ""
 
     @property
     def shown(self) -> list[picture.IntervalRow]:
         """The newcomer, and the neighbours whose figures change or who fare badly."""
-        return self._others[0]
+        return self._shown_and_unaffected[0]
 
     @property
     def unaffected(self) -> list[picture.IntervalRow]:
-        """The neighbours of whom nothing changes that anybody would notice, if they are several."""
-        return self._others[1]
+        """The neighbours whose figures do not change noticeably; empty where there are fewer than FOLDED_FROM."""
+        return self._shown_and_unaffected[1]
 
     @property
-    def _others(self) -> tuple[list[picture.IntervalRow], list[picture.IntervalRow]]:
+    def _shown_and_unaffected(self) -> tuple[list[picture.IntervalRow], list[picture.IntervalRow]]:
         quiet = [row for row in self.rows if _is_quiet(row)]
         if len(quiet) < FOLDED_FROM:
             return list(self.rows), []
@@ -79,26 +80,26 @@ class Card:
 
     @property
     def worst(self) -> picture.IntervalRow:
-        """Who keeps least of its speed there."""
+        """The instance that keeps least of its speed there."""
         return min(self.rows, key=lambda row: row.mark)
 
     @property
-    def shortest(self) -> str:
-        """The part of the time in which whoever is short for longest is short of CPU; empty = not predicted."""
+    def longest_short(self) -> str:
+        """The largest part of the time for which anybody there is short of CPU; empty = not predicted."""
         effects = (self.candidate.newcomer, *self.candidate.neighbours)
-        known = [effect.cpu for effect in effects if effect.cpu]
-        return time_part(max(cpu.short for cpu in known)) if known else ""
+        parts = [effect.cpu.short for effect in effects if effect.cpu]
+        return time_part(max(parts)) if parts else ""
 
     @property
     def room(self) -> tuple[bars.Room, ...]:
-        """CPUs, memory and network as they are used before and after."""
+        """How full CPUs, memory and network are before and after."""
         return bars.rooms(self.candidate.headroom)
 
     @property
     def affected(self) -> list[picture.IntervalRow]:
-        """The neighbours who lose a point or more by it, who loses most first."""
-        lose = [row for row in self.rows if not row.newcomer and row.loss >= 0.01]
-        return sorted(lose, key=lambda row: -row.loss)
+        """The neighbours that lose a hundredth of their speed or more, the largest loss first."""
+        losing = [row for row in self.rows if not row.newcomer and row.loss >= 0.01]
+        return sorted(losing, key=lambda row: -row.loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class RecommendationView:
     instance: Instance
     cards: tuple[Card, ...]
     current: Card | None = None  # where it is now, when that is not among the cards
-    stay: bool = False  # it is already where it is best off, or nowhere surely better
+    stay: bool = False  # it is best off where it is, or no other host is surely better
     LISTED: ClassVar[int] = LISTED
 
     @property
@@ -120,11 +121,11 @@ class RecommendationView:
     @property
     def rejected(self) -> list[tuple[str, int]]:
         """How many hosts were rejected for which code, the most frequent first."""
-        return Counter(one.code for one in self.recommendation.rejected).most_common()
+        return Counter(rejection.code for rejection in self.recommendation.rejected).most_common()
 
     @property
-    def told(self) -> Card | None:
-        """The card that the headline speaks of: where it stays, else the best one."""
+    def headline_card(self) -> Card | None:
+        """The card that the headline speaks of: the present host's where it stays, else the best one."""
         staying = next((card for card in self.cards if card.here), self.current)
         return staying if self.stay else self.best
 
@@ -136,11 +137,12 @@ class RecommendationView:
     @property
     def evidence(self) -> str:
         """How well the residents of the host that the headline speaks of are known."""
-        return "" if self.told is None else evidence_in_words(self.told.candidate.evidence, self.told.candidate.host)
+        card = self.headline_card
+        return "" if card is None else evidence_in_words(card.candidate.evidence, card.candidate.host)
 
     @property
     def held(self) -> str:
-        """How answers about such newcomers have held."""
+        """How well earlier answers about such newcomers held."""
         return held_in_words(self.recommendation.evidence) if self.recommendation.evidence else ""
 
     @property
@@ -149,38 +151,38 @@ class RecommendationView:
         return self.recommendation.evidence.advice if self.recommendation.evidence else ""
 
     @property
-    def sure(self) -> str:
+    def certainty(self) -> str:
         """How sure the headline is, in words: how wide its range is, what calibrated it, what was widened."""
-        if self.told is None:
+        card = self.headline_card
+        if card is None:
             return ""
-        effect = self.told.candidate.newcomer
-        calibration = self.told.candidate.calibration
-        words = [calibration_in_words([calibration]).removesuffix(".")]
+        effect, calibration = card.candidate.newcomer, card.candidate.calibration
+        parts = [calibration_in_words([calibration]).removesuffix(".")]
         if calibration == "observed":
-            words.insert(0, _width(effect.throughput_ratio))
-        if effect.outside_training and self.told.learned:
-            words.append("nothing like it was measured, so the queueing model answers with a wider interval")
+            parts.insert(0, _width(effect.throughput_ratio))
+        if effect.outside_training and card.learned:
+            parts.append("nothing like it was measured, so the queueing model answers with a wider interval")
         elif effect.outside_training:
-            words.append("what it runs is not known, so its range is wider")
-        factor = self.recommendation.widened.get(self.told.candidate.host)
+            parts.append("what it runs is not known, so its range is wider")
+        factor = self.recommendation.widened.get(card.candidate.host)
         if factor:
-            words.append(f"intervals here are {factor:.1f} times as wide as the model's own, for it was off of late")
-        return "; ".join(words)
+            parts.append(f"intervals here are {factor:.1f} times as wide as the model's own, which erred recently")
+        return "; ".join(parts)
 
 
 def answer(
     recommendation: Recommendation, instance: Instance, limits: Mapping[str, float], there: Candidate | None = None
 ) -> RecommendationView:
-    """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is how it stands where it is now."""
+    """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is its present host as a candidate."""
     learned = recommendation.model_version != "prior"
     best = recommendation.candidates[0] if recommendation.candidates else None
 
-    def made(candidate: Candidate) -> Card:
+    def card_of(candidate: Candidate) -> Card:
         return card(candidate, instance, limits, best=best.score if best else 0.0, learned=learned)
 
-    cards = tuple(made(candidate) for candidate in recommendation.candidates)
-    current = made(there) if there else None
-    # The best names only the first of those that it is tied with; the candidate of its present host may name the best.
+    cards = tuple(card_of(candidate) for candidate in recommendation.candidates)
+    current = card_of(there) if there else None
+    # A candidate names only the first hosts that it is tied with: look at the best one and at the present host.
     stay = best is not None and (
         instance.host in (best.host, *best.tied_with) or (there is not None and best.host in there.tied_with)
     )
@@ -188,24 +190,25 @@ def answer(
 
 
 def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float], *, best: float, learned: bool) -> Card:
-    """One candidate with everybody on its host, the newcomer first, then who is worst off; `best` is the best score.
+    """One candidate with everybody on its host: the newcomer, then neighbours, the worst off first.
 
-    People are shown how far a score is behind the best: by itself it says little, and on crowded hosts it is below 0.
+    `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
+    hosts it is below 0.
     """
     newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
-    neighbours = sorted(candidate.neighbours, key=lambda one: (one.throughput_ratio.expected, one.instance))
+    neighbours = sorted(candidate.neighbours, key=lambda effect: (effect.throughput_ratio.expected, effect.instance))
     rows = (
         newcomer,
         *(picture.row(neighbour, newcomer=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
     )
     settings = picture.settings_in_words(candidate.isolation)
-    changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
+    changes = [(name, picture.settings_in_words(changed)) for name, changed in candidate.changes.items()]
     behind = f"{best - candidate.score:.3f}" if best - candidate.score >= _SAME_SCORE else ""
     return Card(candidate, rows, settings, changes, candidate.host == instance.host, behind, learned)
 
 
 def _is_quiet(row: picture.IntervalRow) -> bool:
-    """Whether nothing changes for a neighbour that anybody would notice, and it fares well."""
+    """Whether a neighbour fares well and no figure of it changes noticeably."""
     return not row.newcomer and row.level != "bad" and row.loss < UNNOTICED and row.longer < UNNOTICED
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from advisor.domain import Headroom
 
-WIDTH = 100.0  # of a bar, in its own units; what asks for all there is fills it
-FULL, HIGH = 1.0, 0.7  # from here on somebody must wait; queues grow long (a choice: at 0.7 an M/M/1 queue holds 2.3)
+WIDTH = 100.0  # of a bar, in its own units; demand for all of a resource fills it
+FULL, HIGH = 1.0, 0.7  # above these somebody must wait; queues grow long (a choice: at 0.7 an M/M/1 queue holds 2.3)
 NAMES: Mapping[str, str] = {
     "cpu": "CPU",
     "driver_domain": "Driver domain",
@@ -20,19 +20,19 @@ NAMES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One resource of a host; `figure` is empty where nobody knows what the resource can do."""
+    """One resource of a host; `figure` is empty where its capacity is not known."""
 
     name: str
     level: str  # good, fair or bad
     length: float
     figure: str
     words: str
-    peak: float | None = None  # where busy times reach; None = not known
+    peak: float | None = None  # length at busy times; None = not known
     peak_figure: str = ""
 
 
 def bars(pressure: Mapping[str, float | None], cpu_peak: float) -> tuple[Bar, ...]:
-    """What is asked of each resource, in their order; `cpu_peak` is what is asked of the CPUs at busy times."""
+    """Demand for each resource, in the order of `pressure`; `cpu_peak` is the demand for CPUs at busy times."""
     return tuple(
         _bar(NAMES.get(name, name), value, cpu_peak if name == "cpu" else None) for name, value in pressure.items()
     )
@@ -40,9 +40,9 @@ def bars(pressure: Mapping[str, float | None], cpu_peak: float) -> tuple[Bar, ..
 
 def _bar(name: str, value: float | None, peak: float | None) -> Bar:
     if value is None:
-        return Bar(name, "good", 0.0, "", f"{name}: nobody knows what it can do")
+        return Bar(name, "good", 0.0, "", f"{name}: its capacity is not known")
     level = "bad" if value > FULL else "fair" if value > HIGH else "good"
-    words = f"{name}: {_figure(value)} of what it can do is asked for"
+    words = f"{name}: demand is {_figure(value)} of capacity"
     bar = Bar(name, level, _length(value), _figure(value), words)
     if not peak or peak <= value:
         return bar
@@ -64,7 +64,7 @@ def _figure(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One resource of a host with the newcomer: what is used before, and what the newcomer adds, of WIDTH."""
+    """One resource of a host with the newcomer: `before` is used already, `added` by the newcomer; WIDTH is all."""
 
     name: str
     level: str
@@ -75,7 +75,7 @@ class Room:
 
 
 def rooms(headroom: Headroom | None) -> tuple[Room, ...]:
-    """How full CPUs, memory and network are; a room of which nobody knows anything says so."""
+    """How full CPUs, memory and network are; what is not known is said to be so."""
     if headroom is None:
         return ()
     parts = (("CPU", "cpu", "at busy times"), ("Memory", "memory", "promised"), ("Network", "nic", "at busy times"))
@@ -86,11 +86,11 @@ def rooms(headroom: Headroom | None) -> tuple[Room, ...]:
 
 
 def _room(name: str, after: float, left: float | None, when: str) -> Room:
-    was = after if left is None else 1 - left
-    if not (was or after):  # its capacity is not known, or nobody's use: what is measured is never exactly nothing
+    before = after if left is None else 1 - left
+    if not (before or after):  # its capacity or use is not known: a measured use is never exactly 0
         return Room(name, "good", 0.0, 0.0, "–", f"{name} {when}: not known")
     level = "bad" if after > FULL else "fair" if after > HIGH else "good"
-    start, end = _length(was), _length(after)
+    start, end = _length(before), _length(after)
     figure = f"{100 * after:.0f} %"
     return Room(
         name,
@@ -98,5 +98,5 @@ def _room(name: str, after: float, left: float | None, when: str) -> Room:
         start,
         round(max(end - start, 0.0), 1),
         figure,
-        f"{name} {when}: {100 * was:.0f} % before, {figure} with it",
+        f"{name} {when}: {100 * before:.0f} % before, {figure} with it",
     )

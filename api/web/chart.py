@@ -1,4 +1,4 @@
-"""Histories → line charts as values: where lines run, what edges are called, and the same in figures; no HTML here."""
+"""Histories → line charts as values: paths of lines, labels of the axes, and the same in figures; no HTML here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from statistics import median
 from advisor.domain import Histories, History
 from profiler.metrics import EIGHT
 
-WIDTH, HEIGHT = 320, 104  # of a chart, in its own units
 MOST_LINES = 6  # as many as can be told apart by colour and dashes
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0  # of the lines, as charts.html draws the axes
 SHARE = "share"
 _TITLES = {"cpu": "CPU", SHARE: "Got of the CPU time that it wanted"}
 _SHARE_HELP = (
@@ -25,7 +24,7 @@ _SHARE_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One series, drawn: `at` is its number, by which it is coloured and dashed; what was `predicted` is drawn thin."""
+    """One series, drawn: its number `at` chooses colour and dashes; a `predicted` one is drawn thin."""
 
     name: str
     at: int
@@ -59,15 +58,17 @@ class Chart:
 
     @property
     def words(self) -> str:
-        """What a picture of it shows, for who does not see it."""
+        """The chart in words, for readers who cannot see it."""
         shown = ", ".join(line.name for line in self.lines)
         unit = f" in {self.unit}" if self.unit else ""
         return f"{self.title}{unit} of {shown} from {self.begin} to {self.end}, at most {self.top}"
 
 
 def charts(histories: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
-    """The eight metrics in their order, those that were measured; `names` are instances with their number, the first
-    MOST_LINES of which are drawn everywhere; the host's own series are drawn as number 0."""
+    """A chart for each of the eight metrics that was measured, in their order.
+
+    `names` numbers the instances; the first MOST_LINES of them are drawn. The host's own series are drawn as number 0.
+    """
     by_metric: dict[str, list[History]] = {}
     for history in histories.found:
         by_metric.setdefault(history.metric, []).append(history)
@@ -86,19 +87,19 @@ def shares(histories: Histories, names: Mapping[str, int], predicted: Mapping[st
     measured = share_histories(histories)
     if not measured:
         return None
-    drawn = _chart(SHARE, _SHARE_HELP, measured, histories, names, top=1.0)
-    known = {line.name: line for line in drawn.lines}
-    ahead = tuple(
-        ChartLine(f"{name}, predicted", known[name].at, _level(share), predicted=True)
+    chart = _chart(SHARE, _SHARE_HELP, measured, histories, names, top=1.0)
+    drawn = {line.name: line for line in chart.lines}
+    predicted_lines = tuple(
+        ChartLine(f"{name}, predicted", drawn[name].at, _level(share), predicted=True)
         for name, share in predicted.items()
-        if name in known
+        if name in drawn
     )
-    return replace(drawn, lines=(*drawn.lines, *ahead))
+    return replace(chart, lines=(*chart.lines, *predicted_lines))
 
 
 def share_histories(histories: Histories) -> list[History]:
-    """Run / (run + wait) of each instance, step by step, where both were measured and there was something to share."""
-    of = {
+    """Run / (run + wait) of each instance, step by step, where both were measured and are not both 0."""
+    values_at = {
         (history.instance, history.metric): dict(zip(history.times, history.values, strict=True))
         for history in histories.found
     }
@@ -106,7 +107,7 @@ def share_histories(histories: Histories) -> list[History]:
     for history in histories.found:
         if history.metric != "cpu" or history.instance is None:
             continue
-        waiting = of.get((history.instance, "waiting"), {})
+        waiting = values_at.get((history.instance, "waiting"), {})
         pairs = [
             (at, run / (run + waiting[at]))
             for at, run in zip(history.times, history.values, strict=True)
@@ -119,17 +120,17 @@ def share_histories(histories: Histories) -> list[History]:
 
 
 def ranked(histories: Histories) -> dict[str, int]:
-    """Numbers for the instances of a host: who used most CPU comes first, so that who is drawn is who matters."""
+    """Numbers the instances of a host, the largest mean use of CPU first: those that matter are drawn."""
     cpu = {
         history.instance: _mean(history.values)
         for history in histories.found
         if history.metric == "cpu" and history.instance
     }
-    every = sorted(
+    names = sorted(
         {history.instance for history in histories.found if history.instance},
         key=lambda name: (-cpu.get(name, 0.0), name),
     )
-    return {name: at for at, name in enumerate(every)}
+    return {name: at for at, name in enumerate(names)}
 
 
 def _chart(
@@ -171,8 +172,11 @@ def _chart(
 
 
 def _path(history: History, histories: Histories, top: float) -> str:
-    """The line through the middles of the steps, broken where more than one is missing of those that are usual here:
-    who pushes every two minutes leaves steps of half a minute empty. A step between two breaks is a dot."""
+    """The line through the middles of the steps; a step between two breaks is a dot.
+
+    It breaks where more than one step is missing beyond the usual distance: an agent that pushes every two minutes
+    leaves steps of half a minute empty.
+    """
     span = histories.end_s - histories.begin_s
     points = [
         (
@@ -181,12 +185,12 @@ def _path(history: History, histories: Histories, top: float) -> str:
         )
         for at, value in zip(history.times, history.values, strict=True)
     ]
-    apart = [after - before for before, after in pairwise(history.times)]
-    most = 2.5 * max(histories.step_s, median(apart or [0.0]))
-    breaks = [True, *(gap > most for gap in apart), True]
+    gaps = [after - before for before, after in pairwise(history.times)]
+    longest = 2.5 * max(histories.step_s, median(gaps or [0.0]))
+    breaks = [True, *(gap > longest for gap in gaps), True]
     return "".join(
-        f"{'M' if new else 'L'}{x:g} {y:g}{'h.1' if ends else ''}"
-        for (x, y), new, ends in zip(points, breaks, breaks[1:], strict=False)
+        f"{'M' if begins else 'L'}{x:g} {y:g}{'h.1' if ends else ''}"
+        for (x, y), begins, ends in zip(points, breaks, breaks[1:], strict=False)
     )
 
 

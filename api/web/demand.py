@@ -1,4 +1,4 @@
-"""Demand over time → what a page shows of it: figures with their units, and where they are known from; no HTML here."""
+"""Demand over time → what a page shows of it: figures with units, and where they are known from; no HTML here."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class DemandRow:
 
 
 def demand_rows(stored: Instance, expected: Instance, *, contradicted: bool = False) -> list[DemandRow]:
-    """What is known of an instance's demand, in order of the resources: as it is stored, else as its class tells.
+    """What is known of an instance's demand, in order of the resources: as stored, else as expected of its class.
 
-    `expected` is the instance as answers count with it; `contradicted` = an alarm stands on its host.
+    `expected` is the instance as answers count with it; `contradicted` = there is an alarm on its host.
     """
     known = {**expected.demand, **stored.demand}
     return [
@@ -45,7 +45,7 @@ def demand_rows(stored: Instance, expected: Instance, *, contradicted: bool = Fa
 
 def _row(demand: Demand, expected: Demand | None, *, contradicted: bool) -> DemandRow:
     name, unit = _NAMES[demand.resource]
-    p95, p99 = (_UNKNOWN if one is None else f"{one:.3g} {unit}" for one in (demand.p95, demand.p99))
+    p95, p99 = (_UNKNOWN if level is None else f"{level:.3g} {unit}" for level in (demand.p95, demand.p99))
     return DemandRow(
         name=name,
         mean=f"{demand.mean:.3g} {unit}",
@@ -59,7 +59,7 @@ def _row(demand: Demand, expected: Demand | None, *, contradicted: bool) -> Dema
 
 
 def _counted(demand: Demand, expected: Demand, *, contradicted: bool) -> str:
-    """What answers count with where that is another figure, and why; else nothing."""
+    """Which other figure answers count with, and why; empty where it is the same."""
     _, unit = _NAMES[demand.resource]
     mean, other = f"{demand.mean:.3g}", f"{expected.mean:.3g}"
     if mean == other:
@@ -74,7 +74,7 @@ def _counted(demand: Demand, expected: Demand, *, contradicted: bool) -> str:
         seen = f"only {hours} of the 24 hours of a day were seen"
     else:
         seen = "too few windows were seen"
-    return f"Answers count with {other}{doubt} {unit}: {seen}, so that instances like it count, too."
+    return f"Answers count with {other}{doubt} {unit}: {seen}, so instances like it count, too."
 
 
 def _source(demand: Demand) -> str:

@@ -35,7 +35,7 @@ class Operation:
     example: str
     answers: tuple[str, ...]
     problems: tuple[str, ...]
-    tried: bool  # whether the page can send it: pages are looked at instead, and what is no JSON has no form
+    tried: bool  # whether the page has a form that sends it: not for pages, nor for bodies that are not JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Group:
 
 def describe(document: Document) -> tuple[Group, ...]:
     """All operations by tag, in the document's order."""
-    found: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
+    by_tag: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            found[operation["tags"][0]].append(_operation(document, method, path, operation))
+            by_tag[operation["tags"][0]].append(_operation(document, method, path, operation))
     texts = {tag["name"]: tag["description"] for tag in document["tags"]}
-    return tuple(Group(name, texts[name], tuple(operations)) for name, operations in found.items() if operations)
+    return tuple(Group(name, texts[name], tuple(operations)) for name, operations in by_tag.items() if operations)
 
 
 def shapes(document: Document) -> tuple[NamedSchema, ...]:
-    """Every shape that bodies and answers are made of."""
+    """Every schema that bodies and answers are made of."""
     return tuple(
         NamedSchema(name, schema.get("description", ""), _fields(schema))
         for name, schema in document["components"]["schemas"].items()
@@ -91,14 +91,14 @@ def _operation(document: Document, method: str, path: str, operation: Document) 
         text="" if operation.get("description", "").startswith(operation["summary"]) else operation["description"],
         parameters=tuple(
             SchemaField(
-                one["name"],
-                _type(one["schema"]),
+                parameter["name"],
+                _type(parameter["schema"]),
                 "",
-                one.get("required", False),
-                _text(one, one["schema"]),
-                one["in"],
+                parameter.get("required", False),
+                _text(parameter, parameter["schema"]),
+                parameter["in"],
             )
-            for one in operation.get("parameters", [])
+            for parameter in operation.get("parameters", [])
         ),
         body=_fields(schema),
         example=json.dumps(examples[0], indent=2) if examples else "",
@@ -111,8 +111,8 @@ def _operation(document: Document, method: str, path: str, operation: Document) 
 def _fields(schema: Document) -> tuple[SchemaField, ...]:
     required = schema.get("required", [])
     return tuple(
-        SchemaField(name, _type(one), _shape(one), name in required, _text(one, one))
-        for name, one in schema.get("properties", {}).items()
+        SchemaField(name, _type(field), _shape(field), name in required, _text(field, field))
+        for name, field in schema.get("properties", {}).items()
     )
 
 
@@ -135,7 +135,7 @@ def _type(schema: Document) -> str:
     if "const" in schema:
         return json.dumps(schema["const"])
     if "anyOf" in schema:
-        return " | ".join(_type(one) for one in schema["anyOf"])
+        return " | ".join(_type(option) for option in schema["anyOf"])
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -144,11 +144,11 @@ def _type(schema: Document) -> str:
 
 
 def _shape(schema: Document) -> str:
-    """The first schema that is referred to in a type."""
+    """The name of the first schema that a type refers to; empty = none."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
-    inner = [*schema.get("anyOf", []), schema.get("items"), schema.get("additionalProperties")]
-    return next((found for one in inner if isinstance(one, dict) and (found := _shape(one))), "")
+    parts = [*schema.get("anyOf", []), schema.get("items"), schema.get("additionalProperties")]
+    return next((name for part in parts if isinstance(part, dict) and (name := _shape(part))), "")
 
 
 def _resolve(document: Document, schema: Document) -> Document:

@@ -1,4 +1,4 @@
-"""The question on the page: what stands in the address bar → a placement request, or what is wrong with it."""
+"""The question on the first page: the query of an address → a placement request, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ _RANGES = {
     "max_time_short": (0, 0.999),
 }
 _LIMITS = ("min_throughput_ratio", "max_latency_ratio", "max_time_short")
-_LONGEST = 256  # characters of a field: one more than any name has, so that what is cut off is no name
+_LONGEST = 256  # characters of a field: one more than any name has, so that a longer one is refused, not shortened
 SHOWN = 10  # candidates on the page; the API gives more
 
 
 @dataclass(slots=True)
 class Form:
-    """The fields as typed, and what is wrong with each; `asked` says whether there is a question at all."""
+    """The fields as typed, and what is wrong with each; `asked` = there is a question."""
 
     values: dict[str, str]
     asked: bool
     errors: dict[str, str] = field(default_factory=dict)
-    sized: set[str] = field(default_factory=set)  # what of its size was said
+    sized: set[str] = field(default_factory=set)  # fields of its size that were typed
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Form:
         """Take the known fields from a query; an empty query is the page before the first question.
 
-        InvalidInput on an objective that there is none of: no list on the page offers it.
+        InvalidInput on an unknown objective, which no list on the page offers.
         """
-        given = {name: query[name].strip()[:_LONGEST] for name in DEFAULTS if name in query}
-        if given.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
-            message = f"objective {given['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
+        fields = {name: query[name].strip()[:_LONGEST] for name in DEFAULTS if name in query}
+        if fields.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
+            message = f"objective {fields['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
             raise InvalidInput(message, field="objective")
-        asked, sized = bool(given.get("instance") or given.get("id")), {"vcpus", "memory_mb"} & given.keys()
-        return cls(values={**DEFAULTS, **given}, asked=asked, sized=sized)
+        asked, sized = bool(fields.get("instance") or fields.get("id")), {"vcpus", "memory_mb"} & fields.keys()
+        return cls(values={**DEFAULTS, **fields}, asked=asked, sized=sized)
 
     def take_line(self, exists: Callable[[str], bool]) -> None:
         """Fill in what was typed in one line, if anything was."""
         if not self.values["ask"]:
             return
         try:
-            found = one_line.read(self.values["ask"], exists)
+            fields = one_line.read(self.values["ask"], exists)
         except ValueError as error:
             self.errors["ask"] = str(error)
             return
-        if "like" in found and not exists(found["like"]):
-            self.errors["ask"] = f"there is no instance {found['like']!r} to be like"
+        if "like" in fields and not exists(fields["like"]):
+            self.errors["ask"] = f"there is no instance {fields['like']!r} to be like"
             return
-        self.values |= found
-        self.sized = {"vcpus", "memory_mb"} & found.keys()
+        self.values |= fields
+        self.sized = {"vcpus", "memory_mb"} & fields.keys()
         self.asked = True
 
     @property
@@ -80,7 +80,7 @@ class Form:
         return self.values["instance"]
 
     def new_instance(self) -> Instance | None:
-        """The new instance that was typed in; None when something is wrong, which `errors` then says."""
+        """The new instance that was typed; None where something is wrong, which `errors` then says."""
         vcpus = self._number("vcpus", whole=True)
         memory = self._number("memory_mb")
         limits = {name: self._number(name) if self.values[name] else None for name in _LIMITS}
@@ -110,7 +110,7 @@ class Form:
             return None
 
     def request(self, instance: Instance, *, hosts: tuple[str, ...] | None = None) -> PlacementRequest:
-        """The question; a dry run, because looking must not reserve anything."""
+        """The question, as a dry run: looking at a page must hold nothing."""
         return PlacementRequest(
             instance=instance,
             hosts=hosts,
@@ -127,7 +127,7 @@ class Form:
         return next(known for known in OBJECTIVES if known == self.values["objective"])
 
     def blame(self, error: InvalidInput) -> None:
-        """Put the advisor's refusal beside the field it speaks of; an instance of the inventory has one field only."""
+        """Put the advisor's refusal beside its field; a question about an instance of the inventory has only one."""
         name = "instance" if self.existing else (error.field or "").rpartition(".")[2]
         self.errors[name if name in DEFAULTS else "id"] = error.message
 

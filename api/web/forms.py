@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from api.auth.origin import require_own_page
 from api.problems import CrossSite
 
-KEY = "form_key"  # the hidden field that `form_key` of templates/parts.html writes
+KEY = "form_key"  # the hidden field of every form that changes something
 _MOST_FIELDS = 1000
 _MOST_BYTES = 256 * 1024
 

@@ -1,4 +1,4 @@
-"""One host on a page: who is on it, what is predicted of them, who slows whom, and what was measured."""
+"""One host on a page: its instances, what is predicted of them, who slows whom, and what was measured."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import Histories, HostDetail, HostNow, Instance, Slowing, time_part
+from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep, ModelDep, PathId, TelemetryDep
-from api.web import bars, chart, picture
+from api.schemas.slowing import FELT
+from api.web import bars, chart
 from api.web.cloud import age
 from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
@@ -24,16 +26,15 @@ SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
     "6h": "the last six hours",
     "24h": "the last day",
 }
-FELT = 0.01  # of a ratio: what is lost below it is not listed
 MOST_PAIRS = 10
 LISTED = 20  # instances that are shown at once, the worst off; the others are folded
-MOST_SQUARE = 12  # instances up to which everybody against everybody is a table that one can read
-_SHADES = (0.05, 0.1, 0.2)  # losses from which on a cell is shaded darker
+MOST_SQUARE = 12  # instances up to which a table of everybody against everybody can be read
+_SHADES = (0.05, 0.1, 0.2)  # losses from which a cell is shaded darker
 
 
 @dataclass(frozen=True, slots=True)
 class InterferenceCell:
-    """What one instance loses to one other: the figure, and how dark the cell is (0-3); empty = less than is felt."""
+    """What one instance loses to one other: the figure, empty = less than FELT, and how dark the cell is (0-3)."""
 
     figure: str
     shade: int
@@ -41,7 +42,7 @@ class InterferenceCell:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What `name` would keep more without each of the others, in the order of the residents; None = itself."""
+    """What `name` would gain without each of the others, in the order of the residents; None = itself."""
 
     name: str
     cells: tuple[InterferenceCell | None, ...]
@@ -49,7 +50,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class SlowedPair:
-    """What one instance would keep more without one other, as a bar beside the largest loss of the host."""
+    """What one instance would gain without one other, as a bar; the largest loss on the host fills it."""
 
     slowing: Slowing
     bar: bars.Bar
@@ -77,7 +78,7 @@ def host(
         request,
         "host.html",
         it=detail.now.host,
-        found=detail,
+        degraded=detail.degraded,
         residents=_residents(detail),
         learned=now.model_version != "prior",
         listed=LISTED,
@@ -89,22 +90,20 @@ def host(
         age=age(detail.now, cloud.clock()),
         alarms=[alarm for alarm in cloud.alarms() if alarm.host == host],
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
-        told=histories,
+        elsewhere=histories.elsewhere,
         charts=_charts(histories, detail),
-        chart=chart,
         spans=SPANS,
         since=since,
-        picture=picture,
     )
 
 
 def _charts(histories: Histories, detail: HostDetail) -> tuple[chart.Chart, ...]:
-    """What everybody got beside what is predicted, then the metrics."""
+    """Measured shares of CPU time beside predicted ones, then the metrics."""
     names = chart.ranked(histories)
     expected = {effect.instance: effect.cpu.share for effect in detail.effects if effect.cpu}
     drawn = {name: share for name, share in expected.items() if names.get(name, chart.MOST_LINES) < chart.MOST_LINES}
-    first = chart.shares(histories, names, drawn)
-    return (*([first] if first else []), *chart.charts(histories, names))
+    shares = chart.shares(histories, names, drawn)
+    return (*([shares] if shares else []), *chart.charts(histories, names))
 
 
 def _residents(detail: HostDetail) -> list[HostedInstance]:
@@ -134,7 +133,7 @@ def _cell(loss: float) -> InterferenceCell:
 
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:
-    """What the host is and how much of it is promised."""
+    """What the host is, and how much of it is promised to instances."""
     host, instances = now.host, [resident.instance for resident in now.residents]
     vcpus, memory_mb = sum(instance.vcpus for instance in instances), sum(instance.memory_mb for instance in instances)
     facts = [

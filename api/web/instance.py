@@ -1,4 +1,4 @@
-"""One instance on a page: where it is, how it runs, what is predicted of it there, and what was measured."""
+"""One instance on a page: where it is, its settings, what is predicted of it there, and what was measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import (
     CloudNow,
+    Effect,
     Histories,
     HostDetail,
     HostNow,
@@ -20,16 +21,17 @@ from advisor.domain import (
 )
 from advisor.errors import NotFound
 from advisor.service import InventoryService, TelemetryService
+from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathId, TelemetryDep
 from api.schemas.slowing import beside
-from api.web import chart, picture
+from api.web import chart
 from api.web.cloud import age
 from api.web.demand import demand_rows
 from api.web.probes import MOST, probe_rows
 
-ALARMING = 0.1  # by so much less than is predicted of the share is an alarm
-MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
+ALARMING = 0.1  # a share that is this far below the predicted one is told
+MOST_PAIRS = 10  # of neighbours that slow it, and of neighbours that it slows
 Span = Literal["1h", "24h", "7d", "30d"]
 SPANS: Mapping[Span, str] = {
     "1h": "the last hour",
@@ -50,66 +52,65 @@ def instance(
 ) -> HTMLResponse:
     """One instance with what is predicted and measured of it."""
     now = cloud.now()
-    there = _there(now, instance)
-    it, pending = (there[1], there[2]) if there else (inventory.instance(instance), False)
-    detail = cloud.host(there[0].host.id) if there else None
-    told = telemetry.histories(instance=instance, since=since)
-    here = [one for one in cloud.alarms() if it.host == one.host]
-    mine = [one for one in here if one.instance == instance]
+    place = _place(now, instance)
+    it, pending = (place[1], place[2]) if place else (inventory.instance(instance), False)
+    detail = cloud.host(place[0].host.id) if place else None
+    histories = telemetry.histories(instance=instance, since=since)
+    host_alarms = [alarm for alarm in cloud.alarms() if alarm.host == it.host]
+    alarms = [alarm for alarm in host_alarms if alarm.instance == instance]
     probed = telemetry.probes(instance=instance, limit=MOST)
-    measured = _measured(telemetry, detail)
-    pairs = beside(detail.slowing, measured.found if measured else ()) if detail else []
+    slowing = _measured_slowing(telemetry, detail)
+    pairs = beside(detail.slowing, slowing.found if slowing else ()) if detail else []
     return page(
         request,
         "instance.html",
         it=it,
         pending=pending,
         learned=now.model_version != "prior",
-        row=_row(detail, it) if detail else None,
+        row=_row(detail, it),
         age=age(detail.now, cloud.clock()) if detail else None,
-        watched=measured is not None and instance in measured.watched,
+        watched=slowing is not None and instance in slowing.watched,
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
-        wants=demand_rows(_stored(inventory, it), it, contradicted=bool(here)),
+        wants=demand_rows(_stored(inventory, it), it, contradicted=bool(host_alarms)),
         settings=picture.settings_in_words(it.settings),
-        profile=_profile(inventory, it, there[0].host.platform if there else ""),
-        told=told,
+        profile=_profile(inventory, it, place[0].host.platform if place else ""),
+        histories=histories,
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
         obtained=_obtained(telemetry, instance, since),
-        alarms=mine,
-        alarm="" if mine else _alarm(told, detail, it),
-        charts=_charts(told, detail, it),
-        chart=chart,
+        alarms=alarms,
+        alarm="" if alarms else _alarm(histories, detail, it),
+        charts=_charts(histories, detail, it),
         spans=SPANS,
         since=since,
-        picture=picture,
     )
 
 
-def _charts(told: Histories, detail: HostDetail | None, it: Instance) -> tuple[chart.Chart, ...]:
-    """What it got beside what is predicted, then the metrics."""
-    share = _expected(detail, it)
-    first = chart.shares(told, {it.id: 0}, {} if share is None else {it.id: share})
-    return (*([first] if first else []), *chart.charts(told, {it.id: 0}))
+def _charts(histories: Histories, detail: HostDetail | None, it: Instance) -> tuple[chart.Chart, ...]:
+    """Its measured share of CPU time beside the predicted one, then the metrics."""
+    share = _expected_share(detail, it)
+    shares = chart.shares(histories, {it.id: 0}, {} if share is None else {it.id: share})
+    return (*([shares] if shares else []), *chart.charts(histories, {it.id: 0}))
 
 
-def _alarm(told: Histories, detail: HostDetail | None, it: Instance) -> str:
-    """A sentence where it got much less of the CPU time that it wanted than is predicted; empty = it did not."""
-    share, found = _expected(detail, it), chart.share_histories(told)
-    mine = next((one for one in found if one.instance == it.id and it.host == one.host), None)
-    if share is None or mine is None:
+def _alarm(histories: Histories, detail: HostDetail | None, it: Instance) -> str:
+    """A sentence where its measured share of CPU time is far below the predicted one; empty = it is not."""
+    expected = _expected_share(detail, it)
+    shares = (history for history in chart.share_histories(histories) if history.instance == it.id)
+    measured = next((history.values for history in shares if history.host == it.host), None)
+    if expected is None or measured is None:
         return ""
-    got = sum(mine.values) / len(mine.values)
-    if got > share - ALARMING:
+    share = sum(measured) / len(measured)
+    if share > expected - ALARMING:
         return ""
     return (
-        f"It got {got:.2f} of the CPU time that it wanted in this time, and {share:.2f} is predicted: something holds "
-        "it back that is not known here, such as a cap of its own, or work on the host that nobody told of."
+        f"It got {share:.2f} of the CPU time that it wanted in this time, and {expected:.2f} is predicted: something "
+        "holds it back that is not known here, such as a cap of its own, or work on the host that nobody told of."
     )
 
 
-def _measured(telemetry: TelemetryService, detail: HostDetail | None) -> SlowingHere | None:
-    """Who slows whom on its host by the windows of a day; None where it is on no host that is stored."""
+def _measured_slowing(telemetry: TelemetryService, detail: HostDetail | None) -> SlowingHere | None:
+    """Who slows whom on its host, as measured in a day; None where it is on no stored host."""
     if detail is None:
         return None
     try:
@@ -119,24 +120,28 @@ def _measured(telemetry: TelemetryService, detail: HostDetail | None) -> Slowing
 
 
 def _obtained(telemetry: TelemetryService, instance: str, since: str) -> ObtainedHere | None:
-    """What it obtained; None of a newcomer that an answer holds a place for and that is not stored yet."""
+    """What it obtained; None for a newcomer that an answer holds a place for and that is not stored yet."""
     try:
         return telemetry.obtained(instance, since=since)
     except NotFound:
         return None
 
 
-def _expected(detail: HostDetail | None, it: Instance) -> float | None:
-    mine = next((one for one in detail.effects if one.instance == it.id), None) if detail else None
-    return mine.cpu.share if mine and mine.cpu else None
+def _effect(detail: HostDetail | None, it: Instance) -> Effect | None:
+    return next((effect for effect in detail.effects if effect.instance == it.id), None) if detail else None
 
 
-def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
-    """The host that it is on, or that an answer holds for it; as it runs there."""
+def _expected_share(detail: HostDetail | None, it: Instance) -> float | None:
+    effect = _effect(detail, it)
+    return effect.cpu.share if effect and effect.cpu else None
+
+
+def _place(now: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
+    """The host that it is on or that an answer holds for it, the instance as it runs there, and whether it is held."""
     return next(
         (
             (host, resident.instance, resident.pending)
-            for host in told.hosts
+            for host in now.hosts
             for resident in host.residents
             if resident.instance.id == name
         ),
@@ -144,13 +149,13 @@ def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
     )
 
 
-def _row(detail: HostDetail, it: Instance) -> picture.IntervalRow | None:
-    mine = next((effect for effect in detail.effects if effect.instance == it.id), None)
-    return picture.row(mine, newcomer=False, limit=it.min_throughput_ratio) if mine else None
+def _row(detail: HostDetail | None, it: Instance) -> picture.IntervalRow | None:
+    effect = _effect(detail, it)
+    return picture.row(effect, newcomer=False, limit=it.min_throughput_ratio) if effect else None
 
 
 def _stored(inventory: InventoryService, it: Instance) -> Instance:
-    """It as it is stored, without what answers add; a newcomer that an answer holds a place for is not stored yet."""
+    """The instance as stored, without what answers add; as given, where an answer holds a place for a newcomer."""
     try:
         return inventory.instance(it.id)
     except NotFound:
@@ -158,12 +163,12 @@ def _stored(inventory: InventoryService, it: Instance) -> Instance:
 
 
 def _profile(inventory: InventoryService, it: Instance, platform: str) -> WorkloadProfile | None:
-    """How its workload behaves alone: as measured on this platform, else as anywhere."""
+    """How its workload behaves alone: as measured on this platform, else on any."""
     if not it.workload:
         return None
-    for wanted in (platform, None):
+    for measured_on in (platform, None):
         try:
-            return inventory.workload(it.workload, platform=wanted)
+            return inventory.workload(it.workload, platform=measured_on)
         except NotFound:
             continue
     return None

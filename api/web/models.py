@@ -1,4 +1,4 @@
-"""The models: what is known of each, how it held, who answers; and changes of that, each confirmed first."""
+"""The models: what is known of each, how well it held and which one answers; and changes of that, confirmed first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from advisor.service import ModelRegistry, OutcomeService
 from api.cards import figures, is_section, origins
 from api.html.render import page, see_other
 from api.routes.common import ModelDep, OutcomeDep, PathId
-from api.web import picture
 from api.web.forms import Posted
 
 Change = Literal["activate", "shadow", "rollback"]
@@ -27,10 +26,10 @@ def listing(request: Request, models: ModelDep, outcomes: OutcomeDep) -> HTMLRes
         {"model": model, "error": _error(model), "quality": _quality(outcomes, model)} for model in models.listing()
     ]
     history = models.history()[::-1][:20]
-    return page(request, "models.html", rows=rows, history=history, picture=picture)
+    return page(request, "models.html", rows=rows, history=history)
 
 
-def one(request: Request, version: PathId, models: ModelDep, outcomes: OutcomeDep) -> HTMLResponse:
+def show(request: Request, version: PathId, models: ModelDep, outcomes: OutcomeDep) -> HTMLResponse:
     """One model: figures, training data, verdict, quality, history."""
     model = models.get(version)
     card = model.card
@@ -45,7 +44,6 @@ def one(request: Request, version: PathId, models: ModelDep, outcomes: OutcomeDe
         rest=[(name, _plain(value)) for name, value in card.items() if name not in _SHOWN],
         quality=outcomes.quality(version),
         history=models.history(version)[::-1],
-        picture=picture,
     )
 
 
@@ -73,8 +71,8 @@ def shadow(request: Request, version: PathId, models: ModelDep, form: Posted) ->
 
 
 def roll_back(request: Request, version: PathId, models: ModelDep, form: Posted) -> Response:  # noqa: ARG001
-    """Let the model answer that did before `version`, which must be the one that answers still."""
-    models.get(version)  # 404 for one that nobody knows
+    """Let the model before `version` answer again; `version` must be the one that answers now."""
+    models.get(version)  # 404 for an unknown one
     try:
         models.roll_back(version)
     except (BrokenArtifact, Conflict) as error:
@@ -85,14 +83,14 @@ def roll_back(request: Request, version: PathId, models: ModelDep, form: Posted)
 def _confirm(
     request: Request, models: ModelRegistry, version: str, change: Change, error: AdvisorError | None = None
 ) -> HTMLResponse:
-    every = models.listing()
+    by_status = {model.status: model for model in models.listing()}
     return page(
         request,
         "model_confirm.html",
         status=409 if error else 200,
         model=models.get(version),
-        active=next((model for model in every if model.status == "active"), None),
-        shadow=next((model for model in every if model.status == "shadow"), None),
+        active=by_status.get("active"),
+        shadow=by_status.get("shadow"),
         change=change,
         error=error,
         refused=isinstance(error, RefusedByGate),
@@ -100,14 +98,15 @@ def _confirm(
 
 
 def _error(model: ModelCard) -> Mapping[str, Any] | None:
-    """Throughput on workloads that were never seen, else whatever protocol comes first; None without figures."""
-    found = figures(model.card["figures"]) if is_section("figures", model.card.get("figures")) else []
-    ranked = sorted(found, key=lambda row: (row["target"] != "throughput", row["protocol"] != "unseen_workload"))
-    return ranked[0] if ranked else None
+    """The figures of throughput on unseen workloads, else of the first protocol; None without figures."""
+    rows = figures(model.card["figures"]) if is_section("figures", model.card.get("figures")) else []
+    return min(
+        rows, key=lambda row: (row["target"] != "throughput", row["protocol"] != "unseen_workload"), default=None
+    )
 
 
 def _quality(outcomes: OutcomeService, model: ModelCard) -> str | None:
-    """How it held, of those that are held against what happens."""
+    """How well it held, for the models whose predictions are compared with outcomes."""
     return outcomes.quality(model.version).status if model.status in {"active", "shadow"} else None
 
 

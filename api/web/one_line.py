@@ -1,4 +1,4 @@
-"""A question typed in one line: the name of an instance, or what a new one is, as "8 vCPUs, 16 GB, like db-142"."""
+"""A question typed in one line: the name of an instance, or a new one such as "8 vCPUs, 16 GB, like db-142"."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ def read(text: str, exists: Callable[[str], bool]) -> dict[str, str]:
     text = text.strip()
     if exists(text):
         return {"instance": text}
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     at = _skip(text, 0)
     for name, match in _parts(text):
-        found[name], at = _value(name, match), _skip(text, match.end())
+        fields[name], at = _value(name, match), _skip(text, match.end())
     if at < len(text):
         raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
-    return found
+    return fields
 
 
 def unfinished(text: str) -> tuple[set[str], int]:
-    """Of the line up to the cursor: the fields that are said before the part at the cursor, and where that begins."""
-    said = list(_parts(text))
-    if said and said[-1][1].end() == len(text):
-        begun = said.pop()[1].start()
-        return {name for name, _ in said}, begun
-    at = _skip(text, said[-1][1].end() if said else 0)
-    mark = max(text.rfind(",", at), text.rfind(";", at)) + 1  # what is not understood ends there, too
-    return {name for name, _ in said}, _skip(text, max(at, mark))
+    """Of the line up to the cursor: the fields that are complete, and where the part at the cursor begins."""
+    parts = list(_parts(text))
+    if parts and parts[-1][1].end() == len(text):
+        start = parts.pop()[1].start()
+        return {name for name, _ in parts}, start
+    at = _skip(text, parts[-1][1].end() if parts else 0)
+    mark = max(text.rfind(",", at), text.rfind(";", at)) + 1  # a part that is not understood ends there, too
+    return {name for name, _ in parts}, _skip(text, max(at, mark))
 
 
 def _parts(text: str) -> Iterator[tuple[str, re.Match[str]]]:
     """Each part with the field that it fills, up to the first that is not understood."""
     at = _skip(text, 0)
     while at < len(text):
-        found = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
-        if found is None:
+        part = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
+        if part is None:
             return
-        yield found
-        at = _skip(text, found[1].end())
+        yield part
+        at = _skip(text, part[1].end())
 
 
 def _skip(text: str, at: int) -> int:

@@ -1,4 +1,4 @@
-"""The fields of the forms for plans: which there are for each kind of question, with their defaults and limits."""
+"""The fields of the forms for plans: which each kind of question has, with their defaults and limits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Shape = Literal["number", "whole", "names", "choice", "text", "check"]
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field: what it is called, what may stand in it and what stands there at first; `must` = it may not be empty.
+    """One field: its label, what may be typed and its default; `must` = it may not be empty.
 
-    Numbers lie from `low` to `high`, `names` are ids parted by blanks or commas, `choices` are values with their texts.
+    Numbers lie from `low` to `high`; `names` are ids, separated by blanks or commas; `choices` are values with texts.
     """
 
     label: str
@@ -26,7 +26,7 @@ class FormField:
     choices: tuple[tuple[str, str], ...] = ()
     help: str = ""
     must: bool = False
-    listed: str = ""  # of which names the browser offers a list
+    listed: str = ""  # the kind of names that the browser offers a list of
 
 
 MIX_ROWS = 3
@@ -51,7 +51,7 @@ FIELDS: Mapping[str, FormField] = {
         choices=(("worst", "best for the worst-off"), ("total", "best in sum"), ("pack", "fewest hosts")),
     ),
     "keep_ratio": FormField(
-        "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="of whoever has no limit of its own; 1 = as alone"
+        "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="unless it has a limit of its own; 1 = as alone"
     ),
     "plan_for": FormField(
         "Demand that counts",
@@ -67,9 +67,11 @@ FIELDS: Mapping[str, FormField] = {
     ),
     "empty": FormField("Hosts to empty", "names", must=True, listed="hosts"),
     "hosts": FormField("Hosts that may be used", "names", help="empty = all", listed="hosts"),
-    "movable": FormField("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
+    "movable": FormField("Who may move", "names", help="empty = all but pinned instances", listed="instances"),
     "max_moves": FormField("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
-    "move_gain": FormField("A move must gain", "number", "0.02", 0, 1, help="of the worst-off, and 0.3 of the others"),
+    "move_gain": FormField(
+        "A move must gain", "number", "0.02", 0, 1, help="what the worst-off gains, and 0.3 of what the others gain"
+    ),
     "at_once": FormField("Moves at once", "whole", "8", 1, 1000),
     "at_once_per_host": FormField("Moves at once per host", "whole", "4", 1, 8, help="to or from it"),
     "at_once_per_rack": FormField(
@@ -116,7 +118,7 @@ FIELDS: Mapping[str, FormField] = {
     "commands": FormField("With commands for each step", "check", "yes"),
 }
 
-# What each kind is called, what it asks, and its fields under their headings.
+# Of each kind its title, its question, and its fields under their headings.
 Sections = tuple[tuple[str, tuple[str, ...]], ...]
 _TOGETHER = ("at_once", "at_once_per_host", "at_once_per_rack", "migration_mbit")
 _SEARCH = ("The search", ("time_limit_s", "seed", "commands"))

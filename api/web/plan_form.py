@@ -1,11 +1,11 @@
-"""The question for a plan as it was typed → a PlanRequest, or what is wrong with each field."""
+"""The question for a plan as typed → a PlanRequest, or what is wrong with each field."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from advisor.domain import (
     OBJECTIVES,
@@ -23,9 +23,10 @@ from advisor.errors import InvalidInput, NotFound
 from api.web import typed
 from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, FormField
 
+Choice = TypeVar("Choice", bound=str)
 _LONGEST = 20_000  # characters in one field: a thousand hosts by name
-# Where the advisor's own words for a field differ from the form's.
-_NAMED = {
+# The form's names of fields that the advisor calls otherwise.
+_FORM_NAMES = {
     "instances": "count_1", "growth": "per_month", "growth.months": "months",
     "growth.uncertain_percent": "uncertain_percent",
     "what_if": "like", "what_if.hosts": "like", "what_if.remove": "remove",
@@ -43,22 +44,22 @@ class PlanForm:
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, given: Mapping[str, str], *, sent: bool) -> PlanForm:
+    def read(cls, typed_values: Mapping[str, str], *, sent: bool) -> PlanForm:
         """From a form that was `sent`, or from an address that fills some of it in; without a kind it is admit.
 
-        InvalidInput on a kind that there is none of, and on a field that a form of this kind does not have.
+        InvalidInput on an unknown kind, and on a field that a form of this kind does not have.
         """
-        kind = _kind(given.get("kind", "admit"))
+        kind = _kind(typed_values.get("kind", "admit"))
         values = {name: FIELDS[name].default for name in cls._names(kind)}
         if sent and "commands" in values:
             values["commands"] = ""  # a box that is not ticked is not sent
-        unknown = sorted(given.keys() - values.keys() - {"kind"}) if sent else []
+        unknown = sorted(typed_values.keys() - values.keys() - {"kind"}) if sent else []
         if unknown:
             raise InvalidInput(f"a plan of kind {kind} has no field {unknown[0][:40]!r}", field=unknown[0][:40])
-        values |= {name: given[name].strip() for name in values if name in given}
+        values |= {name: typed_values[name].strip() for name in values if name in typed_values}
         form = cls(kind, values)
         for name, value in values.items():
-            if len(value) > _LONGEST:  # cut off, a list of hosts would be another question
+            if len(value) > _LONGEST:  # a list of hosts that is cut off would be another question
                 form.errors[name] = f"is longer than {_LONGEST:,} characters"
             offered = [choice for choice, _ in FIELDS[name].choices]
             if offered and value not in offered:
@@ -70,7 +71,7 @@ class PlanForm:
         return [name for _, names in KINDS[kind][2] for name in names]
 
     def request(self, host: Callable[[str], Host]) -> PlanRequest | None:
-        """The question, None when something is wrong, which `errors` then says; `host` looks one up."""
+        """The question; None where something is wrong, which `errors` then says. `host` looks a host up."""
         asked = self.values.get("then") or self.kind
         numbers = {name: self._number(name) for name in self.values if FIELDS[name].shape in {"number", "whole"}}
         names = {name: self._listed(name) for name in self.values if FIELDS[name].shape == "names"}
@@ -85,8 +86,8 @@ class PlanForm:
             empty=names.get("empty", ()),
             hosts=names.get("hosts") or None,
             movable=names.get("movable") or None,
-            objective=next((one for one in OBJECTIVES if one == self.values.get("objective")), "worst"),
-            plan_for=next((one for one in PLAN_FOR if one == self.values.get("plan_for")), standard.plan_for),
+            objective=_one_of(OBJECTIVES, self.values.get("objective")) or standard.objective,
+            plan_for=_one_of(PLAN_FOR, self.values.get("plan_for")) or standard.plan_for,
             keep_ratio=_or(numbers.get("keep_ratio"), standard.keep_ratio),
             max_moves=_whole(numbers.get("max_moves")),
             move_gain=_or(numbers.get("move_gain"), standard.move_gain),
@@ -98,7 +99,7 @@ class PlanForm:
             spare_hosts=int(_or(numbers.get("spare_hosts"), 0)),
             spare_label=self.values.get("spare_label") or None,
             what_if=imagined,
-            then=next((one for one in PLAN_KINDS if one == self.values.get("then")), None),
+            then=_one_of(PLAN_KINDS, self.values.get("then")),
             commands=self.values["commands"] == "yes",
             time_limit_s=_or(numbers.get("time_limit_s"), 10.0),
             seed=int(_or(numbers.get("seed"), standard.seed)),
@@ -106,18 +107,18 @@ class PlanForm:
 
     def blame(self, error: InvalidInput) -> None:
         """Put the advisor's refusal beside the field that it speaks of, else on top."""
-        name = _NAMED.get(error.field or "", error.field or "")
+        name = _FORM_NAMES.get(error.field or "", error.field or "")
         self.errors[name if name in self.values else ""] = error.message
 
     def _mix(self, numbers: Mapping[str, float | None]) -> tuple[Instance, ...]:
-        made: list[Instance] = []
+        instances: list[Instance] = []
         prefix = self._id("prefix") or "new"
         for row in range(1, MIX_ROWS + 1):
             begin = f"{prefix}-" if row == 1 else f"{prefix}-{row}-"
-            made += self._alike(row, begin, int(numbers[f"count_{row}"] or 0), numbers)
-        if not made and not self.errors:
-            self.errors["count_1"] = "says of no instance how many there are"
-        return tuple(made)
+            instances += self._alike(row, begin, int(numbers[f"count_{row}"] or 0), numbers)
+        if not instances and not self.errors:
+            self.errors["count_1"] = "is empty or 0 in every row: say how many instances there are"
+        return tuple(instances)
 
     def _alike(self, row: int, begin: str, count: int, numbers: Mapping[str, float | None]) -> list[Instance]:
         if not count:
@@ -150,35 +151,36 @@ class PlanForm:
     ) -> WhatIf:
         hosts: list[Host] = []
         like = self._id("like")
-        more = range(1, int(_or(numbers["add"], 1)) + 1) if like else ()
-        there = self._look_up("like", like, host) if like else None
-        hosts += [self._bent("like", there, id=f"{like}-more-{number}") for number in more if there]
+        model_host = self._look_up("like", like, host) if like else None
+        if model_host:
+            added = range(1, int(_or(numbers["add"], 1)) + 1)
+            hosts += [self._changed("like", model_host, id=f"{like}-more-{number}") for number in added]
         for name in names["change"]:
-            there = self._look_up("change", name, host)
-            if there:
-                pcpus = _whole(numbers["pcpus"]) or there.pcpus
-                memory = numbers["host_memory_mb"] or there.memory_mb
-                numa = there.numa if pcpus == there.pcpus else ()
-                hosts.append(self._bent("pcpus", there, pcpus=pcpus, memory_mb=memory, numa=numa))
+            former = self._look_up("change", name, host)
+            if former:
+                pcpus = _whole(numbers["pcpus"]) or former.pcpus
+                memory = numbers["host_memory_mb"] or former.memory_mb
+                numa = former.numa if pcpus == former.pcpus else ()
+                hosts.append(self._changed("pcpus", former, pcpus=pcpus, memory_mb=memory, numa=numa))
         return WhatIf(
             hosts=tuple(hosts),
             remove=names["remove"],
             cpu_overcommit=numbers["cpu_overcommit"],
             memory_overcommit=numbers["memory_overcommit"],
-            pinning=next((one for one in PINNING_POLICIES if one == self.values["pinning"]), "as_it_is"),
+            pinning=_one_of(PINNING_POLICIES, self.values["pinning"]) or "as_it_is",
             model=self._id("model"),
         )
 
-    def _bent(self, name: str, host: Host, **changes: Any) -> Host:
+    def _changed(self, name: str, host: Host, **changes: Any) -> Host:
         try:
             return replace(host, **changes)
         except ValueError as error:
             self.errors[name] = str(error)
             return host
 
-    def _look_up(self, name: str, wanted: str, host: Callable[[str], Host]) -> Host | None:
+    def _look_up(self, name: str, host_id: str, host: Callable[[str], Host]) -> Host | None:
         try:
-            return host(wanted)
+            return host(host_id)
         except NotFound as error:
             self.errors[name] = error.message
             return None
@@ -194,33 +196,38 @@ class PlanForm:
             return None
 
     def _listed(self, name: str) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(re.split(r"[\s,;]+", self.values[name].strip(" ,;")))) if self.values[name] else ()
-        if not found and FIELDS[name].must:
+        ids = tuple(dict.fromkeys(re.split(r"[\s,;]+", self.values[name].strip(" ,;")))) if self.values[name] else ()
+        if not ids and FIELDS[name].must:
             self.errors[name] = "names nothing"
-        for one in found:
+        for listed_id in ids:
             try:
-                typed.name(one)
+                typed.name(listed_id)
             except ValueError as error:
-                self.errors[name] = f"{one[:60]!r} {error}"
-        return found
+                self.errors[name] = f"{listed_id[:60]!r} {error}"
+        return ids
 
     def _number(self, name: str) -> float | None:
-        known: FormField = FIELDS[name]
-        text = self.values[name] or ("" if name.startswith("count_") else known.default)  # no number: none of its row
+        field: FormField = FIELDS[name]
+        text = self.values[name] or ("" if name.startswith("count_") else field.default)  # an empty count is none
         if not text:
             return None
         try:
-            return typed.number(text, known.low, known.high, whole=known.shape == "whole")
+            return typed.number(text, field.low, field.high, whole=field.shape == "whole")
         except ValueError as error:
             self.errors[name] = str(error)
             return None
 
 
 def _kind(text: str) -> PlanKind:
-    found = next((known for known in PLAN_KINDS if known == text), None)
-    if found is None:
+    kind = _one_of(PLAN_KINDS, text)
+    if kind is None:
         raise InvalidInput(f"kind {text[:40]!r} is none of {', '.join(PLAN_KINDS)}", field="kind")
-    return found
+    return kind
+
+
+def _one_of(choices: Iterable[Choice], text: str | None) -> Choice | None:
+    """The text as one of the choices' type; None where it is none of them."""
+    return next((choice for choice in choices if choice == text), None)
 
 
 def _or(value: float | None, standard: float) -> float:

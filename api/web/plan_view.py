@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from advisor.domain import Effect, Plan, PlanStep, PlanSums
-from api.web import picture
+from api.html import picture
 
-_DRAWN = 40  # hosts with a drawing; of the others it is told how many there are
-_RISING = ("worst", "mean", "total")  # of a cloud's sums: what is better the higher it is
+_DRAWN = 40  # hosts with a drawing; the others are counted
+_RISING = ("worst", "mean", "total")  # sums of a cloud of which more is better
 _NAMES = {
     "hosts_used": "Hosts used",
     "instances": "Instances",
@@ -23,7 +23,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class HostDrawing:
-    """One host before and after: where each ratio stands in the drawing, and the same in words."""
+    """One host before and after: the places of its ratios in the drawing, and the same in words."""
 
     name: str
     before: tuple[float, ...]
@@ -55,12 +55,13 @@ def refused(plan: Plan) -> list[PlanStep]:
 
 
 def hosts(plan: Plan) -> tuple[list[HostDrawing], int]:
-    """The hosts that change, who ends worst first, and how many more there are that are not drawn."""
+    """The hosts that change, those that end worst first, and how many others are not drawn."""
     names = sorted({*plan.before, *plan.after})
-    every = [_drawing(name, plan.before.get(name, ()), plan.after.get(name, ())) for name in names]
-    changed = [one for one in every if one.before != one.after]
-    shown = sorted(changed, key=lambda one: (1.0 if one.worst_after is None else one.worst_after, one.name))[:_DRAWN]
-    return shown, len(every) - len(shown)
+    drawings = [_drawing(name, plan.before.get(name, ()), plan.after.get(name, ())) for name in names]
+    changed = [drawing for drawing in drawings if drawing.before != drawing.after]
+    changed.sort(key=lambda drawing: (1.0 if drawing.worst_after is None else drawing.worst_after, drawing.name))
+    shown = changed[:_DRAWN]
+    return shown, len(drawings) - len(shown)
 
 
 def sums(before: PlanSums | None, after: PlanSums | None) -> list[SumRow]:
@@ -71,7 +72,7 @@ def sums(before: PlanSums | None, after: PlanSums | None) -> list[SumRow]:
 
 
 def differences(a: Plan, b: Plan) -> list[tuple[str, str, str]]:
-    """Who goes elsewhere in one of two plans than in the other, as name and what becomes of it in each."""
+    """The instances that two plans treat differently: name, and what becomes of it in each."""
     first, second = _ends(a), _ends(b)
     names = sorted({*first, *second})
     rows = [(name, first.get(name, "stays"), second.get(name, "stays")) for name in names]
@@ -79,16 +80,16 @@ def differences(a: Plan, b: Plan) -> list[tuple[str, str, str]]:
 
 
 def _drawing(name: str, before: Sequence[Effect], after: Sequence[Effect]) -> HostDrawing:
-    was, then = ([one.throughput_ratio.expected for one in there] for there in (before, after))
-    words = f"{name}: before, {_told(was)}; after, {_told(then)}"
-    return HostDrawing(name, _marks(was), _marks(then), min(was, default=None), min(then, default=None), words)
+    old, new = ([effect.throughput_ratio.expected for effect in effects] for effects in (before, after))
+    words = f"{name}: before, {_in_words(old)}; after, {_in_words(new)}"
+    return HostDrawing(name, _marks(old), _marks(new), min(old, default=None), min(new, default=None), words)
 
 
 def _marks(ratios: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(picture.x(ratio) for ratio in ratios))
 
 
-def _told(ratios: Sequence[float]) -> str:
+def _in_words(ratios: Sequence[float]) -> str:
     if not ratios:
         return "empty"
     return f"{len(ratios)} instance{'s' if len(ratios) > 1 else ''}, the worst-off at {min(ratios):.2f}"
@@ -97,15 +98,15 @@ def _told(ratios: Sequence[float]) -> str:
 def _sum(name: str, title: str, before: float, after: float) -> SumRow:
     form = "{:.2f}" if name in _RISING else "{:,}"
     old, new = form.format(before), form.format(after)
-    counted = name == "instances" or old == new
-    return SumRow(title, old, new, None if counted else (after > before) == (name in _RISING))
+    neutral = name == "instances" or old == new
+    return SumRow(title, old, new, None if neutral else (after > before) == (name in _RISING))
 
 
 def _ends(plan: Plan) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    ends: dict[str, str] = {}
     for step in plan.steps:
         size = f"{step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}" if step.vcpus else ""
         place = f"to {step.host}" if step.action in {"place", "move"} and step.host else ""
         other = "no host" if step.host is None else "other settings" if step.action == "settings" else ""
-        found[step.instance] = ", ".join(filter(None, (place, size, other))) or found.get(step.instance, "stays")
-    return found
+        ends[step.instance] = ", ".join(filter(None, (place, size, other))) or ends.get(step.instance, "stays")
+    return ends

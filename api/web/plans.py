@@ -1,4 +1,4 @@
-"""Plans for a whole cloud: asked by a form for each kind, listed, shown step by step, compared, downloaded."""
+"""Plans for a whole cloud: a form for each kind, the list, each plan step by step, comparison, download."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from api.html.render import page, see_other
 from api.routes.common import Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
 from api.schemas.plans import PlanAnswer
-from api.web import picture, plan_view
+from api.web import plan_view
 from api.web.forms import Posted
 from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS
 from api.web.plan_form import PlanForm
@@ -29,17 +29,16 @@ def listing(
     request: Request, inventory: InventoryDep, plans: PlanDep, kind: PlanKind | None = None, cursor: Cursor = None
 ) -> HTMLResponse:
     """Plans, newest first, all or those of one kind."""
-    found = plans.page(kind=kind, cursor=cursor, limit=_ROWS)
+    entries = plans.page(kind=kind, cursor=cursor, limit=_ROWS)
     return page(
         request,
         "plans.html",
-        rows=found.items,
-        next_cursor=found.next_cursor,
+        rows=entries.items,
+        next_cursor=entries.next_cursor,
         first=cursor is None,
         kind=kind,
         kinds=KINDS,
         generation=inventory.generation(),
-        picture=picture,
     )
 
 
@@ -52,43 +51,42 @@ def make(
     request: Request, inventory: InventoryDep, models: ModelDep, plans: PlanDep, settings: SettingsDep, form: Posted
 ) -> Response:
     """Make the plan, keep it, and go on to its page."""
-    asked = PlanForm.read(form, sent=True)
-    wanted = asked.request(inventory.host)
-    if wanted is None:
-        return _form(request, inventory, models, asked)
+    question = PlanForm.read(form, sent=True)
+    plan_request = question.request(inventory.host)
+    if plan_request is None:
+        return _form(request, inventory, models, question)
     try:
-        check_batch(wanted.instances, settings, "instances")
-        check_batch(wanted.what_if.hosts if wanted.what_if else (), settings, "what_if.hosts")
-        plan = plans.make(wanted)
+        check_batch(plan_request.instances, settings, "instances")
+        check_batch(plan_request.what_if.hosts if plan_request.what_if else (), settings, "what_if.hosts")
+        plan = plans.make(plan_request)
     except InvalidInput as error:
-        asked.blame(error)
-        return _form(request, inventory, models, asked)
-    except NotFound as error:  # the model of an imagined cloud, the one name that is looked up so late
-        asked.errors["model"] = error.message
-        return _form(request, inventory, models, asked)
+        question.blame(error)
+        return _form(request, inventory, models, question)
+    except NotFound as error:  # the model of an imagined cloud: the advisor alone looks it up
+        question.errors["model"] = error.message
+        return _form(request, inventory, models, question)
     return see_other(f"/plans/{plan.id}")
 
 
-def one(request: Request, plan: PathId, plans: PlanDep) -> HTMLResponse:
+def show(request: Request, plan: PathId, plans: PlanDep) -> HTMLResponse:
     """A plan: what becomes of the cloud, the steps by stage, before and after, how the search ended."""
-    found = plans.get(plan)
-    drawn, others = plan_view.hosts(found)
+    stored = plans.get(plan)
+    drawn, others = plan_view.hosts(stored)
     return page(
         request,
         "plan.html",
-        plan=found,
-        told=plans.sentences(found),
-        kind=KINDS[found.request.kind],
-        age=plans.age(found),
-        stages=plan_view.stages(found.steps),
-        refused=plan_view.refused(found),
-        undo=plan_view.stages(found.undo),
-        sums=plan_view.sums(found.sums_before, found.sums_after),
+        plan=stored,
+        sentences=plans.sentences(stored),
+        kind=KINDS[stored.request.kind],
+        age=plans.age(stored),
+        stages=plan_view.stages(stored.steps),
+        refused=plan_view.refused(stored),
+        undo=plan_view.stages(stored.undo),
+        sums=plan_view.sums(stored.sums_before, stored.sums_after),
         hosts=drawn,
         others=others,
-        beside=[entry for entry in plans.page(limit=_ROWS).items if entry.id != found.id],
+        beside=[entry for entry in plans.page(limit=_ROWS).items if entry.id != stored.id],
         kinds=KINDS,
-        picture=picture,
     )
 
 
@@ -98,11 +96,10 @@ def compare(request: Request, plans: PlanDep, a: OtherPlan, b: OtherPlan) -> HTM
     return page(
         request,
         "plan_compare.html",
-        plans=[_side(plans, one) for one in (first, second)],
+        plans=[_side(plans, plan) for plan in (first, second)],
         rows=plan_view.sums(first.sums_after, second.sums_after),
         differences=plan_view.differences(first, second),
         same_cloud=first.generation == second.generation,
-        picture=picture,
     )
 
 
@@ -112,11 +109,13 @@ def report(plan: PathId, plans: PlanDep) -> Response:
 
 
 def data(plan: PathId, plans: PlanDep) -> Response:
-    """Everything in a plan as JSON: as `GET /v1/plans/{plan}` has it but for its age, which no file can keep, and under
-    `report` every word and every number of its report."""
+    """A plan as `GET /v1/plans/{plan}` answers it, without its age; `report` holds the words and figures of its report.
+
+    The age is left out because a file would keep it while it changes.
+    """
     answer = PlanAnswer.of(plans.get(plan)).model_dump(mode="json", exclude_unset=True)
-    whole = answer | {"report": plans.report_data(plan)}
-    return _file(json.dumps(whole, allow_nan=False), "application/json", f"cotenant-plan-{plan}.json")
+    content = answer | {"report": plans.report_data(plan)}
+    return _file(json.dumps(content, allow_nan=False), "application/json", f"cotenant-plan-{plan}.json")
 
 
 def _file(text: str, kind: str, name: str) -> Response:
@@ -132,7 +131,7 @@ def _form(request: Request, inventory: InventoryService, models: ModelRegistry, 
         form=form,
         kinds=KINDS,
         fields=FIELDS,
-        labels={name: one.label for name, one in FIELDS.items()},
+        labels={name: field.label for name, field in FIELDS.items()},
         mix_rows=MIX_ROWS,
         lists={
             "hosts": [host.id for host in inventory.hosts(limit=_OFFERED).items],
@@ -148,7 +147,7 @@ def _side(plans: PlanService, plan: Plan) -> dict[str, object]:
     stages = len(plan_view.stages(plan.steps))
     return {
         "plan": plan,
-        "told": plans.sentences(plan),
+        "sentences": plans.sentences(plan),
         "moves": moves,
         "stages": stages,
         "kind": KINDS[plan.request.kind][0],

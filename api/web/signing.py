@@ -13,7 +13,7 @@ from api.routes.common import AccessDep
 from api.web.forms import Posted
 
 _LONGEST = 5000  # characters; Keystone's tokens have 255 to some thousands
-_ON_THIS_SITE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")  # a path, which no browser takes for another host's name
+_ON_THIS_SITE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")  # a path that no browser takes for the name of a host
 
 
 def form(request: Request, access: AccessDep) -> Response:
@@ -25,25 +25,25 @@ def form(request: Request, access: AccessDep) -> Response:
 
 
 def sign_in(request: Request, access: AccessDep, form: Posted) -> Response:
-    """Begin a session; whatever the browser held before ends."""
+    """Begin a session; the one that the browser had before ends."""
     after = form.get("next", "/")
     token = form.get("token", "").strip()[:_LONGEST]
     client = request.client.host if request.client else ""
-    begun = access.sessions.begin(
+    session = access.sessions.begin(
         token, former=cookies.read(request), request_id=request.state.request_id, client=client
     )
-    if begun is None:
+    if session is None:
         return _form(request, after, refused=True)
     answer = see_other(_checked(after))
-    cookies.give(answer, begun.secret, begun.lasts_s, secure=came_by_tls(request))
+    cookies.give(answer, session.secret, session.lasts_s, secure=came_by_tls(request))
     return answer
 
 
 def sign_out(request: Request, access: AccessDep, form: Posted) -> Response:  # noqa: ARG001 - the form is checked
     """End the session."""
-    held = cookies.read(request)
-    if held is not None:
-        access.sessions.end(held)
+    secret = cookies.read(request)
+    if secret is not None:
+        access.sessions.end(secret)
     answer = see_other(SIGN_IN if access.guarded else "/")
     cookies.take_back(answer)
     return answer
@@ -57,5 +57,5 @@ def _form(request: Request, after: str, *, refused: bool = False) -> Response:
 
 
 def _checked(path: str) -> str:
-    """Where to go on, on this service only."""
+    """The path to go on to, if it is one of this service; else the first page."""
     return path if _ON_THIS_SITE.match(path) and not path.startswith(SIGN_IN) else "/"

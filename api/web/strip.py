@@ -1,4 +1,4 @@
-"""Hosts → a strip of columns: height is CPUs asked for at busy times, colour who is worst off; no HTML here."""
+"""Hosts → a strip of columns: height is demand for CPUs at busy times, colour the worst-off instance; no HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.domain import HostNow
-from api.web import picture
+from api.html import picture
 
 HEIGHT = 48.0  # of a column, in its own units; a host whose CPUs are all asked for fills it
 NAMED = 24  # hosts of a strip that has names below its columns
@@ -20,21 +20,21 @@ class Cell:
     name: str
     level: str  # good, fair or bad: how the worst-off instance there fares; empty = nobody is there
     height: float
-    over: bool  # more is asked of the CPUs at busy times than there is
+    over: bool  # demand at busy times exceeds its CPUs
     figure: str
     known: str  # of how many of its instances more than the size is known
     badge: str  # all, some or none
     words: str
 
 
-def counts(found: Sequence[Cell]) -> Counter[str]:
-    """How many hosts fare how: by level, "" = nobody is there."""
-    return Counter(one.level for one in found)
+def counts(cells: Sequence[Cell]) -> Counter[str]:
+    """The number of hosts of each level."""
+    return Counter(cell.level for cell in cells)
 
 
 def cells(hosts: Sequence[HostNow]) -> tuple[Cell, ...]:
     """All hosts by name."""
-    return tuple(_cell(one) for one in sorted(hosts, key=lambda one: one.host.id))
+    return tuple(_cell(host) for host in sorted(hosts, key=lambda host: host.host.id))
 
 
 def _cell(now: HostNow) -> Cell:

@@ -8,17 +8,17 @@ from dataclasses import replace
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import OBJECTIVES, Instance, Recommendation, like_another
+from advisor.domain import OBJECTIVES, Candidate, Instance, like_another
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
-from api.web import one_line, picture, strip
+from api.web import one_line, strip
 from api.web.answer import RecommendationView, answer
 from api.web.cloud import worst_off
 from api.web.form import Form
 
-_OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
+_OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed
 
 
 def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> HTMLResponse:
@@ -26,25 +26,23 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
     form = Form.read(request.query_params)
     form.take_line(lambda name: _exists(inventory, name))
     state = cloud.ready()
-    found = _ask(form, inventory, placements) if form.asked and not form.errors else None
-    told = None if found else cloud.now()
-    cells = strip.cells(told.hosts) if told else ()
+    recommendation = _ask(form, inventory, placements) if form.asked and not form.errors else None
+    now = None if recommendation else cloud.now()
+    cells = strip.cells(now.hosts) if now else ()
     return page(
         request,
         "where.html",
         status=422 if form.errors else 200,
         form=form,
-        answer=found,
+        answer=recommendation,
         state=state,
-        age=picture.age_in_words,
         instances=[(item.id, item.host) for item in inventory.instances(limit=_OFFERED).items],
         workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVES,
-        picture=picture,
         cells=cells,
         counts=strip.counts(cells),
-        worst=worst_off(told.hosts) if told else (),
-        alarms=cloud.alarms() if told else (),
+        worst=worst_off(now.hosts) if now else (),
+        alarms=cloud.alarms() if now else (),
         example=one_line.EXAMPLE,
         named=strip.NAMED,
     )
@@ -60,7 +58,7 @@ def _exists(inventory: InventoryService, name: str) -> bool:
 
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
-        instance = _anew(inventory.instance(form.existing)) if form.existing else form.new_instance()
+        instance = _unpinned(inventory.instance(form.existing)) if form.existing else form.new_instance()
         if instance is None:
             return None
         if form.values["like"] and not form.existing:
@@ -68,35 +66,33 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
                 form.errors["like"] = f"there is no instance {form.values['like'][:60]!r}"
                 return None
             instance = like_another(instance, inventory.instance(form.values["like"]), form.sized)
-        told = placements.place(form.request(instance)).recommendation
-        there: Recommendation | None = None
-        if instance.host and all(candidate.host != instance.host for candidate in told.candidates):
-            # With the best one, so that it is told whether both are tied.
-            both = (*(candidate.host for candidate in told.candidates[:1]), instance.host)
-            there = placements.place(form.request(instance, hosts=both)).recommendation
+        recommendation = placements.place(form.request(instance)).recommendation
+        hosts = [candidate.host for candidate in recommendation.candidates]
+        present: Candidate | None = None
+        if instance.host and instance.host not in hosts:
+            # Asked together with the best host, so that the answer says whether both are tied.
+            both = placements.place(form.request(instance, hosts=(*hosts[:1], instance.host))).recommendation
+            present = next((candidate for candidate in both.candidates if candidate.host == instance.host), None)
     except NotFound as error:
         form.errors["instance"] = error.message
         return None
     except InvalidInput as error:
         form.blame(error)
         return None
-    now = (
-        next((candidate for candidate in there.candidates if candidate.host == instance.host), None) if there else None
-    )
-    hosts = [candidate.host for candidate in told.candidates] + ([now.host] if now else [])
-    return answer(told, instance, _limits(inventory, hosts), now)
+    limits = _limits(inventory, [*hosts, present.host] if present else hosts)
+    return answer(recommendation, instance, limits, present)
 
 
-def _anew(instance: Instance) -> Instance:
-    """An instance as it may be moved: its pinning speaks of the pCPUs of the host that it leaves."""
+def _unpinned(instance: Instance) -> Instance:
+    """The instance as it may be moved: its pinning names pCPUs of the host that it leaves."""
     return replace(instance, settings=replace(instance.settings, pinning=None))
 
 
 def _limits(inventory: InventoryService, hosts: Sequence[str]) -> dict[str, float]:
-    """The limits of everybody on these hosts; a neighbour that left meanwhile has none."""
-    found = {}
-    for host in hosts:
-        for neighbour in inventory.instances(host=host, limit=_OFFERED).items:
-            if neighbour.min_throughput_ratio is not None:
-                found[neighbour.id] = neighbour.min_throughput_ratio
-    return found
+    """The lowest ratios that instances on these hosts accept, where they have one."""
+    return {
+        neighbour.id: neighbour.min_throughput_ratio
+        for host in hosts
+        for neighbour in inventory.instances(host=host, limit=_OFFERED).items
+        if neighbour.min_throughput_ratio is not None
+    }

@@ -1,4 +1,4 @@
-"""What the advice was worth, on `/worth`: predicted against measured, and who followed beside others like them."""
+"""What the advice was worth, on `/worth`: predicted against measured, and followed placements beside others alike."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import AdviceWorth, AlternativeNow, FaredBeside, PlacementWorth, PredictedVsObserved
+from api.html import picture
 from api.html.render import page
 from api.routes.common import OutcomeDep
 from api.routes.instances import Since
-from api.web import picture
 
 _LEAST_SCALE = 0.01  # of a share: the picture of differences reaches at least so far
 _WHO = {"newcomer": "Who was placed", "residents": "Who was there before"}
@@ -20,24 +20,22 @@ _WHO = {"newcomer": "Who was placed", "residents": "Who was there before"}
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """Two groups side by side; `low`, `mark` and `high` are where the difference stands in a picture with 0 in its
-    middle, None = too few to tell."""
+    """Two groups side by side; `low`, `mark` and `high` place their difference in a picture with 0 in its middle.
+
+    None = too few to tell.
+    """
 
     who: str
-    found: FaredBeside
+    group: FaredBeside
     low: float | None
     mark: float | None
     high: float | None
     level: str
 
-    @property
-    def words(self) -> str:
-        return self.found.text
-
 
 @dataclass(frozen=True, slots=True)
 class WorthRow:
-    """One placement, with its picture and where it would have been otherwise."""
+    """One placement, with its picture and the hosts where it could have gone instead."""
 
     it: PlacementWorth
     beside: picture.BesideRow | None
@@ -48,27 +46,22 @@ class WorthRow:
 def worth(request: Request, outcomes: OutcomeDep, since: Since = "7d") -> HTMLResponse:
     """What the advice of a week, or of another time, was worth."""
     advice = outcomes.worth(since=since)
-    scale = max(
-        [
-            _LEAST_SCALE,
-            *(abs(edge) for group in advice.beside for edge in (group.lower, group.upper) if edge is not None),
-        ]
-    )
+    edges = (abs(edge) for group in advice.beside for edge in (group.lower, group.upper) if edge is not None)
+    scale = max((_LEAST_SCALE, *edges))
     return page(
         request,
         "worth.html",
-        found=advice,
+        advice=advice,
         notes=_notes(advice),
         since=since,
         differences=[_difference(group, scale) for group in advice.beside],
         scale=scale,
         rows=[_row(placement) for placement in advice.placements],
-        picture=picture,
     )
 
 
 def _notes(advice: AdviceWorth) -> Sequence[str]:
-    """The sentences from the comparisons on: tables say what stands before them."""
+    """The sentences from the comparisons on; tables show what the sentences before them say."""
     texts = {group.text for group in advice.beside}
     first = next((at for at, sentence in enumerate(advice.sentences) if sentence in texts), 2)
     return advice.sentences[first:]

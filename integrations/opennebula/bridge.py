@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 
 MOST_BYTES = 16 * 2**20  # of an answer
 ACTIVE, RUNNING = "3", "3"  # include/VirtualMachine.h: VmState and LcmState
-SAID = "COTENANT_"  # what user templates may say of a virtual machine begins so
+PREFIX = "COTENANT_"  # of attributes of user templates that describe a virtual machine
 
 
 class BridgeError(Exception):
@@ -81,7 +81,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> BridgeSettings:
 
 
 def _read_secret(path: str) -> str:
-    """What a file holds that nobody but its owner may change, and nobody but owner and group may read."""
+    """The text of a file that only its owner may write and only owner and group may read."""
     with Path(path).open(encoding="ascii") as file:
         mode = os.fstat(file.fileno()).st_mode & 0o777
         if mode & 0o026:
@@ -90,7 +90,7 @@ def _read_secret(path: str) -> str:
 
 
 def placer(environment: Mapping[str, str] = os.environ) -> str:
-    """OpenNebula's own placer, also where our settings cannot be read."""
+    """OpenNebula's own placer, known even where our settings cannot be read."""
     try:
         return settings(environment).placer
     except BridgeError:
@@ -114,21 +114,21 @@ def read_document(text: str) -> ElementTree.Element:
 
 
 def write_document(root: ElementTree.Element) -> str:
-    """The same document as OpenNebula's own placer reads it: one word of base64."""
+    """The document as OpenNebula's own placer reads it: one word of base64."""
     return base64.b64encode(ElementTree.tostring(root, encoding="utf-8")).decode("ascii")
 
 
 def virtual_machines(root: ElementTree.Element) -> list[Vm]:
-    """Those that requirements name, with what Cotenant is told of each; one that makes no sense is left out."""
-    pool = {one.findtext("ID"): one for one in root.iterfind("VM_POOL/VM")}
+    """The machines that requirements name, each with its body for Cotenant; one that cannot be read is left out."""
+    pool = {vm.findtext("ID"): vm for vm in root.iterfind("VM_POOL/VM")}
     machines = []
-    for wanted in root.iterfind("REQUIREMENTS/VM"):
-        vm = pool.get(wanted.findtext("ID"))
+    for requirement in root.iterfind("REQUIREMENTS/VM"):
+        vm = pool.get(requirement.findtext("ID"))
         try:
             if vm is not None:
-                machines.append(_vm(vm, tuple(int(one.text or "") for one in wanted.iterfind("HOSTS/ID"))))
+                machines.append(_vm(vm, tuple(int(host.text or "") for host in requirement.iterfind("HOSTS/ID"))))
         except ValueError as error:
-            log("WARN", f"{wanted.findtext('ID')} is not described as it should be: {error}")
+            log("WARN", f"{requirement.findtext('ID')} is not described as it should be: {error}")
     return machines
 
 
@@ -140,7 +140,8 @@ def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
         None if last is None or not last.findtext(name) else int(last.findtext(name) or "") for name in ("HID", "DS_ID")
     )
     is_running = vm.findtext("STATE") == ACTIVE and vm.findtext("LCM_STATE") == RUNNING
-    attributes = {one.tag: one.text or "" for one in vm.iterfind("USER_TEMPLATE/*") if one.tag.startswith(SAID)}
+    template = vm.iterfind("USER_TEMPLATE/*")
+    attributes = {element.tag: element.text or "" for element in template if element.tag.startswith(PREFIX)}
     vcpus = vm.findtext("TEMPLATE/VCPU")
     body: dict[str, Any] = {
         "ID": number,
@@ -157,32 +158,32 @@ def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
     return Vm(number, hosts, host, datastore, is_running, body)
 
 
-def advice(known: BridgeSettings, path: str, body: Mapping[str, Any]) -> dict[int, int]:
-    """Which host Cotenant names for which virtual machine; BridgeError when it does not answer in time or in kind."""
+def advice(service: BridgeSettings, path: str, body: Mapping[str, Any]) -> dict[int, int]:
+    """The host that Cotenant names for each virtual machine; BridgeError on a late or malformed answer, or none."""
     headers = {"Content-Type": "application/json"}
-    if known.token:
-        headers["Authorization"] = f"Bearer {known.token}"
-    request = urllib.request.Request(known.url + path, json.dumps(body).encode(), headers)  # noqa: S310 - see settings()
+    if service.token:
+        headers["Authorization"] = f"Bearer {service.token}"
+    content = json.dumps(body).encode()
+    request = urllib.request.Request(service.url + path, content, headers)  # noqa: S310 - see settings()
     try:
-        with _at_most(known.timeout_s):
-            raw = _fetched(request, known.timeout_s)
+        with _at_most(service.timeout_s):
+            raw = _fetch(request, service.timeout_s)
         if len(raw) > MOST_BYTES:
             raise BridgeError(f"Cotenant's answer is larger than {MOST_BYTES} bytes")
         rows = json.loads(raw)["VMS"]
         host_by_vm = {row["ID"]: row["HOST_ID"] for row in rows if row.get("HOST_ID") is not None}
         for row in rows:
             if row.get("ERROR") is not None:
-                log("WARN", f"{row['ID']} is left to the own placer: {row['ERROR']}")
+                log("WARN", f"{row['ID']} is left to OpenNebula's own placer: {row['ERROR']}")
     except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BridgeError(f"Cotenant gave no answer: {type(error).__name__} {error}") from error
-    whole = all(type(number) is int for pair in host_by_vm.items() for number in pair)
-    if not whole:
-        raise BridgeError("Cotenant's answer holds something else than numbers")
+    if not all(type(number) is int for pair in host_by_vm.items() for number in pair):
+        raise BridgeError("Cotenant's answer has other values than whole numbers")
     return host_by_vm
 
 
-def _fetched(request: urllib.request.Request, timeout_s: float) -> bytes:
-    """The answer's body, one byte more than is allowed at most; BridgeError for any status but 2xx."""
+def _fetch(request: urllib.request.Request, timeout_s: float) -> bytes:
+    """The answer's body, up to one byte more than is allowed; BridgeError for any status but 2xx."""
     try:
         with _OPENER.open(request, timeout=timeout_s) as answer:
             raw: bytes = answer.read(MOST_BYTES + 1)
@@ -202,7 +203,7 @@ def _detail(error: urllib.error.HTTPError) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token elsewhere."""
+    """Follows no redirect, which would carry the token elsewhere."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -213,7 +214,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """TimeoutError after so many seconds in all: a socket's own limit begins anew with every byte."""
+    """TimeoutError after so many seconds in all: a socket's own time limit begins anew with every byte."""
 
     def over(*_: Any) -> None:
         raise TimeoutError(f"it took longer than {seconds:g} s")
@@ -228,5 +229,5 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def log(level: str, message: str) -> None:
-    """A line of the driver's log; OpenNebula takes LEVEL: message, one that begins with a number as about that VM."""
+    """Write a line of the driver's log, `LEVEL: message`; OpenNebula reads a number at its start as the id of a VM."""
     sys.stderr.write(f"{level}: {' '.join(message.split())[:500]}\n")

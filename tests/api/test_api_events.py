@@ -136,7 +136,7 @@ def test_there_is_room_for_so_many_and_for_another_when_one_leaves(
         assert (refused.status_code, refused.json()["code"]) == (503, "service.busy")
         assert said in refused.json()["detail"]
         assert refused.headers["retry-after"] == "1"
-    eventually(lambda: not state(service).listeners._there.total())
+    eventually(lambda: not state(service).listeners._present.total())
     with listening(service):
         pass
 

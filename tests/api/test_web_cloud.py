@@ -179,7 +179,7 @@ def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Cli
     assert len(drawn) == 2 + 7 * 2, "the host's two, the metrics of two instances, and what they got of the CPU"
     assert {line.count("M") for line in drawn} == {2}, "the gap stays open"
     points = [tuple(map(float, pair)) for line in drawn for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", line)]
-    assert all(0 <= x <= chart.WIDTH and 0 <= y <= chart.HEIGHT for x, y in points)
+    assert all(0 <= x <= 320 and 0 <= y <= 104 for x, y in points)
     titles = " ".join(page.words)
     assert "execution in 1/s of shop-3, shop-4" in titles.lower()
 

@@ -23,7 +23,7 @@ from advisor.service import Advisor
 from advisor.serving.recommendations import EncodedRecommendation
 from advisor.settings import Settings
 from api.app import create_app
-from api.web import picture
+from api.html import picture
 from tests.api.api_client import Bent, Client
 from tests.api.page_reader import Page
 from tests.api.sample_answer import HOSTILE, answer, effect

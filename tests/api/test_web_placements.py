@@ -10,7 +10,7 @@ from advisor.domain import Band, Instance, ModelCard, Page, PlacementRequest, Pr
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.web import picture
+from api.html import picture
 from tests.api.api_client import Bent, Client
 from tests.api.sample_answer import HOSTILE, answer
 

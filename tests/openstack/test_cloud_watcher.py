@@ -107,4 +107,4 @@ def test_an_audit_fails_and_says_why_where_cotenant_has_not_read_the_cloud(
     service.put("/v1/inventory", {"mode": "replace", "hosts": [], "instances": []})
     assert audit(lab, "noisy_neighbor", "cotenant_rebalance")["state"] == "FAILED"
     said = log.read_bytes()[before:].decode()
-    assert "knows none of the 100 compute nodes where they are; let `cotenant sync openstack` run" in said
+    assert "knows none of the 100 compute nodes; let `cotenant sync openstack` run" in said

@@ -1,5 +1,5 @@
-// Copy buttons beside commands, suggestions below lines, and in a demonstration what is new. Everything on the pages works
-// without this file.
+// Copy buttons beside commands, suggestions below fields, and in a demonstration the refresh of pages. Everything on the
+// pages works without this file.
 "use strict";
 
 function offerCopies(part) {
@@ -45,15 +45,15 @@ function suggest(field) {
   box.className = "suggested";
   field.before(box);
   box.append(field, list);
-  let asked = 0; // only the last question counts
-  let waiting;
+  let newest = 0; // number of the newest question; answers to earlier ones are ignored
+  let timer;
   let chosen = -1;
   let before = "";
   let items = [];
 
   const close = () => {
-    asked += 1;
-    clearTimeout(waiting);
+    newest += 1;
+    clearTimeout(timer);
     list.hidden = true;
     field.setAttribute("aria-expanded", "false");
     field.removeAttribute("aria-activedescendant");
@@ -69,25 +69,25 @@ function suggest(field) {
     } else field.removeAttribute("aria-activedescendant");
   };
   const take = (at) => {
-    const rest = field.value.slice(field.selectionStart).replace(/^[^\s,;]*/, ""); // the word under the cursor goes
-    const begun = before + items[at].text;
-    field.value = begun + rest;
-    field.setSelectionRange(begun.length, begun.length);
+    const rest = field.value.slice(field.selectionStart).replace(/^[^\s,;]*/, ""); // the word under the cursor is replaced
+    const start = before + items[at].text;
+    field.value = start + rest;
+    field.setSelectionRange(start.length, start.length);
     close();
-    if (begun.endsWith(" ")) ask(); // something must follow
+    if (start.endsWith(" ")) ask(); // something must follow
   };
   const show = () => {
     chosen = -1;
     field.removeAttribute("aria-activedescendant");
-    list.replaceChildren(...items.map((one, at) => {
+    list.replaceChildren(...items.map((item, at) => {
       const option = document.createElement("li");
       option.id = `${list.id}-${at}`;
       option.setAttribute("role", "option");
       option.setAttribute("aria-selected", "false");
       const about = document.createElement("span");
       about.className = "soft";
-      about.textContent = one.about;
-      option.append(one.text.trim(), " ", about);
+      about.textContent = item.about;
+      option.append(item.text.trim(), " ", about);
       option.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
       option.addEventListener("click", () => take(at));
       return option;
@@ -96,23 +96,23 @@ function suggest(field) {
     field.setAttribute("aria-expanded", String(!list.hidden));
   };
   const ask = async () => {
-    const mine = ++asked;
+    const question = ++newest;
     const typed = field.value.slice(0, field.selectionStart);
     const query = new URLSearchParams({ ask: typed, of: field.dataset.suggest });
     try {
       const answer = await fetch(`/suggestions?${query}`, { headers: { Accept: "application/json" } });
-      const found = answer.ok ? await answer.json() : { before: "", items: [] };
-      if (mine !== asked) return;
-      ({ before, items } = found);
+      const suggestions = answer.ok ? await answer.json() : { before: "", items: [] };
+      if (question !== newest) return;
+      ({ before, items } = suggestions);
       show();
     } catch {
-      if (mine === asked) close(); // signed out or no network: the field is a field
+      if (question === newest) close(); // signed out or no network: the field works without suggestions
     }
   };
 
   field.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(ask, 80); // ms; people who type fast ask once for several letters
+    clearTimeout(timer);
+    timer = setTimeout(ask, 80); // ms; people who type fast ask once for several letters
   });
   field.addEventListener("blur", close);
   field.addEventListener("keydown", (event) => {
@@ -131,8 +131,8 @@ function suggest(field) {
   });
 }
 
-// The part of the page that tells of now is fetched again and takes its own place. Where somebody is in it with the
-// keyboard, or has selected a word of it, it stays as it is.
+// Fetches the part of the page that shows the present state again and replaces it. It stays as it is while the keyboard's
+// focus is in it, or a word of it is selected.
 async function showNews() {
   const now = document.querySelector("[data-now]");
   const selected = document.getSelection();
@@ -141,9 +141,9 @@ async function showNews() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   const news = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-now]");
   if (!answer.ok || !news) return;
-  const open = [...now.querySelectorAll("details")].map((one) => one.open);
+  const open = [...now.querySelectorAll("details")].map((details) => details.open);
   now.replaceChildren(...news.childNodes);
-  now.querySelectorAll("details").forEach((one, number) => { one.open = open[number] ?? one.open; });
+  now.querySelectorAll("details").forEach((details, at) => { details.open = open[at] ?? details.open; });
   offerCopies(now);
   offerSuggestions(now);
 }

@@ -1,5 +1,5 @@
-// On /docs every operation can be tried: its form is shown, sent with the token of the field above, and the answer shown
-// as text. The token stays in its field; nothing keeps it. Without this file the page is a description.
+// On /docs every operation can be tried: this file shows its form, sends it with the token of the field above, and shows
+// the answer as text. The token stays in its field; nothing stores it. Without this file the page is a description only.
 "use strict";
 
 function addressed(form) {
@@ -17,21 +17,21 @@ function addressed(form) {
   return { address: query.size ? `${path}?${query}` : path, headers };
 }
 
-// The text of an answer, JSON indented; of one that does not end, such as a stream of events, its beginning.
+// The text of an answer, JSON indented. Of an answer that does not end, such as a stream of events, the beginning.
 async function textOf(answer) {
-  const most = 262144; // characters; a browser is slow at showing more
+  const mostCharacters = 262144; // a browser is slow at showing more
   if (!answer.body) return "";
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  const late = setTimeout(() => reader.cancel(), 30000);
+  const timeout = setTimeout(() => reader.cancel(), 30000);
   let text = "";
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     text += part.value;
-    if (text.length > most) {
+    if (text.length > mostCharacters) {
       reader.cancel();
-      return `${text.slice(0, most)}\n… and more`;
+      return `${text.slice(0, mostCharacters)}\n… and more`;
     }
   }
-  clearTimeout(late);
+  clearTimeout(timeout);
   if (!/json/.test(answer.headers.get("Content-Type") ?? "")) return text;
   return text && JSON.stringify(JSON.parse(text), null, 2);
 }
@@ -45,8 +45,8 @@ async function execute(form) {
   status.textContent = "Asking …";
   shown.hidden = true;
   try {
-    const asked = { method: form.dataset.method, headers, body: body?.value, credentials: "omit", redirect: "error" };
-    const answer = await fetch(address, asked);
+    const request = { method: form.dataset.method, headers, body: body?.value, credentials: "omit", redirect: "error" };
+    const answer = await fetch(address, request);
     const text = await textOf(answer);
     status.textContent = `${answer.status} ${answer.statusText}`;
     shown.querySelector("pre").textContent = text;

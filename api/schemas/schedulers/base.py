@@ -1,4 +1,4 @@
-"""What the schedulers' schemas share: bodies of programs that are not ours may hold more than we read."""
+"""What the schedulers' schemas share: bodies of other programs may hold more fields than we read."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from api.schemas.base import WHOLE, AnswerBody, Flag, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
-MOST_TOLD = 256  # pods whose placement one question tells
+MOST_TOLD = 256  # placements that one question may report
 Texts = dict[str, str] | None
 Quantities = dict[str, str | Number] | None
 
@@ -97,8 +97,8 @@ class _EitherCase(Incoming):
     def _either_case(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        wanted = {str(field.alias).lower(): field.alias for field in cls.model_fields.values()}
-        return {wanted.get(str(key).lower(), key): value for key, value in body.items()}
+        aliases = {str(field.alias).lower(): field.alias for field in cls.model_fields.values()}
+        return {aliases.get(str(key).lower(), key): value for key, value in body.items()}
 
 
 _POD: dict[str, Any] = {

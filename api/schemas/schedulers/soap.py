@@ -48,16 +48,16 @@ def read_call(raw: bytes) -> Call:
     if namespace != f"{{{DWM}" or not _METHOD.match(method):
         raise MalformedEnvelopeError(f"the method is not one of {DWM}")
     request = body[0].find(f"{{{DWM}}}request")
-    found: dict[str, str] = {}
-    for one in () if request is None else request:
-        found[str(one.tag).rpartition("}")[2]] = "" if len(one) else (one.text or "").strip()
-    return Call(method, found)
+    parameters: dict[str, str] = {}
+    for element in () if request is None else request:
+        parameters[str(element.tag).rpartition("}")[2]] = "" if len(element) else (element.text or "").strip()
+    return Call(method, parameters)
 
 
 def answer(method: str, values: Record, records: Mapping[str, Iterable[Record]] | None = None) -> bytes:
-    """The envelope that answers a method: texts, and lists named `Recommendations` or such of one element per record.
+    """The envelope that answers a method: texts, and lists such as `Recommendations` with one element per record.
 
-    No blank stands between elements and no prefix before their names, for XAPI's parser compares names as they are and
+    There is no blank between elements and no prefix before their names: XAPI's parser compares names as they are, and
     takes an element that holds nothing but text for a leaf.
     """
     envelope = ElementTree.Element("Envelope", {"xmlns": ENVELOPE})

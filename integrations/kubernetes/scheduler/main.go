@@ -1,4 +1,4 @@
-// cotenant-scheduler is kube-scheduler with one more plug-in, "Cotenant": it asks a Cotenant service where pods fare well.
+// cotenant-scheduler is kube-scheduler with one more plug-in, "Cotenant", which asks a Cotenant service where pods fare well.
 package main
 
 import (

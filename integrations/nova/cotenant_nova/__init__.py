@@ -1,1 +1,1 @@
-"""Weigher and filter for Nova's scheduler that ask Cotenant; nothing of them may ever break scheduling."""
+"""Weigher and filter for Nova's scheduler that ask Cotenant; whatever fails in them, servers must still be placed."""

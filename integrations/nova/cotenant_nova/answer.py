@@ -1,4 +1,4 @@
-"""What Cotenant answers, read strictly, as values for Nova: a weight for each host, and which hosts it refuses."""
+"""Cotenant's answer, checked strictly, as values for Nova: a weight for each host, and the hosts that it refuses."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Nova takes the heaviest host. Cotenant holds its first candidate for the server, so that one must win over others of
+# Nova takes the heaviest host. Cotenant holds its first candidate for the server, so this one must win over others with
 # the same score, also with Nova's weighers (2 to 3 in all) added: 0.01 times the default multiplier of 1000 is 10.
 LEAD = 0.01
-NEUTRAL = 0.5  # of hosts that Cotenant knows nothing of, beside some that it knows: neither best nor worst
-FAR = 1e9  # no score is anywhere near
+NEUTRAL = 0.5  # of unknown hosts beside known ones: neither best nor worst
+FAR = 1e9  # above every real score
 UNKNOWN = ("host.unknown", "host.no_data")
-# What Nova checks by itself (capacity, services that are down) is left to it, for its view is the newer one.
+# Nova itself checks capacity and whether services are up, and its view is the newer one.
 HARD = ("limit.settings", "constraint.exclusive")
 
 
@@ -42,11 +42,11 @@ class Answer:
         return next(iter(self.scores), None)
 
     def weights(self, hosts: Sequence[str]) -> list[float]:
-        """A value from 0 to 1 for each host: its score, 0 where it cannot take the server.
+        """A value from 0 to 1 for each host: its score, or 0 where it cannot take the server.
 
-        The first candidate is LEAD above all others. A host that is neither shown nor refused ranks behind those that
-        are shown; one that Cotenant knows nothing of is NEUTRAL. Where it knows none of the hosts all are 0, which
-        leaves the choice to Nova's own weighers whatever the multipliers.
+        The first candidate is LEAD above all others. A host that is neither a candidate nor refused ranks behind the
+        candidates; an unknown host is NEUTRAL. Where all hosts are unknown all are 0, which leaves the choice to Nova's
+        own weighers whatever the multipliers.
         """
         if not self.scores and all(self.refused.get(host, UNKNOWN[0]) in UNKNOWN for host in hosts):
             return [0.0] * len(hosts)
@@ -82,6 +82,6 @@ def _listed(document: Any, name: str, *fields: str) -> list[Mapping[str, Any]]:
     items = document.get(name) if isinstance(document, dict) else None
     if not isinstance(items, list):
         raise ValueError(f"the answer has no list {name}")  # noqa: TRY004 - it is data
-    if not all(isinstance(one, dict) and all(field in one for field in fields) for one in items):
-        raise ValueError(f"the answer's {name} do not say {' and '.join(fields)}")
+    if not all(isinstance(item, dict) and all(field in item for field in fields) for item in items):
+        raise ValueError(f"the answer's {name} have no {' and '.join(fields)}")
     return items

@@ -1,4 +1,4 @@
-"""One question to the Cotenant service over HTTP, answered within a time-out that holds for the whole of it."""
+"""One question to the Cotenant service over HTTP, with one time-out for all of it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Service:
     def ask(self, body: Mapping[str, Any]) -> Any:
         """The answer to `POST /v1/placements`; NoAnswer when it does not come in time or is not JSON.
 
-        In a thread of its own, because a socket's time-out holds for each of many steps, and for looking up a name not
-        at all. The thread ends by those time-outs soon after it was given up.
+        It is asked in a thread, because a socket's time-out counts for each step anew, and not for looking up a name.
+        A thread that is no longer waited for soon ends by those time-outs.
         """
         outcome: list[Any] = []
         thread = threading.Thread(target=self._ask_into, args=(outcome, body), name="cotenant", daemon=True)
@@ -49,7 +49,7 @@ class Service:
     def _ask_into(self, outcome: list[Any], body: Mapping[str, Any]) -> None:
         try:
             outcome.append(self._post("/v1/placements", body))
-        except Exception as error:  # noqa: BLE001 - it is told in the thread that waits
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
             outcome.append(error)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -82,7 +82,7 @@ class Service:
         return connection, parts.path.rstrip("/")
 
     def _authorization(self) -> dict[str, str]:
-        """Read each time, so that a new token counts at once."""
+        """The header with the token, which is read each time, so that a new token counts at once."""
         if not self.token_file:
             return {}
         parts = urllib.parse.urlsplit(self.url)
@@ -92,7 +92,7 @@ class Service:
 
 
 def _read_secret(path: str) -> str:
-    """What a file holds that nobody but its owner may change, and nobody but owner and group may read."""
+    """The text of a file that only its owner may write and only owner and group may read."""
     with Path(path).open(encoding="ascii") as file:
         mode = os.fstat(file.fileno()).st_mode & 0o777
         if mode & 0o026:
@@ -101,7 +101,7 @@ def _read_secret(path: str) -> str:
 
 
 def _title(content: bytes) -> str:
-    """What a problem document says, short and printable."""
+    """The title of a problem document, short and printable."""
     try:
         text = str(json.loads(content)["title"])
     except (ValueError, KeyError, TypeError):

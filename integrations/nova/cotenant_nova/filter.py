@@ -1,4 +1,4 @@
-"""CotenantFilter: leaves out hosts where a limit would break; lets every host pass where there is no answer."""
+"""CotenantFilter: leaves out hosts where a limit would break; without an answer every host passes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOG = logging.getLogger(__name__)
 
 
 class CotenantFilter(filters.BaseHostFilter):
-    """One question per server, about all hosts that the filters before it left; name it last."""
+    """One question per server, about all hosts that passed the filters before this one; list it last."""
 
     RUN_ON_REBUILD = False
 
     def filter_all(self, hosts: Iterable[Any], spec: Any) -> list[Any]:
-        """Those that may take the server."""
+        """The hosts that may take the server."""
         hosts = list(hosts)
         try:
             if utils.request_is_rebuild(spec):
@@ -29,6 +29,6 @@ class CotenantFilter(filters.BaseHostFilter):
             if answer is not None:
                 passing = set(answer.passes(names))
                 return [host for host in hosts if host.nodename in passing]
-        except Exception:  # whatever it is, servers must be placed
+        except Exception:  # servers must be placed whatever happened here
             LOG.exception("filtered without Cotenant")
         return hosts

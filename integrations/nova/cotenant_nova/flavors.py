@@ -1,6 +1,6 @@
-"""A flavor's extra specs as what Cotenant says of an instance: its limits, its workload and what it accepts.
+"""A flavor's extra specs as fields of Cotenant's instances: settings, workload and limits.
 
-`cotenant sync openstack` reads them by a copy of this, for neither may import the other; a test compares the two.
+`cotenant sync openstack` reads them by a copy of this, because neither may import the other; a test compares the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_WEIGHT, DEFAULT_V2_WEIGHT, MAX_WEIGHT = 256, 100, 65_535
 def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
     """Fields of an instance by extra specs (Nova's resource-limits.rst, and those under `cotenant:`).
 
-    What makes no sense is left out: a wrong property must not keep a server from being placed.
+    Wrong values are left out: a server must be placed although a property of its flavor is wrong.
     """
     fields = {
         "workload": _text(specs, "cotenant:workload"),
@@ -44,20 +44,20 @@ def _isolation(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any] | None:
 
 
 def _cap(specs: Mapping[str, Any], vcpus: int) -> float | None:
-    """Each vCPU may use quota of period, µs; 100 = one whole pCPU."""
+    """CPU cap in percent, 100 = one whole pCPU: each vCPU may use `quota` of every `period`, both in µs."""
     quota = _number(specs, "quota:cpu_quota", 0.0, 1e9)
     period = _number(specs, "quota:cpu_period", 0.0, 1e9) or DEFAULT_PERIOD_US
     return None if quota is None else 100.0 * vcpus * quota / period
 
 
 def _weight(specs: Mapping[str, Any]) -> int | None:
-    """Taken as cpu.weight, which Nova's libvirt driver writes on control groups v2."""
+    """Weight on Xen's scale: Nova's libvirt driver writes `quota:cpu_shares` as cpu.weight on control groups v2."""
     shares = _number(specs, "quota:cpu_shares", 0.0, 10_000.0)
     return None if shares is None else min(max(1, round(shares * DEFAULT_WEIGHT / DEFAULT_V2_WEIGHT)), MAX_WEIGHT)
 
 
 def _network(specs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """kB/s of 1000 bytes that the server may send; what is more is dropped."""
+    """Mbit/s that the server may send, from kB/s of 1000 bytes; more is dropped."""
     average = _number(specs, "quota:vif_outbound_average", 0.0, 1e9)
     return None if average is None else {"mode": "dedicated", "rate_mbit": average * 8 / 1000}
 
@@ -82,7 +82,7 @@ def _choice(specs: Mapping[str, Any], name: str) -> str | None:
 
 
 def _number(specs: Mapping[str, Any], name: str, above: float, most: float, *, least: bool = False) -> float | None:
-    """A number over `above` (or from it on, where it is the `least`) and up to `most`."""
+    """A number above `above`, or from it on with `least`, and up to `most`; else None."""
     try:
         value = float(specs[name])
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""One question per server that is placed, shared by filter and weigher, which run one after another in one thread."""
+"""One question per server, which filter and weigher share: they run one after the other in the same thread."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from cotenant_nova.asking import NoAnswer
 from cotenant_nova.question import question
 
 LOG = logging.getLogger(__name__)
-KEPT_S = 5.0  # longer than the other filters and weighers of a request take, shorter than a retry
+KEPT_S = 5.0  # longer than a request's other filters and weighers take, shorter than the time until a retry
 _of_thread = threading.local()
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """The latest answer in this thread, and what it was about; `answer` None = there was none."""
+    """The latest answer in this thread, and its question; `answer` None = there was none."""
 
     server: str
     hosts: frozenset[str]
     answer: Answer | None
     at: float
 
-    def holds(self, server: str, hosts: Sequence[str]) -> bool:
-        """Whether it answers this question as well: the host that it holds must be among these."""
+    def fits(self, server: str, hosts: Sequence[str]) -> bool:
+        """Whether it also answers this question: the host that it holds must be among these."""
         if self.server != server or time.monotonic() - self.at > KEPT_S:
             return False
         return self.answer is None or (self.hosts.issuperset(hosts) and self.answer.first in {None, *hosts})
 
 
 def ask(spec: Any, hosts: Sequence[str]) -> Answer | None:
-    """The answer about these hosts (node names), None when there is none; what failed is logged, never raised."""
+    """The answer about these hosts (node names); None = there is none. Failures are logged, never raised."""
     server = spec.instance_uuid
     kept = getattr(_of_thread, "kept", None)
-    if kept is None or not kept.holds(server, hosts):
-        kept = _of_thread.kept = _Kept(server, frozenset(hosts), _asked(spec, hosts), time.monotonic())
+    if kept is None or not kept.fits(server, hosts):
+        kept = _of_thread.kept = _Kept(server, frozenset(hosts), _ask_service(spec, hosts), time.monotonic())
     return kept.answer
 
 
-def _asked(spec: Any, hosts: Sequence[str]) -> Answer | None:
+def _ask_service(spec: Any, hosts: Sequence[str]) -> Answer | None:
     begin = time.monotonic()
     try:
         body = question(spec, hosts, settings.CONF[settings.GROUP].objective)

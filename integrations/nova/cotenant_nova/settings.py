@@ -1,4 +1,4 @@
-"""The options of the group [cotenant] in nova.conf, and where an answer is asked for by them."""
+"""The options of the group [cotenant] in nova.conf, and the service that they name."""
 
 import nova.conf
 from oslo_config import cfg
@@ -15,8 +15,8 @@ OPTIONS = [
     cfg.FloatOpt(
         "weight_multiplier",
         default=1000.0,
-        help="Against Nova's own weighers, which together say 2 to 3; the default lets Cotenant decide, but not over "
-        "failed builds and other cells (1e6). Aggregates override it as cotenant_weight_multiplier.",
+        help="Weight beside Nova's own weighers, which add up to 2 or 3; the default lets Cotenant decide, but not "
+        "over failed builds and other cells (1e6). Aggregates override it by cotenant_weight_multiplier.",
     ),
 ]
 CONF = nova.conf.CONF
@@ -24,6 +24,6 @@ CONF.register_opts(OPTIONS, group=GROUP)
 
 
 def service() -> Service:
-    """As nova.conf says now."""
-    told = CONF[GROUP]
-    return Service(told.url, told.token_file, told.ca_file, told.timeout)
+    """The service as nova.conf names it now."""
+    options = CONF[GROUP]
+    return Service(options.url, options.token_file, options.ca_file, options.timeout)

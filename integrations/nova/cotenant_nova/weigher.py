@@ -1,4 +1,4 @@
-"""CotenantWeigher: the hosts that Cotenant ranks first weigh most; no opinion of it weighs nothing."""
+"""CotenantWeigher: the hosts that Cotenant ranks first weigh most; without an answer all weigh the same."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LOG = logging.getLogger(__name__)
 
 
 class CotenantWeigher(weights.BaseHostWeigher):
-    """One question per server; 0 for every host where that fails, for an exception here would fail the request."""
+    """One question per server; 0 for every host where it fails, because an exception here would fail the request."""
 
-    # Without these Nova would stretch the scores of one request to 0..1, and differences of 0.01 would look decisive.
+    # Without these Nova would stretch the scores of a request to 0..1, and a difference of 0.01 would look decisive.
     minval = 0.0
     maxval = 1.0
 
@@ -30,11 +30,11 @@ class CotenantWeigher(weights.BaseHostWeigher):
 
     def weigh_objects(self, weighed: Sequence[Any], spec: Any) -> list[float]:
         """A value for each host, in their order."""
-        hosts = [one.obj.nodename for one in weighed]
+        hosts = [host.obj.nodename for host in weighed]
         try:
             answer = request.ask(spec, hosts)
             if answer is not None:
                 return answer.weights(hosts)
-        except Exception:  # whatever it is, servers must be placed
+        except Exception:  # servers must be placed whatever happened here
             LOG.exception("weighed without Cotenant")
         return [0.0] * len(hosts)

@@ -1,4 +1,4 @@
-"""The client of a command, with errors as openstackclient tells them."""
+"""The client of a command, with errors as openstackclient reports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cotenant_client import Client, CotenantError
 
 @contextmanager
 def asking(app: Any) -> Iterator[Client]:
-    """The client; CommandError with what the service says, or why it cannot be asked."""
+    """The client; CommandError with the service's own words, or why it cannot be asked."""
     try:
         yield app.client_manager.cotenant
     except CotenantError as error:

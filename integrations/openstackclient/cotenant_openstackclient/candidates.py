@@ -40,12 +40,12 @@ class ListCandidate(command.Lister):
         for note in answer["notes"]:
             self.log.warning("%s", note)
         if not answer["candidates"]:
-            reasons = "; ".join(f"{one['host']}: {one['reason']}" for one in answer["rejected"][:3])
+            reasons = "; ".join(f"{host['host']}: {host['reason']}" for host in answer["rejected"][:3])
             raise exceptions.CommandError(f"no host can take it: {reasons or 'Cotenant knows no host'}")
-        return COLUMNS, [_row(one) for one in answer["candidates"]]
+        return COLUMNS, [_row(candidate) for candidate in answer["candidates"]]
 
     def _instance(self, parsed_args: argparse.Namespace) -> NewInstance:
-        """As the flavor or the options say."""
+        """The instance that the flavor or the options describe."""
         instance: dict[str, Any] = {"id": "openstackclient"}
         if parsed_args.flavor:
             flavor = self.app.client_manager.compute.find_flavor(
@@ -62,9 +62,14 @@ class ListCandidate(command.Lister):
         return instance  # type: ignore[return-value]
 
 
-def _row(one: Any) -> tuple[Any, ...]:
-    bands = [other["throughput_ratio"] for other in one["neighbours"]]
-    worst = min(bands, key=lambda band: band["expected"], default=None)
-    score = "" if one["score"] is None else f"{one['score']:.2f}"
-    there = ratio(one["newcomer"]["throughput_ratio"])
-    return one["rank"], one["host"], score, there, ratio(worst) if worst else "", "; ".join(one.get("notes", []))
+def _row(candidate: Any) -> tuple[Any, ...]:
+    neighbours = [neighbour["throughput_ratio"] for neighbour in candidate["neighbours"]]
+    worst = min(neighbours, key=lambda band: band["expected"], default=None)
+    return (
+        candidate["rank"],
+        candidate["host"],
+        "" if candidate["score"] is None else f"{candidate['score']:.2f}",
+        ratio(candidate["newcomer"]["throughput_ratio"]),
+        ratio(worst) if worst else "",
+        "; ".join(candidate.get("notes", [])),
+    )

@@ -1,4 +1,4 @@
-"""`openstack cotenant plan ...`: what should become of the whole cloud, as a plan that is made, listed and shown."""
+"""`openstack cotenant plan ...`: makes, lists and shows plans for the whole cloud."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class CreatePlan(command.ShowOne):
             "keep_ratio": parsed_args.keep_ratio,
             "time_limit_s": parsed_args.time_limit,
         }
-        wanted: PlanBody = {name: value for name, value in body.items() if value is not None}  # type: ignore[assignment]
+        asked: PlanBody = {name: value for name, value in body.items() if value is not None}  # type: ignore[assignment]
         with asking(self.app) as client:
-            return _shown(client.plan(**wanted))
+            return _shown(client.plan(**asked))
 
 
 class ShowPlan(command.ShowOne):
@@ -73,9 +73,9 @@ class ListPlan(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
         with asking(self.app) as client:
-            found = list(client.plans(kind=parsed_args.kind))
+            plans = list(client.plans(kind=parsed_args.kind))
         names = ("id", "created_at", "kind", "model_version", "stale")
-        return PLAN_COLUMNS, [tuple(dict(one)[name] for name in names) for one in found]
+        return PLAN_COLUMNS, [tuple(dict(plan)[name] for name in names) for plan in plans]
 
 
 class ListPlanStep(command.Lister):
@@ -89,15 +89,15 @@ class ListPlanStep(command.Lister):
             steps = client.plan_by_id(parsed_args.plan)["steps"]
         return STEP_COLUMNS, [
             (
-                one.get("stage"),
-                one.get("action"),
-                one["instance"],
-                one.get("source") or "",
-                one["host"] or "",
-                "" if (took := one.get("duration_s")) is None else took["expected"],
-                one.get("why", ""),
+                step.get("stage"),
+                step.get("action"),
+                step["instance"],
+                step.get("source") or "",
+                step["host"] or "",
+                "" if (duration_s := step.get("duration_s")) is None else duration_s["expected"],
+                step.get("why", ""),
             )
-            for one in steps
+            for step in steps
         ]
 
 
@@ -113,7 +113,7 @@ def _shown(plan: PlanAnswer) -> Shown:
         "kind": plan["kind"],
         "model": plan["model"]["version"],
         "steps": len(plan["steps"]),
-        "stages": len({one.get("stage") for one in plan["steps"]}),
+        "stages": len({step.get("stage") for step in plan["steps"]}),
     }
     for when in ("before", "after"):
         sums = plan["sums_before"] if when == "before" else plan["sums_after"]

@@ -22,13 +22,13 @@ import (
 const (
 	mostAnswered = 64 << 20 // bytes of an answer: 200 instances with some candidates each, on 10,000 hosts
 	timeout      = 60 * time.Second
-	othersWrite  = 0o022 // the group counts as others: whoever writes the token chooses it
+	othersWrite  = 0o022 // the group must not write, either: who writes the token chooses who asks
 	othersRead   = 0o004
 )
 
 var tokenPattern = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
-// refused is the service's word that something in the question is wrong.
+// refused is the service's answer that something in the question is wrong.
 type refused struct{ rest.Problem }
 
 func (r *refused) Error() string {
@@ -39,7 +39,7 @@ func (r *refused) Error() string {
 	return fmt.Sprintf("%s (%s)", text, r.Code)
 }
 
-// client asks the service. What it asks changes nothing there, so it asks again when the service is busy or away.
+// client asks the service. Its questions change nothing there, so it asks again when the service is busy or away.
 type client struct {
 	url       *url.URL
 	token     string // empty = none, or the file's
@@ -47,7 +47,7 @@ type client struct {
 	http      *retryablehttp.Client
 }
 
-// newClient checks the address and the token without asking anything. The rules are those of the Python client.
+// newClient checks the address and the token without a request. The rules are those of the Python client.
 func newClient(address, tokenFile string) (*client, error) {
 	parsed, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil || (parsed.Scheme != "https" && parsed.Scheme != "http") || parsed.Hostname() == "" {
@@ -107,7 +107,8 @@ func (c *client) readToken() (string, error) {
 	return token, nil
 }
 
-// mayCarryToken tells whether a token may go there: over plain HTTP only to this machine, unless a variable allows it.
+// mayCarryToken tells whether a token may be sent there: over plain HTTP only to this machine, unless a variable allows
+// it.
 func mayCarryToken(to *url.URL) bool {
 	host := to.Hostname()
 	address := net.ParseIP(host)
@@ -115,7 +116,7 @@ func mayCarryToken(to *url.URL) bool {
 		os.Getenv("COTENANT_TOKEN_OVER_HTTP") == "1"
 }
 
-// place asks where these instances should go, each as if those before it were there. Nothing is held or stored.
+// place asks where these instances should go, each as if those before it were placed. Nothing is held or stored.
 func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.PlacementAnswer, error) {
 	dry := true
 	question.DryRun = &dry
@@ -140,7 +141,7 @@ func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.Pla
 	return answered.Answers, nil
 }
 
-// post gives the status and the body of the answer, which is read up to what anybody needs.
+// post gives the status and the body of the answer, of which it reads at most mostAnswered bytes.
 func (c *client) post(ctx context.Context, path string, question any) (int, []byte, error) {
 	body, err := json.Marshal(question)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const mostAtOnce = 200 // instances of one question, as the service takes them
 
-// candidate is what the configuration reads of one: the newcomer's ratio stands beside what is told of the host.
+// candidate is what the configuration reads of a candidate: the newcomer's ratio beside the fields of the host.
 type candidate struct {
 	rest.CandidateOut
 	ThroughputRatio rest.BandOut `tfsdk:"throughput_ratio"`
@@ -133,7 +133,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 				Computed: true, NestedObject: placed, Description: "By the id of the instance.",
 			},
 		},
-		// Blocks, because Terraform leaves out what an object has too much: a misspelt limit would not count, and nobody would know.
+		// Blocks, because Terraform drops unknown attributes of objects: a misspelt limit would silently not count.
 		Blocks: map[string]schema.Block{
 			"instance": schema.ListNestedBlock{
 				NestedObject: asked, Description: "An instance to place; they are answered in their order.",
@@ -196,7 +196,7 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 	}
 }
 
-// noHost says why, once for each code: a thousand hosts may be full for the same reason.
+// noHost says why no host can take an instance, once for each code: a thousand hosts may be full for the same reason.
 func noHost(name string, answer rest.PlacementAnswer) diag.Diagnostic {
 	counts, examples := map[string]int{}, map[string]string{}
 	for _, rejected := range answer.Rejected {

@@ -1,4 +1,4 @@
-"""Which moves Cotenant plans for the part of a cloud that Watcher audits. Knows nothing of Watcher's classes."""
+"""The moves that Cotenant plans for the part of a cloud that Watcher audits; uses none of Watcher's classes."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def plan(
 ) -> Planned:
     """Ask for a plan in which these instances may move among these hosts; `parameters` are fields of `POST /v1/plans`.
 
-    What the service does not know, or knows on another host, stays where it is, and a note says so. NoPlan where the
-    service is away, refuses, or knows no host or no instance of them.
+    An instance that the service does not know, or knows on another host, stays, and a note says so. NoPlan where the
+    service is away, refuses, or knows none of the hosts or none of the instances.
     """
     try:
-        known_hosts = {one["id"] for one in client.hosts()}
-        known_places = {one["id"]: one.get("host") for one in client.instances()}
+        known_hosts = {host["id"] for host in client.hosts()}
+        known_places = {instance["id"]: instance.get("host") for instance in client.instances()}
         usable = sorted(known_hosts & set(hosts))
         movable = sorted(name for name, host in places.items() if known_places.get(name) == host)
         if not usable or (places and not movable):
-            what = f"none of the {len(hosts)} compute nodes" if not usable else f"none of the {len(places)} servers"
-            raise NoPlan(f"Cotenant at {client.url} knows {what} where they are; let `cotenant sync openstack` run")
+            unknown = f"{len(hosts)} compute nodes" if not usable else f"{len(places)} servers where they are"
+            raise NoPlan(f"Cotenant at {client.url} knows none of the {unknown}; let `cotenant sync openstack` run")
         if not movable:
             return Planned((), ())
         answer = client.plan(kind=kind, hosts=usable, movable=movable, **parameters)

@@ -12,8 +12,8 @@ from watcher.decision_engine.planner import weight
 class CotenantStages(weight.WeightPlanner):
     """Actions of one stage may run together; each waits for all of the stage before.
 
-    Watcher's own planners cut the list of moves into pairs, or give it no order at all. Then two moves may run together
-    that Cotenant has not looked at together. Capacity may be missing in between, or a limit break.
+    Watcher's own planners cut the list of moves into pairs, or give it no order at all. Then moves may run together
+    that Cotenant has not checked together: capacity may be missing in between, or a limit may break.
     """
 
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
@@ -22,8 +22,8 @@ class CotenantStages(weight.WeightPlanner):
         return super().schedule(context, audit_id, solution)
 
     def compute_action_graph(self, sorted_weighted_actions: Any) -> nx.DiGraph:
-        """Actions, which know their parents, in the order of the solution."""
-        actions = [action for _, each in sorted_weighted_actions for action in each]
+        """The actions as a graph; the parents of each are all actions of the stage before."""
+        actions = [action for _, group in sorted_weighted_actions for action in group]
         stages: dict[int, list[Any]] = {}
         for stage, action in zip(self._stages, actions, strict=True):
             stages.setdefault(stage, []).append(action)

@@ -16,6 +16,6 @@ CONF.register_opts(OPTIONS, group=GROUP)
 
 
 def client() -> Client:
-    """As watcher.conf says now. ValueError says what of it cannot be used."""
-    told = CONF[GROUP]
-    return Client(told.url, token_file=told.token_file, timeout_s=told.timeout, deadline_s=told.timeout)
+    """The client as watcher.conf describes it now; ValueError says which option cannot be used."""
+    options = CONF[GROUP]
+    return Client(options.url, token_file=options.token_file, timeout_s=options.timeout, deadline_s=options.timeout)

@@ -1,4 +1,4 @@
-"""Strategies that let Cotenant plan: who should move so that everybody keeps its limit, and so that hosts get free."""
+"""Strategies that let Cotenant plan moves: so that every server keeps its limit, or so that hosts get free."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ PARAMETERS = {
     },
 }
 # Watcher fills them in only where an audit gives no parameter at all.
-DEFAULTS = {name: told["default"] for name, told in PARAMETERS.items() if "default" in told}
+DEFAULTS = {name: parameter["default"] for name, parameter in PARAMETERS.items() if "default" in parameter}
 
 
 class CotenantStrategy(base.BaseStrategy):
-    """What both have: the audited part of the cloud is asked about, and the moves become Watcher's actions."""
+    """What both strategies share: they ask about the audited part of the cloud and make the moves Watcher's actions."""
 
     KIND: ClassVar[Literal["rebalance", "consolidate"]]
     TITLE: ClassVar[str]
@@ -64,7 +64,7 @@ class CotenantStrategy(base.BaseStrategy):
 
     @classmethod
     def get_config_opts(cls) -> list[Any]:
-        """None of the strategy's own: both ask the service of the group [cotenant], and no datasource."""
+        """The strategies have no options: both ask the service of the group [cotenant], and no datasource."""
         return []
 
     @classmethod
@@ -78,12 +78,12 @@ class CotenantStrategy(base.BaseStrategy):
         """Ask and fill the solution. WatcherException says why there is no plan; the audit is then FAILED."""
         del audit
         model = self.compute_model
-        nodes = {one.hostname: one for one in self.available_nodes()}
+        nodes = {node.hostname: node for node in self.available_nodes()}
         servers = {
-            one.uuid: (one, node.hostname)
+            server.uuid: (server, node.hostname)
             for node in nodes.values()
-            for one in model.get_node_instances(node)
-            if one.state == ACTIVE and not one.watcher_exclude and not one.locked
+            for server in model.get_node_instances(node)
+            if server.state == ACTIVE and not server.watcher_exclude and not server.locked
         }
         places = {uuid: host for uuid, (_, host) in servers.items()}
         try:
@@ -102,18 +102,18 @@ class CotenantStrategy(base.BaseStrategy):
         self.solution.model = self.compute_model
 
     def available_nodes(self) -> list[Any]:
-        """Those that are up and enabled."""
+        """The compute nodes that are up and enabled."""
         return [
-            one
-            for one in self.compute_model.get_all_compute_nodes().values()
-            if one.state == element.ServiceState.ONLINE.value and one.status == element.ServiceState.ENABLED.value
+            node
+            for node in self.compute_model.get_all_compute_nodes().values()
+            if node.state == element.ServiceState.ONLINE.value and node.status == element.ServiceState.ENABLED.value
         ]
 
 
 class CotenantRebalance(CotenantStrategy):
     """The fewest moves that bring every server within its limit, then the moves that pay.
 
-    Its goal is that nobody suffers from neighbours, not that hosts are equally full, so it reports no deviation.
+    Its goal is that no server suffers from neighbours, not that hosts are equally full, so it reports no deviation.
     """
 
     KIND = "rebalance"
@@ -145,8 +145,8 @@ class CotenantConsolidation(CotenantStrategy):
     def post_execute(self) -> None:
         super().post_execute()
         nodes = self.available_nodes()
-        left = {move.source for move in self.planned.moves}
-        empty = [one for one in nodes if one.hostname in left and not self.compute_model.get_node_instances(one)]
+        sources = {move.source for move in self.planned.moves}
+        empty = [node for node in nodes if node.hostname in sources and not self.compute_model.get_node_instances(node)]
         self.solution.set_efficacy_indicators(
             compute_nodes_count=len(nodes),
             released_compute_nodes_count=len(empty),

@@ -30,7 +30,8 @@ from advisor.reports import plan_as_html
 from api.cli import plan_words
 from api.html.render import page
 from api.schemas.plans import CapacityOut
-from api.web import picture, plan_view
+from api.html import picture
+from api.web import plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
 from models.physics.prior import PriorPredictor

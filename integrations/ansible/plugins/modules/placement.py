@@ -253,20 +253,20 @@ ARGUMENTS = {
 }
 
 
-def said(given):
-    """What the task says of a dict: the rest is left to the service's defaults."""
-    return {name: value for name, value in given.items() if value is not None}
+def set_options(options):
+    """The options that the task sets; the service has defaults for the others."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def body_of(params, check_mode):
     """The body of POST /v1/placements:batch."""
-    body = said({name: params[name] for name in ("hosts", "objective", "limit", "order", "time_limit_s")})
-    body["instances"] = [said(one) for one in params["instances"]]
-    for one in [*body["instances"], params["constraints"] or {}]:
-        if one.get("labels"):  # YAML reads 1 and true as other than texts
-            one["labels"] = {str(name): as_text(value) for name, value in one["labels"].items()}
+    body = set_options({name: params[name] for name in ("hosts", "objective", "limit", "order", "time_limit_s")})
+    body["instances"] = [set_options(instance) for instance in params["instances"]]
+    for labelled in [*body["instances"], params["constraints"] or {}]:
+        if labelled.get("labels"):  # YAML reads 1 and true as numbers and flags, not as texts
+            labelled["labels"] = {str(name): as_text(value) for name, value in labelled["labels"].items()}
     if params["constraints"]:
-        body["constraints"] = said(params["constraints"])
+        body["constraints"] = set_options(params["constraints"])
     body["dry_run"] = check_mode or not params["hold"]
     return body
 
@@ -277,12 +277,12 @@ def as_text(value):
 
 
 def read_token(params):
-    """The token, or None; ValueError is one sentence without it."""
+    """The token, None = there is none; ValueError says what is wrong, without the token itself."""
     token = params["token"]
     if params["token_file"]:
         with Path(params["token_file"]).open(encoding="ascii", errors="replace") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o026:  # the group counts as others who write: whoever writes the token chooses it
+            if mode & 0o026:  # the group may read the token but not write it: who writes it chooses who asks
                 raise ValueError(
                     f"token_file {params['token_file']} is refused because others may read or change it "
                     f"(mode {mode:03o}); chmod 640 it"
@@ -302,7 +302,7 @@ def read_token(params):
 
 
 def may_carry_token(url):
-    """Over plain HTTP a token may only go to this machine, unless a variable says that nobody else listens."""
+    """Whether a token may be sent there: over plain HTTP only to this machine, unless a variable allows it."""
     parts = urlsplit(url)
     if parts.scheme == "https" or parts.hostname == "localhost" or os.environ.get("COTENANT_TOKEN_OVER_HTTP") == "1":
         return True
@@ -313,7 +313,7 @@ def may_carry_token(url):
 
 
 def is_passing(error):
-    """Whether what went wrong may be over in a moment."""
+    """Whether asking again may help."""
     return error.code in BUSY if isinstance(error, HTTPError) else isinstance(error, (URLError, OSError))
 
 
@@ -340,7 +340,7 @@ def ask(params, body, token):
             ca_path=params["ca_path"],
             use_proxy=False,
             use_netrc=False,
-            follow_redirects="none",  # it would carry the question, and maybe the token, to somewhere else
+            follow_redirects="none",  # a redirect would carry the question, and maybe the token, to somewhere else
         ) as answer:
             return answer.read(MOST_BYTES)
 
@@ -349,7 +349,7 @@ def ask(params, body, token):
     except HTTPError as error:
         raise ValueError(problem_of(error)) from None
     except (KeyError, TypeError, ValueError):
-        raise ValueError("it answers what no Cotenant service answers") from None
+        raise ValueError("its answer is not one of a Cotenant service") from None
     if len(answers) != len(body["instances"]):
         raise ValueError(f"it answers for {len(answers)} of {len(body['instances'])} instances")
     return answers
@@ -368,7 +368,7 @@ def without_host(placements):
     """A sentence for each instance that finds no host."""
     for name, answer in placements.items():
         if not answer["candidates"]:
-            yield f"no host can take {name}: " + "; ".join(one["reason"] for one in answer["rejected"][:5])
+            yield f"no host can take {name}: " + "; ".join(reason["reason"] for reason in answer["rejected"][:5])
 
 
 def main():
@@ -383,10 +383,10 @@ def main():
         answers = ask(params, body, read_token(params))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"Cotenant did not say where the instances should go: {error}")
-    placements = {one["id"]: answer for one, answer in zip(body["instances"], answers)}
+    placements = {instance["id"]: answer for instance, answer in zip(body["instances"], answers)}
     if (nowhere := list(without_host(placements))) and not params["allow_none"]:
         module.fail_json(msg=". ".join(nowhere), placements=placements)
-    hosts = {name: one["candidates"][0]["host"] for name, one in placements.items() if one["candidates"]}
+    hosts = {name: answer["candidates"][0]["host"] for name, answer in placements.items() if answer["candidates"]}
     module.exit_json(changed=params["hold"] and bool(hosts), hosts=hosts, placements=placements)
 
 

@@ -20,11 +20,11 @@ type Args struct {
 	URL string `json:"url"`
 	// TokenFile holds a token of scope write. It is read with every question, so that it may be renewed.
 	TokenFile string `json:"tokenFile,omitempty"`
-	// CAFile holds who may have signed the service's certificate, PEM. Else the system's.
+	// CAFile holds certificates in PEM that vouch for the service; the system's unless set.
 	CAFile string `json:"caFile,omitempty"`
 	// Timeout of a question, 300ms unless set. No pod waits longer.
 	Timeout metav1.Duration `json:"timeout,omitempty"`
-	// Rest is for how long nobody is asked after a failure, 5s unless set.
+	// Rest is how long the service is not asked after several failures in a row, 5s unless set.
 	Rest metav1.Duration `json:"rest,omitempty"`
 }
 

@@ -21,23 +21,23 @@ import (
 
 const mostAnswered = 16 << 20 // bytes of an answer; 10,000 nodes with a sentence each are about 1.5 MB
 
-var errResting = errors.New("nobody is asked for a while after a failure")
+var errResting = errors.New("the service is not asked for a while after a failure")
 
-// aboutThisPod is a refusal of one question: the service works, so the next pod may ask.
+// aboutThisPod is a refusal of one question. The service works, so the next pod may ask.
 type aboutThisPod struct{ error }
 
-// client asks the service. After a failure it asks nobody for a while, and then tries one question; the while becomes
-// longer with every failure, up to the rest.
+// client asks the service. After a failure it does not ask for a while, and then tries one question. The pause grows
+// with every failure, up to rest.
 type client struct {
 	tokenFile string
 	timeout   time.Duration
 	rest      time.Duration
 	http      *http.Client
-	url       string // of the one question
+	url       string // of POST /kubernetes/advice
 
 	lock       sync.Mutex
 	restsUntil time.Time // zero = the last question was answered
-	failures   int       // one after the other
+	failures   int       // in a row
 }
 
 func newClient(args *Args) (*client, error) {
@@ -77,7 +77,7 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ask puts a question, within the timeout and what is left of `ctx`.
+// ask puts a question, within the timeout and the deadline of `ctx`.
 func (c *client) ask(ctx context.Context, asked *question) (*answer, error) {
 	if !c.begin() {
 		questions.WithLabelValues("resting").Inc()
@@ -90,7 +90,7 @@ func (c *client) ask(ctx context.Context, asked *question) (*answer, error) {
 	return found, err
 }
 
-// begin tells whether a question may be put. While one is tried after a rest, no other is.
+// begin tells whether a question may be put. While one question is tried after a pause, no other may be.
 func (c *client) begin() bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -130,7 +130,7 @@ func (c *client) end(ctx context.Context, err error) {
 	c.failures = 0
 }
 
-// pause is an eighth of the rest after one failure, and doubles: one late answer should not cost a burst its advice.
+// pause is an eighth of rest after one failure, and doubles: a burst should not lose its advice by one late answer.
 func (c *client) pause() time.Duration {
 	c.failures++
 	if c.failures > 3 {
@@ -139,12 +139,13 @@ func (c *client) pause() time.Duration {
 	return c.rest >> (4 - c.failures)
 }
 
-// sign gives a request its head.
+// sign sets the headers of a request.
 func (c *client) sign(request *http.Request) error {
 	request.Header.Set("Content-Type", "application/json")
-	// Asked twice is as asked once. So where a replica ends on whose open connection this goes, another is asked at once.
-	request.Header["Idempotency-Key"] = nil // for net/http.Transport; nothing is sent
-	// The service gives up when we do, rather than work on what nobody waits for.
+	// To ask twice does no harm. With this key net/http.Transport asks again at once where a replica closes the open
+	// connection; nothing of it is sent.
+	request.Header["Idempotency-Key"] = nil
+	// The service gives up when we do, because nobody would wait for its answer.
 	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(c.timeout.Seconds(), 'f', -1, 64))
 	if c.tokenFile == "" {
 		return nil

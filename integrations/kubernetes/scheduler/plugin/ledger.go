@@ -9,15 +9,15 @@ import (
 	"cotenant-scheduler/rest"
 )
 
-// stale is the age from which on the inventory's sync has told of a placement, or it never was one.
+// stale is the age from which a placement is not reported: by then the inventory's sync shows it, or it never was one.
 const stale = 30 * time.Second
 
-// ledger holds which pods were put on nodes, and which of those were taken back, since the service was told last.
+// ledger holds the pods that were put on nodes, and those that were taken back, since the last report to the service.
 type ledger struct {
 	lock     sync.Mutex
-	placed   []entry // in their order, one for a pod
+	placed   []entry // in order of time, one entry a pod
 	released []entry
-	telling  []entry // placed, in a question that is not answered yet
+	telling  []entry // placed, reported in a question that is not answered yet
 }
 
 type entry struct {
@@ -34,7 +34,7 @@ func (l *ledger) place(pod *rest.Pod, node string) {
 	l.bound()
 }
 
-// release takes a placement back: silently where the service does not know of it yet.
+// release takes a placement back. It is reported only where the placement was.
 func (l *ledger) release(pod *rest.Pod) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -46,7 +46,7 @@ func (l *ledger) release(pod *rest.Pod) {
 	l.bound()
 }
 
-// take empties the ledger, the oldest first, up to what one question tells.
+// take takes entries out of the ledger, the oldest first, as many as one question may report.
 func (l *ledger) take() (placed, released []entry) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -57,15 +57,15 @@ func (l *ledger) take() (placed, released []entry) {
 	return placed, released
 }
 
-// told is for a question that was answered, or never will be.
+// told ends a question that was answered, or never will be.
 func (l *ledger) told() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	l.telling = nil
 }
 
-// gone is for a pod that was deleted or has ended. The inventory's sync tells that, too, but maybe before the service
-// hears where the pod was put: then it would count there until the hold ends.
+// gone notes that a pod was deleted or has ended. The inventory's sync reports that, too, but perhaps before the service
+// hears where the pod was put. Then it would count there until the hold ends.
 func (l *ledger) gone(pod *v1.Pod) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -75,7 +75,7 @@ func (l *ledger) gone(pod *v1.Pod) {
 	}
 }
 
-// giveBack is for a question that failed. What happened meanwhile wins.
+// giveBack returns the entries of a question that failed to the ledger. Later entries about the same pods win.
 func (l *ledger) giveBack(placed, released []entry) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -95,7 +95,7 @@ func (l *ledger) empty() bool {
 	return len(l.placed) == 0 && len(l.released) == 0
 }
 
-// bound forgets the oldest where the service is away for long: the lock is held.
+// bound forgets the oldest entries where the service is away for long. The caller holds the lock.
 func (l *ledger) bound() {
 	for _, list := range []*[]entry{&l.placed, &l.released} {
 		if over := len(*list) - 4*mostPlaced; over > 0 {

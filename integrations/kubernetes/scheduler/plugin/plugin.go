@@ -1,8 +1,8 @@
-// Package plugin asks a Cotenant service where a pod fares well: at most once for each pod, and for all nodes.
+// Package plugin asks a Cotenant service where a pod fares well: at most once for each pod, and about all nodes.
 //
-// PreFilter asks, unless pods alike were asked about just before (tables). Filter and Score look up, Reserve and
-// Unreserve note what became of the pod, which the next question tells. While the service is away pods are scheduled as
-// kube-scheduler does without the plug-in.
+// PreFilter asks, unless pods alike were asked about just before (tables). Filter and Score look the answer up. Reserve
+// and Unreserve note what became of the pod, which the next question reports. While the service is away pods are
+// scheduled as without the plug-in.
 package plugin
 
 import (
@@ -24,19 +24,20 @@ import (
 // Name of the plug-in in a KubeSchedulerConfiguration.
 const Name = "Cotenant"
 
-// unanswered is where the state has a pod that nobody answered about.
+// unanswered is the key of the state for a pod about which there is no answer.
 const unanswered = Name + "/unanswered"
 
-// soon is when placements are told that no other pod's question has told. Until then others may take the same node.
+// soon is the delay after which placements are reported without another pod's question. Until then others may take the
+// same node.
 const soon = 25 * time.Millisecond
 
-// Plugin is one profile's.
+// Plugin is the plug-in of one profile.
 type Plugin struct {
 	client  *client
 	ledger  ledger
 	tables  tables
 	victims victims
-	turn    sync.Mutex // held while a question tells what the ledger held, so that the next one sees its effect
+	turn    sync.Mutex // held while a question reports what the ledger held, so that the next one sees its effect
 	timing  sync.Mutex
 	timer   *time.Timer
 	soon    time.Duration
@@ -75,7 +76,7 @@ func New(ctx context.Context, given runtime.Object, handle fwk.Handle) (fwk.Plug
 	return p, nil
 }
 
-// deleted takes a pod, or the last that was known of one whose deletion was missed.
+// deleted gets a pod, or the last known state of a pod whose deletion was missed.
 func (p *Plugin) deleted(found any) {
 	if last, missed := found.(cache.DeletedFinalStateUnknown); missed {
 		found = last.Obj
@@ -91,18 +92,18 @@ func (p *Plugin) deleted(found any) {
 // Name of the plug-in.
 func (*Plugin) Name() string { return Name }
 
-// advice is what the service said of a pod, in the state of its scheduling cycle.
+// advice is the service's answer about a pod, in the state of its scheduling cycle.
 type advice struct {
 	*view
-	kind     string    // pods alike; empty = there is none
-	pod      *rest.Pod // as the service is told of it
+	kind     string    // of pods alike; empty = no other pod is like it
+	pod      *rest.Pod // as questions describe it
 	gone     map[types.UID]struct{}
-	left     []string // victims of before that are gone for good
+	left     []string // victims of earlier preemptions that have left their nodes
 	patience *patience
 	scored   bool
 }
 
-// Clone is for preemption, which takes pods from nodes in copies of the state, in parallel.
+// Clone copies the advice for preemption, which takes pods from nodes in copies of the state, in parallel.
 func (a *advice) Clone() fwk.StateData {
 	gone := make(map[types.UID]struct{}, len(a.gone))
 	for uid := range a.gone {
@@ -122,8 +123,8 @@ func in(state fwk.CycleState, key fwk.StateKey) *advice {
 	return nil
 }
 
-// PreFilter asks about all nodes, or of pods alike about those that changed. Pods that do not ask for advice cost
-// nothing.
+// PreFilter asks about all nodes, or, where a pod alike was asked about before, about those that changed. Pods that do
+// not ask for advice cost nothing.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !asks(pod) || len(nodes) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -137,7 +138,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	seen, ask := p.tables.look(kind, nodes)
 	if len(ask) > 0 {
 		found, err := p.tell(ctx, &question{Pod: told, NodeNames: ask, Without: left})
-		if err == nil && seen != nil && !found.PerNode { // what was known of the others does not hold beside it
+		if err == nil && seen != nil && !found.PerNode { // earlier scores of the other nodes do not compare with these
 			seen, ask = nil, names(nodes)
 			found, err = p.tell(ctx, &question{Pod: told, NodeNames: ask, Without: left})
 		}
@@ -146,7 +147,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 			state.Write(unanswered, &advice{pod: told})
 			return nil, fwk.NewStatus(fwk.Skip)
 		}
-		if found.Error != "" { // it becomes an event of the pod, so that its owner sees what is wrong
+		if found.Error != "" { // becomes an event of the pod, so that its owner sees what is wrong
 			pods.WithLabelValues("wrong").Inc()
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.Error)
 		}
@@ -160,10 +161,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return nil, nil
 }
 
-// PreFilterExtensions lets preemption ask what would be without its victims.
+// PreFilterExtensions lets preemption ask what would happen without its victims.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// Filter refuses the nodes that would break a limit, or have no room.
+// Filter refuses nodes where a limit would break, or that have no room.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	found := adviceIn(state)
 	if found == nil {
@@ -180,7 +181,7 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, no
 	return nil
 }
 
-// PreScore leaves Score out where nothing was answered. It asks where only nodes that changed passed all filters.
+// PreScore skips Score where there is no answer. It asks again where only nodes that changed passed all filters.
 func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	found := adviceIn(state)
 	if found == nil {
@@ -193,7 +194,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// askAgain asks about nodes that changed; without an answer they are known as they were.
+// askAgain asks about nodes that changed; without an answer their earlier scores stay.
 func (p *Plugin) askAgain(ctx context.Context, found *advice, ask []string, nodes []fwk.NodeInfo) {
 	newer, err := p.tell(ctx, &question{Pod: found.pod, NodeNames: ask})
 	if err == nil && newer.Error == "" {
@@ -209,15 +210,15 @@ func (*Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fw
 	return 0, nil
 }
 
-// ScoreExtensions: the service's scores are comparable as they are.
+// ScoreExtensions gives none: the service's scores compare as they are.
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve notes where the pod goes. The question of the next pod tells it, so that a burst spreads. A node that changed
-// since it was asked about is asked about first.
+// Reserve notes where the pod goes. The next pod's question reports it, so that a burst spreads. A node that changed
+// since the question about it is asked about first.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
 	found := adviceIn(state)
 	if found == nil {
-		if found = in(state, unanswered); found != nil { // it counts where it goes all the same
+		if found = in(state, unanswered); found != nil { // it still counts where it goes
 			p.ledger.place(found.pod, node)
 			p.tellSoon(p.soon)
 		}
@@ -225,7 +226,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 	}
 	held, why := p.refusedNow(ctx, found, node)
 	if why != "" {
-		return fwk.NewStatus(fwk.Error, node+" filled up meanwhile: "+why) // so that it is tried again soon
+		return fwk.NewStatus(fwk.Error, node+" filled up meanwhile: "+why) // an error, so that the pod is tried again soon
 	}
 	if held {
 		return nil
@@ -236,12 +237,12 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 	return nil
 }
 
-// refusedNow is why the chosen node is refused, empty = it is not. Where others may place, too, it is held at once:
-// between the question and the next one they might choose it.
+// refusedNow says why the chosen node is refused now; empty = it is not. Where others may place pods, too, the node is
+// held at once: they might choose it before the next question.
 func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (held bool, why string) {
 	thought := found.score(node)
 	_, changed := found.changed[node]
-	// The service still has victims of this pod on the node: without the sync it would refuse it.
+	// Until the sync the service still counts victims of this pod on the node, and would refuse it.
 	others := p.tables.others() && len(found.left) == 0
 	if changed || others {
 		if changed && found.scored {
@@ -268,20 +269,20 @@ func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (he
 	return held, found.FailedNodes[node]
 }
 
-// Unreserve takes that back.
+// Unreserve takes the reservation back.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
 	found := adviceIn(state)
 	if found == nil {
 		found = in(state, unanswered)
 	}
 	if found != nil {
-		p.tables.drop() // what was said of its node may have counted it
+		p.tables.drop() // answers about its node may have counted it
 		p.ledger.release(found.pod)
 		p.tellSoon(p.soon)
 	}
 }
 
-// EventsToRegister: a pod that was refused is tried again when a pod leaves, a node comes or changes, or it says else.
+// EventsToRegister lists when a refused pod is tried again: a pod left, a node came or changed, or the pod itself changed.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	nodes := fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint
 	return []fwk.ClusterEventWithHint{
@@ -303,7 +304,7 @@ func ofPods(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, er
 	return fwk.Queue, nil
 }
 
-// SignPod: what is advised changes with every placement, so that pods that ask are not batched. All others are.
+// SignPod keeps pods that ask from being batched, because advice changes with every placement. All others may be.
 func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if asks(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "Cotenant is asked about every such pod")
@@ -311,7 +312,7 @@ func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk
 	return nil, nil
 }
 
-// tell puts a question together with what the ledger holds.
+// tell asks a question that also reports what the ledger holds.
 func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -328,7 +329,7 @@ func (p *Plugin) tell(ctx context.Context, asked *question) (*answer, error) {
 	case err == nil:
 		p.ledger.told()
 		p.tables.answered(found, time.Now())
-	case asked.Pod == nil && errors.As(err, &refused): // one of them is why; it must not spoil every question
+	case asked.Pod == nil && errors.As(err, &refused): // one of the reported pods is why; it must not spoil every question
 		untold.Add(float64(len(placed)))
 		p.ledger.told()
 	default:

@@ -21,7 +21,7 @@ func (*Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, vic
 	return nil
 }
 
-// AddPod notes that it would not be. Pods that were never taken away are on their nodes anyway.
+// AddPod notes that a pod would not be evicted after all.
 func (*Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, victim fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if found := adviceIn(state); found != nil {
 		delete(found.gone, victim.GetPod().UID)
@@ -29,8 +29,8 @@ func (*Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, victim
 	return nil
 }
 
-// doesWithout tells whether a node that was refused would do without the pods that preemption has in mind. When it is
-// not known in time it would not, so that nobody is evicted for nothing.
+// doesWithout tells whether a refused node would do without the pods that preemption proposes. It says no without an
+// answer in time, so that nobody is evicted for nothing.
 func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bool {
 	if len(found.gone) == 0 || !found.patience.enter() {
 		return false
@@ -51,8 +51,8 @@ func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bo
 	return passes
 }
 
-// patience bounds for how long preemption asks about one pod: kube-scheduler tries nodes in parallel, and the service
-// answers one after the other.
+// patience bounds how long preemption asks about one pod: kube-scheduler tries nodes in parallel, and the service answers
+// one after the other.
 type patience struct {
 	within time.Duration
 	lock   sync.Mutex
@@ -77,12 +77,12 @@ func (p *patience) enter() bool {
 
 func (p *patience) leave() { p.lock.Unlock() }
 
-// mostPreempting bounds for how many pods victims are remembered.
+// mostPreempting bounds the number of pods whose victims are remembered.
 const mostPreempting = 256
 
-// victims are the pods that would have to leave a node for another one, by that pod and by node. When they have left,
-// kube-scheduler tries it again at once, which is before the inventory's sync has told the service: it would refuse the
-// node for who is no longer there, and others would be evicted.
+// victims are the pods that would have to leave a node for another pod, by that pod and by node. When they have left,
+// kube-scheduler tries that pod again at once, before the inventory's sync has reported it to the service. The service
+// would refuse the node because of them, and others would be evicted.
 type victims struct {
 	lock sync.Mutex
 	of   map[types.UID]map[string]map[types.UID]struct{}
@@ -105,7 +105,7 @@ func (v *victims) remember(pod types.UID, node string, leave map[types.UID]struc
 	}
 }
 
-// gone are those of a pod's victims that are no longer on their nodes, as kube-scheduler has them.
+// gone gives the victims of a pod that kube-scheduler no longer has on their nodes.
 func (v *victims) gone(pod types.UID, nodes []fwk.NodeInfo) []string {
 	v.lock.Lock()
 	defer v.lock.Unlock()

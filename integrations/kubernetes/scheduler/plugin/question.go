@@ -12,13 +12,13 @@ const (
 	prefix       = "cotenant.io/"
 	kubevirt     = "kubevirt.io" // the label of KubeVirt's pods; virt-launcher runs a guest
 	launcher     = "virt-launcher"
-	mostPlaced   = 256 // pods whose placement one question tells
+	mostPlaced   = 256 // placements that one question may report
 	maxNodeScore = 100
 )
 
 type question = rest.AdviceArgs
 
-// answer to it. Scores is nil where somebody else answered.
+// answer to a question. Scores is nil where something other than Cotenant answered.
 type answer rest.AdviceAnswer
 
 // asks tells whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.
@@ -43,7 +43,7 @@ func asks(pod *v1.Pod) bool {
 	return false
 }
 
-// slim is what the service reads of a pod: no environment, no volumes, no applied configuration.
+// slim gives what the service reads of a pod: no environment, no volumes, no applied configuration.
 func slim(pod *v1.Pod) *rest.Pod {
 	found := &rest.Pod{
 		Metadata: rest.Metadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Labels: pod.Labels},

@@ -13,44 +13,45 @@ import (
 )
 
 const (
-	lasting   = 2 * time.Second        // for so long an answer stands for pods alike; what is measured of nodes is older
-	alike     = 2                      // points of 100 that nodes may differ by and still be as good; no prediction is as sure
-	watched   = 150 * time.Millisecond // a burst of somebody else who began at the same time is noticed in that
-	burst     = time.Second            // without a question for so long the next one begins a burst
-	mostKinds = 64                     // of pods that are remembered
-	mostMarks = 32768                  // nodes
+	lasting   = 2 * time.Second        // for how long an answer holds for pods alike; measurements of nodes are older
+	alike     = 2                      // points of 100 by which nodes as good may differ: predictions are less sure
+	watched   = 150 * time.Millisecond // time to notice a burst that somebody else began at the same moment
+	burst     = time.Second            // after so long without a question the next one begins a burst
+	mostKinds = 64                     // kinds of pods that are remembered
+	mostMarks = 32768                  // nodes that are remembered
 )
 
-// tables are what was answered last about each kind of pods: pods that differ in their names only.
+// tables are the last answers about each kind of pods; pods of a kind differ in their names only.
 //
-// A pod that comes to a node never makes it better for the next one. So the score of a node that changed since it was
-// asked about is at most what it was then, and it needs to be asked about again only where that is more than the best
-// score that still holds. (Lazy evaluation of a greedy choice; Minoux 1978, doi:10.1007/BFb0006528.)
+// A pod that comes to a node never makes it better for the next one. So the score of a node that changed since the
+// question about it is at most what it was, and the node is asked about again only where that exceeds the best score that
+// still holds. (Lazy evaluation of a greedy choice; Minoux 1978, doi:10.1007/BFb0006528.)
 type tables struct {
 	lock  sync.Mutex
 	of    map[string]*table
 	marks marks
-	alone time.Time // since when, in this burst, answers say that nobody else places; zero = somebody does
+	alone time.Time // since when, in this burst, answers say that nobody else places pods; zero = somebody does
 	last  time.Time // when the last answer came
 	watch time.Duration
 }
 
-// table of one kind. Its answer and marks are never changed, only replaced: preemption reads them later.
+// table of one kind. Its answer and marks are replaced, never changed, because preemption reads them later.
 type table struct {
 	at    time.Time
 	found *answer
-	seen  map[string]uint64 // the mark of each node when it was asked about
-	eager bool              // other plug-ins chose a node that had changed: then all such are asked about
+	seen  map[string]uint64 // the mark of each node at the question about it
+	eager bool              // other plug-ins chose a node that had changed: then all changed nodes are asked about
 }
 
-// view is a table beside the nodes as they are now.
+// view compares a table with the nodes as they are now.
 type view struct {
 	*answer
-	changed map[string]struct{} // nodes that changed since they were asked about
-	best    int64               // score among the others, -1 = there is none
+	changed map[string]struct{} // nodes that changed since the question about them
+	best    int64               // best score of the others, -1 = there is none
 }
 
-// kindOf is everything of a pod that an answer depends on. A guest of KubeVirt may be known by its name: it is alone.
+// kindOf gives everything of a pod that an answer depends on; empty = no other pod is like it. The service may know a
+// guest of KubeVirt by its name, so each is alone.
 func kindOf(pod *rest.Pod) string {
 	if pod.Metadata.Labels[kubevirt] == launcher {
 		return ""
@@ -67,7 +68,7 @@ func kindOf(pod *rest.Pod) string {
 	return string(text)
 }
 
-// look is what is known of a kind, and the nodes that must be asked about first: all where nothing is.
+// look gives what is known of a kind, and the nodes that must be asked about first: all where nothing is known.
 func (t *tables) look(kind string, nodes []fwk.NodeInfo) (*view, []string) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -82,7 +83,7 @@ func (t *tables) look(kind string, nodes []fwk.NodeInfo) (*view, []string) {
 	return seen, nil
 }
 
-// among is the same for the nodes that passed every filter.
+// among gives the nodes to ask about among those that passed every filter.
 func (t *tables) among(kind string, seen *view, nodes []fwk.NodeInfo) []string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -92,7 +93,7 @@ func (t *tables) among(kind string, seen *view, nodes []fwk.NodeInfo) []string {
 	return nil
 }
 
-// unsure are the nodes that changed, where one of them may be better than all that did not, or may do again.
+// unsure gives the nodes that changed, if one of them may be better than all others or may no longer be refused.
 func (t *table) unsure(seen *view, nodes []fwk.NodeInfo) []string {
 	changed, best, bound, again := []string{}, int64(-1), int64(-1), false
 	for _, node := range nodes {
@@ -105,7 +106,7 @@ func (t *table) unsure(seen *view, nodes []fwk.NodeInfo) []string {
 			continue
 		}
 		changed = append(changed, name)
-		if _, never := seen.FailedAndUnresolvableNodes[name]; !fits && !never { // refused before somebody left, or new
+		if _, never := seen.FailedAndUnresolvableNodes[name]; !fits && !never { // refused before a pod left, or new
 			again = true
 		}
 		bound = max(bound, score)
@@ -116,8 +117,8 @@ func (t *table) unsure(seen *view, nodes []fwk.NodeInfo) []string {
 	return changed
 }
 
-// keep an answer about these nodes, all that there are or some; the view of all. Scores that depend on which nodes are
-// asked about are kept for nobody.
+// keep stores an answer about all nodes or some, and gives the view of all. Scores that depend on which nodes are asked
+// about are not stored.
 func (t *tables) keep(kind string, found *answer, asked []string, before *view, nodes []fwk.NodeInfo) *view {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -146,7 +147,7 @@ func (t *tables) keep(kind string, found *answer, asked []string, before *view, 
 	return seen
 }
 
-// answered notes whether others place, and what no longer stands then.
+// answered notes whether others place pods, and drops answers that no longer hold.
 func (t *tables) answered(found *answer, now time.Time) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -162,7 +163,7 @@ func (t *tables) answered(found *answer, now time.Time) {
 	t.last = now
 }
 
-// others tells whether somebody else may be placing, too.
+// others tells whether somebody else may be placing pods, too.
 func (t *tables) others() bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -174,14 +175,14 @@ func (t *tables) mayPlace() bool {
 	return t.alone.IsZero() || now.Sub(t.alone) < t.watch || now.Sub(t.last) > burst
 }
 
-// drop forgets what was answered: the service says that it may not stand, or a pod was not bound.
+// drop forgets all answers: a pod was not bound.
 func (t *tables) drop() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.of = nil
 }
 
-// choseChanged notes that other plug-ins weigh more than what is alike here.
+// choseChanged notes that other plug-ins chose a node that had changed.
 func (t *tables) choseChanged(kind string) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -203,7 +204,8 @@ func (t *tables) seen(one *table, nodes []fwk.NodeInfo) *view {
 	return found
 }
 
-// score of a node: one that changed is behind the best that did not, for it is only known to be no better than it was.
+// score of a node. One that changed ranks behind the best that did not, because it is only known to be no better than
+// before.
 func (v *view) score(name string) int64 {
 	score := v.Scores[name]
 	if _, changed := v.changed[name]; changed && v.best >= 0 {
@@ -212,7 +214,7 @@ func (v *view) score(name string) int64 {
 	return score
 }
 
-// about tells whether an answer says something of a node, and that it is refused.
+// about tells whether an answer refuses a node, and whether it says anything about it.
 func (a *answer) about(name string) (refused, told bool) {
 	if _, fits := a.Scores[name]; fits {
 		return false, true
@@ -222,7 +224,7 @@ func (a *answer) about(name string) (refused, told bool) {
 	return true, failed || never
 }
 
-// with is this answer where another is newer about some nodes.
+// with gives this answer, replaced by a newer one for the nodes that were asked about.
 func (a *answer) with(newer *answer, asked []string) *answer {
 	joined := &answer{
 		FailedNodes: maps.Clone(a.FailedNodes), FailedAndUnresolvableNodes: maps.Clone(a.FailedAndUnresolvableNodes),
@@ -255,8 +257,8 @@ func names(nodes []fwk.NodeInfo) []string {
 	return found
 }
 
-// marks tell by its pods whether a node changed. Its generation changes with every heartbeat, too; while it does not,
-// the pods are the same.
+// marks tell by its pods whether a node changed. A node's generation changes with every heartbeat; while it does not, the
+// pods are the same.
 type marks struct {
 	seed maphash.Seed
 	made map[string]mark

@@ -22,12 +22,12 @@ from profiler.observed import format_cpus
 WIDTH = 240  # of a picture, in its own units
 MOST = 1.1  # the right edge: an instance can be a little faster than its solo measurement said
 KEPT = 0.9  # without a limit of its own, an instance counts as unharmed from here on
-FALLS_BEHIND = "falls behind"  # of an instance, for "overloaded" would be read of its host
+FALLS_BEHIND = "falls behind"  # said of an instance: "overloaded" would be taken for its host
 _LEFT, _RIGHT = 4.0, 236.0
 
 
 def x(ratio: float) -> float:
-    """Where a throughput ratio stands in a picture that reaches from 0 to MOST; what is beyond is drawn at the edge."""
+    """The place of a throughput ratio in a picture from 0 to MOST; a ratio beyond is drawn at the edge."""
     return round(_LEFT + (_RIGHT - _LEFT) * min(max(ratio, 0.0), MOST) / MOST, 1)
 
 
@@ -46,19 +46,19 @@ class IntervalRow:
     figure: str
     interval: str
     before_figure: str
-    latency: str  # as many times that alone, or that it falls behind
-    short: str  # for which part of the time it is short of CPU, empty = not predicted
+    latency: str  # over that alone, or that it falls behind
+    short: str  # the part of the time for which it is short of CPU; empty = not predicted
     short_before: str
     short_words: str  # the same as a sentence
     outside: bool  # nothing like it was measured, so its range is wider
     words: str
     complaint: str  # in words, when the level is bad
-    loss: float  # of its ratio, by the placement; 0 for the newcomer
-    longer: float  # by how much the part of the time grows in which it is short of CPU; 0 for the newcomer
+    loss: float  # how much of its ratio the placement takes; 0 for the newcomer
+    longer: float  # growth of the part of the time for which it is short of CPU; 0 for the newcomer
 
 
 def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> IntervalRow:
-    """What happens to one instance, ready to be drawn; `limit` is the lowest ratio it accepts, None = not said."""
+    """What happens to one instance, ready to be drawn; `limit` is the lowest ratio that it accepts, None = any."""
     band = effect.throughput_ratio
     before = effect.before.expected if effect.before else None
     words = f"expected {band.expected:.2f} of its own speed, between {band.lower:.2f} and {band.upper:.2f}"
@@ -112,26 +112,26 @@ def worst_neighbour(candidate: Candidate) -> Effect | None:
 
 
 def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
-    """Every setting that is to be made, as name and value; empty = leave everything as is."""
-    found: list[tuple[str, str]] = []
+    """Every setting to make, as name and value; empty = leave everything as it is."""
+    rows: list[tuple[str, str]] = []
     if settings.pinning:
-        cpus = [f"{vcpu} → {format_cpus(there) or 'any'}" for vcpu, there in enumerate(settings.pinning.cpus)]
-        found.append(("Pinning, vCPU → pCPU", ", ".join(cpus)))
+        cpus = [f"{vcpu} → {format_cpus(pcpus) or 'any'}" for vcpu, pcpus in enumerate(settings.pinning.cpus)]
+        rows.append(("Pinning, vCPU → pCPU", ", ".join(cpus)))
     if settings.cap_percent is not None:
-        found.append(("CPU cap", f"{settings.cap_percent:g} % (100 = one CPU)"))
+        rows.append(("CPU cap", f"{settings.cap_percent:g} % (100 = one CPU)"))
     if settings.weight is not None:
-        found.append(("CPU weight", f"{settings.weight} (256 = default)"))
+        rows.append(("CPU weight", f"{settings.weight} (256 = default)"))
     network = settings.network
     if network and network.mode != "none":
         ceil = f", up to {network.ceil_mbit:g} Mbit/s" if network.ceil_mbit else ""
-        found.append(("Network", f"{network.mode}, {network.rate_mbit or 0:g} Mbit/s{ceil}"))
+        rows.append(("Network", f"{network.mode}, {network.rate_mbit or 0:g} Mbit/s{ceil}"))
     if settings.disk_limit_mb_s is not None:
-        found.append(("Disk limit", f"{settings.disk_limit_mb_s:g} MB/s"))
-    return found
+        rows.append(("Disk limit", f"{settings.disk_limit_mb_s:g} MB/s"))
+    return rows
 
 
 def size(instance: Instance) -> str:
-    """As the line on the first page reads it, too: "8 vCPUs, 16 GB"."""
+    """vCPUs and memory, as the question in one line takes them, too: "8 vCPUs, 16 GB"."""
     return f"{instance.vcpus} vCPU{'s' if instance.vcpus > 1 else ''}, {memory(instance.memory_mb)}"
 
 
@@ -148,9 +148,14 @@ def age_in_words(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
+def age_since(then: datetime, now: datetime) -> str:
+    """How long ago that was, as people say it; a clock that is ahead makes it 0."""
+    return age_in_words(max((now - then).total_seconds(), 0.0))
+
+
 @dataclass(frozen=True, slots=True)
 class BesideRow:
-    """One instance's measured ratio over the interval that was told before; without one only what was measured."""
+    """One instance's measured ratio, and the predicted interval (`drawn`, None = none was predicted)."""
 
     name: str
     drawn: IntervalRow | None
@@ -160,20 +165,18 @@ class BesideRow:
     inside: bool | None
 
 
-def told_before(name: str, band: Band, *, limit: float | None = None) -> IntervalRow:
-    """What was told of an instance's throughput ratio, ready to be drawn."""
+def predicted_row(name: str, band: Band, *, limit: float | None = None) -> IntervalRow:
+    """The predicted throughput ratio of an instance, ready to be drawn."""
     return row(Effect(name, band, Band(1.0, 1.0, 1.0)), newcomer=False, limit=limit)
 
 
 def beside(observed: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
     """What was predicted and what was measured, ready to be drawn."""
-    if observed.band is None:
-        return BesideRow(
-            observed.instance, None, x(observed.measured), f"{observed.measured:.2f}", "not predicted there", None
-        )
-    drawn = told_before(observed.instance, observed.band, limit=limit)
-    words = "inside" if observed.inside else "above" if observed.measured > observed.band.upper else "below"
-    return BesideRow(observed.instance, drawn, x(observed.measured), f"{observed.measured:.2f}", words, observed.inside)
+    drawn, words, inside = None, "not predicted there", None
+    if observed.band is not None:
+        drawn, inside = predicted_row(observed.instance, observed.band, limit=limit), observed.inside
+        words = "inside" if inside else "above" if observed.measured > observed.band.upper else "below"
+    return BesideRow(observed.instance, drawn, x(observed.measured), f"{observed.measured:.2f}", words, inside)
 
 
 def moment(at: datetime) -> str:
