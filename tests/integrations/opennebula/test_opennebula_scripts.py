@@ -285,7 +285,7 @@ def test_one_that_is_wrong_about_itself_leaves_the_others_their_advice(scripts: 
     done = scripts.run("place", wrong)
     assert (done.returncode, hosts_of(done).items() >= right.items()) == (0, True)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("WARN: 60 is left to the own placer: COTENANT_WORKLOAD 'xxx")
+    assert line.startswith("WARN: 60 is left to OpenNebula's own placer: COTENANT_WORKLOAD 'xxx")
     assert line.endswith("is not 1-255 printable characters")
 
 

@@ -73,7 +73,7 @@ def test_what_the_service_does_not_know_stays_and_a_note_says_so(client: Client)
         (
             ["other"],
             {"vm-1": "other"},
-            "knows none of the 1 compute nodes where they are; let `cotenant sync",
+            "knows none of the 1 compute nodes; let `cotenant sync",
         ),
         (
             ["h0"],
