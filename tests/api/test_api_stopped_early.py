@@ -1,11 +1,15 @@
-"""`cotenant serve` that is told to stop before it has started: it ends, whichever step the signal finds it at."""
+"""`cotenant serve` that is told to stop: it ends, whichever step of its start the signal finds it at."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from advisor.settings import Settings
+from api import serving
 from tests.servers.forked import Forked
 
 # Each sends SIGTERM from within the step that is named, so that no test depends on when a signal happens to arrive.
@@ -96,3 +100,21 @@ def test_a_worker_that_is_being_replaced_when_it_is_told_to_stop_ends(tmp_path: 
 
 def test_a_process_that_is_told_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:
     assert run(ALONE, tmp_path)[0] == 0
+
+
+def test_a_worker_that_does_not_end_is_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    multiprocessing = MagicMock()
+    process = multiprocessing.Process.return_value
+    process.pid = 1
+    process.is_alive.side_effect = lambda: not process.kill.called
+    monkeypatch.setattr("multiprocessing.get_context", lambda _: multiprocessing)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with socket.socket() as listener:
+        workers = serving._Workers(Settings(), listener, 1)
+        workers._stop()
+        assert workers.run(lambda: None) == 0
+    process.terminate.assert_called()
+    assert "worker 1 did not end; it is killed" in caplog.text
+    assert not process.is_alive()

@@ -13,17 +13,13 @@ from tests.api.cli_runs import run
 pytestmark = pytest.mark.usefixtures("_empty_folder")
 
 
-def test_it_answers_with_a_table_commands_and_what_to_type_next() -> None:
+def test_it_answers_with_a_table_commands_what_is_known_and_what_to_type_next() -> None:
     shown = run("demo").stdout
     assert "12 hosts, 150 instances" in shown
     assert "shop-151 should go to kvm" in shown
     assert "rank  host" in shown
     assert "virsh" in shown
     assert "cotenant demo --serve" in shown
-
-
-def test_it_says_what_is_known_and_what_is_not() -> None:
-    shown = run("demo").stdout
     assert "Known of 146 instances: only their sizes. Profiled: 4." in shown
     assert "not calibrated" in shown
 

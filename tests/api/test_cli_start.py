@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from api.cli import COMMANDS, app
+from api.cli import COMMANDS
 from api.cli.lazy import Listed
 from tests.api import cli_runs
 
@@ -58,15 +57,6 @@ def test_the_help_lists_every_command_in_order() -> None:
         one.name for one in COMMANDS
     ]
 
-
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [("cotenant mod", "models"), ("cotenant models sh", "shadow"), ("cotenant where --obj", "--objective")],
-)
-def test_the_shell_completes_commands_and_their_options(typed: str, completed: str) -> None:
-    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_COTENANT_COMPLETE": "complete_bash"}
-    result = CliRunner().invoke(app, [], prog_name="cotenant", env=words)
-    assert completed in result.output.split()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
