@@ -189,9 +189,7 @@ def _advised(described_pods: Iterable[Json], inventory: InventoryService) -> Ite
 def _instances(uids: Collection[str], cloud: CloudService) -> frozenset[str]:
     """Ids of the instances that these pods are: the uids, and the ids of those that are named otherwise."""
     pod_uids = frozenset(uids)
-    return pod_uids | {
-        instance.id for instance in cloud.inventory().instances if instance.labels.get(POD) in pod_uids
-    }
+    return pod_uids | {instance.id for instance in cloud.inventory().instances if instance.labels.get(POD) in pod_uids}
 
 
 def _instance(pod: Json, inventory: InventoryService) -> Instance | None:

@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 
 from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
 
 
 class Client:
@@ -41,6 +43,12 @@ class Bent:
 
     def __getattr__(self, service: str) -> Any:
         return _BentService(getattr(self._advisor, service), self._replaced.get(service, {}))
+
+
+def bent_client(advisor: Advisor, settings: Settings, **replaced: Mapping[str, Callable[..., Any]]) -> Client:
+    """Asks an application with such an Advisor."""
+    bent: Any = Bent(advisor, **replaced)
+    return Client(create_app(bent, settings))
 
 
 class _BentService:

@@ -44,22 +44,7 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         Command("xl", ("xl", "vcpu-pin", name, "0", "2"), ("xl", "vcpu-pin", name, "0", "all")),
         Command(
             "tc",
-            (
-                "tc",
-                "class",
-                "add",
-                "dev",
-                "vif3.0",
-                "parent",
-                "1:",
-                "classid",
-                "1:7",
-                "htb",
-                "rate",
-                "200mbit",
-                "ceil",
-                "1gbit",
-            ),
+            tuple("tc class add dev vif3.0 parent 1: classid 1:7 htb rate 200mbit ceil 1gbit".split()),
             ("tc", "class", "del", "dev", "vif3.0", "classid", "1:7"),
             note=f"on the host of {hostile}",
         ),
@@ -69,14 +54,13 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         Reason("nic", 0.4, "The network link costs the worst-off up to 4%."),
         Reason("comparison", 0.0, "h1 and h2 are tied: their difference (+0.005) lies inside the uncertainty."),
     )
+    twice, capped = IsolationSettings(weight=512), IsolationSettings(cap_percent=60.0)
     rungs = (
-        MitigationStep(
-            "weight", "Twice the weight changes nothing: the CPU is idle.", {name: IsolationSettings(weight=512)}
-        ),
+        MitigationStep("weight", "Twice the weight changes nothing: the CPU is idle.", {name: twice}),
         MitigationStep(
             "cap",
             f"Cap {hostile} at 60 % of a CPU: {name} 0.71 -> 0.95.",
-            {name: IsolationSettings(weight=512), hostile: IsolationSettings(cap_percent=60.0)},
+            {name: twice, hostile: capped},
             (effect(name, 0.95, 0.71), effect(hostile, 0.93, 0.97)),
             satisfies=True,
         ),
@@ -92,7 +76,7 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         neighbours=(effect(hostile, 0.93, 0.97), effect("shop-3", 0.84, 0.96, outside=True)),
         tied_with=("h2",),
         rungs=rungs,
-        changes={hostile: IsolationSettings(cap_percent=60.0)},
+        changes={hostile: capped},
         reasons=reasons,
         commands=commands,
     )

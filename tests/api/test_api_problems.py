@@ -11,13 +11,12 @@ from advisor import errors
 from advisor.errors import AdvisorError
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
 from api.problems import INTERNAL, KINDS, OF_ERROR, kind_of
-from tests.api.api_client import Bent, Client, failing
+from tests.api.api_client import Client, bent_client, failing
 
 
 def _answer_to(error: Exception, advisor: Advisor, settings: Settings) -> Any:
-    return Client(create_app(Bent(advisor, inventory={"hosts": failing(error)}), settings)).get("/v1/hosts")  # type: ignore[arg-type]
+    return bent_client(advisor, settings, inventory={"hosts": failing(error)}).get("/v1/hosts")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +85,8 @@ def test_what_nobody_foresaw_tells_the_caller_nothing_and_the_log_everything(
 
 
 def test_a_browser_gets_the_same_as_a_page(advisor: Advisor, settings: Settings) -> None:
-    bent = Bent(advisor, cloud={"ready": failing(errors.StorageUnavailable("database <b>x</b> does not answer"))})
-    answer = Client(create_app(bent, settings)).page("/")  # type: ignore[arg-type]
+    away = failing(errors.StorageUnavailable("database <b>x</b> does not answer"))
+    answer = bent_client(advisor, settings, cloud={"ready": away}).page("/")
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "5"
     assert answer.headers["content-type"].startswith("text/html")

@@ -75,16 +75,9 @@ INSTANCE = Instance(
 WORKLOAD = WorkloadProfile(name="web 1 KB", metrics={"cpu": 1.5}, platform="I", origin="measured")
 
 
-def test_a_host_survives_the_way_out_and_in() -> None:
-    assert HostItem.model_validate_json(HostItem.of(HOST).model_dump_json()).as_domain() == HOST
-
-
-def test_an_instance_survives_the_way_out_and_in() -> None:
-    assert InstanceItem.model_validate_json(InstanceItem.of(INSTANCE).model_dump_json()).as_domain() == INSTANCE
-
-
-def test_a_workload_survives_the_way_out_and_in() -> None:
-    assert WorkloadItem.model_validate_json(WorkloadItem.of(WORKLOAD).model_dump_json()).as_domain() == WORKLOAD
+@pytest.mark.parametrize(("schema", "value"), [(HostItem, HOST), (InstanceItem, INSTANCE), (WorkloadItem, WORKLOAD)])
+def test_what_goes_out_comes_in_again_as_it_was(schema: Any, value: object) -> None:
+    assert schema.model_validate_json(schema.of(value).model_dump_json()).as_domain() == value
 
 
 def test_the_answer_is_the_contracts_shape_and_nothing_is_lost_in_the_schema(advisor: Advisor) -> None:
@@ -111,9 +104,7 @@ def test_every_field_of_a_request_reaches_the_advisor() -> None:
     body = {
         "instance": {"id": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
                      "service": "latency", "min_throughput_ratio": 0.5, "max_latency_ratio": 2.5,
-                     "max_time_short": 0.05,
-                     "exclusive": True,
-                     "pinning": {"0": [1], "1": [2]},
+                     "max_time_short": 0.05, "exclusive": True, "pinning": {"0": [1], "1": [2]},
                      "isolation": {"weight": 128}, "labels": {"a": "b"}},
         "hosts": ["h1"],
         "constraints": {"labels": {"z": "a"}, "exclude": ["x"], "affinity": ["y"], "anti_affinity": ["q"],

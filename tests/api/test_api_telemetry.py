@@ -21,7 +21,7 @@ from api.app import ROUTES, create_app
 from api.problems import KINDS
 from api.telemetry import JsonLines, TextLines
 from api.telemetry.logs import FIELDS
-from tests.api.api_client import Bent, Client, failing
+from tests.api.api_client import Client, bent_client, failing
 from tests.servers.prometheus import promtool
 from tests.servers.running import NotInstalled
 
@@ -228,8 +228,7 @@ def test_metrics_go_on_without_the_database_and_only_the_log_says_which_it_is(
     advisor: Advisor, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = failing(StorageUnavailable("database postgresql://operator@db.internal/x does not answer"))
-    bent = Bent(advisor, cloud={"vitals": gone, "ready": gone})
-    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    client = bent_client(advisor, settings, cloud={"vitals": gone, "ready": gone})
     assert _metric(client, "cotenant_ready") == "0.0"
     assert _metric(client, "cotenant_hosts") is None
     with caplog.at_level(logging.WARNING, "cotenant.errors"):

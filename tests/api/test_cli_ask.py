@@ -294,4 +294,3 @@ def test_predict_shows_everybody_in_the_scene() -> None:
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["one", "two"]
     assert "Combined score" in result.stdout
-

@@ -58,7 +58,6 @@ def test_the_help_lists_every_command_in_order() -> None:
     ]
 
 
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_finds_no_space_is_one_sentence() -> None:
     with Path("/dev/full").open("w") as full:

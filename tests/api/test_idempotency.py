@@ -15,7 +15,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.advisor.service.service_clock import Clock
-from tests.api.api_client import Bent, Client, failing
+from tests.api.api_client import Bent, Client, bent_client, failing
 
 KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 PLACE = {"instance": {"id": "new", "workload": "web-1k"}, "limit": 2}
@@ -126,8 +126,8 @@ def test_of_two_at_once_one_is_answered_and_the_other_told_to_wait(advisor: Advi
 def test_what_failed_is_asked_anew(
     advisor: Advisor, settings: Settings, client: Client, fail: Callable[..., Any], status: int
 ) -> None:
-    bent: Any = Bent(advisor, placements={"place": fail})
-    assert ask(Client(create_app(bent, settings)), "/v1/placements", PLACE).status_code == status
+    broken = bent_client(advisor, settings, placements={"place": fail})
+    assert ask(broken, "/v1/placements", PLACE).status_code == status
     again = ask(client, "/v1/placements", PLACE)
     assert (again.status_code, "idempotent-replayed" in again.headers) == (200, False)
 
@@ -173,8 +173,7 @@ def test_an_answer_that_came_too_late_for_its_caller_is_there_when_it_asks_again
         done.wait(0.5)  # longer than the caller has
         return answer
 
-    bent: Any = Bent(advisor, placements={"place": late})
-    client = Client(create_app(bent, settings))
+    client = bent_client(advisor, settings, placements={"place": late})
     timed_out = ask(client, "/v1/placements", PLACE, **{"X-Request-Timeout": "0.4"})
     assert timed_out.status_code == 504
     for _ in range(100):

@@ -19,11 +19,10 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Workload
 from advisor.errors import DeadlinePassed, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
 from api.problems import Busy
 from api.schedulers import patience
 from api.schemas.schedulers.kubernetes import ExtenderArgs
-from tests.api.api_client import Bent, Client, failing
+from tests.api.api_client import Client, bent_client, failing
 
 FEW = bounds(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 NODES = tuple(f"n{number:02}" for number in range(12))
@@ -90,8 +89,18 @@ def scheduled(client: Client, uid: str) -> str:
     return random.Random(uid).choice([str(row["Host"]) for row in rows if row["Score"] == best])
 
 
-def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor, settings: Settings) -> None:
-    client = Client(create_app(equal, settings))
+def without_reserving(equal: Advisor, settings: Settings) -> tuple[Client, list[PlacementRequest]]:
+    """A client of a service that holds no node, and what the service is asked to score."""
+    asked: list[PlacementRequest] = []
+
+    def scores(request: PlacementRequest, **_: object) -> object:
+        asked.append(request)
+        return equal.placements.scores(request, hold=False)
+
+    return bent_client(equal, settings, placements={"scores": scores}), asked
+
+
+def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor, client: Client) -> None:
     first = [scheduled(client, f"pod-{number}") for number in range(12)]
     assert sorted(first) == list(NODES)
     then = [scheduled(client, f"pod-{number}") for number in range(12, 18)]
@@ -100,13 +109,11 @@ def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor,
 
 def test_without_reserving_they_all_go_to_one(equal: Advisor, settings: Settings) -> None:
     """What the test above would not see if answers did not count in."""
-    bent = Bent(equal, placements={"scores": lambda asked, **_: equal.placements.scores(asked, hold=False)})
-    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    client, _ = without_reserving(equal, settings)
     assert len({scheduled(client, f"pod-{number}") for number in range(6)}) == 1
 
 
-def test_a_pod_that_is_tried_again_holds_one_node(equal: Advisor, settings: Settings) -> None:
-    client = Client(create_app(equal, settings))
+def test_a_pod_that_is_tried_again_holds_one_node(equal: Advisor, client: Client) -> None:
     again = {scheduled(client, "pod-1") for _ in range(4)}
     assert len(again) == 1
     others = {scheduled(client, f"other-{number}") for number in range(11)}
@@ -114,16 +121,14 @@ def test_a_pod_that_is_tried_again_holds_one_node(equal: Advisor, settings: Sett
     assert not again & others
 
 
-def test_a_filter_keeps_nothing(equal: Advisor, settings: Settings) -> None:
-    client = Client(create_app(equal, settings))
+def test_a_filter_keeps_nothing(equal: Advisor, client: Client) -> None:
     before = equal.cloud.ready()
     client.ask("POST", "/kubernetes/filter", json={"Pod": pod("p", workload="busy"), "NodeNames": list(NODES)})
     assert equal.outcomes.page().items == ()
     assert equal.cloud.ready()["generation"] == before["generation"]
 
 
-def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, settings: Settings) -> None:
-    client = Client(create_app(equal, settings))
+def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, client: Client) -> None:
     scheduled(client, "pod-1")
     stored = equal.outcomes.page().items[0].recommendation
     assert (stored.request.instance.id, len(stored.candidates)) == ("pod-1", 1)
@@ -131,13 +136,7 @@ def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, set
 
 def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings: Settings) -> None:
     """The containers together, or one that runs before them alone, and the overhead."""
-    asked: list[PlacementRequest] = []
-
-    def scores(one: PlacementRequest, **_: object) -> object:
-        asked.append(one)
-        return equal.placements.scores(one, hold=False)
-
-    spied = Bent(equal, placements={"scores": scores})
+    client, asked = without_reserving(equal, settings)
     body = pod("p")
     body["spec"] = {
         "containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}, {"resources": None},
@@ -146,7 +145,6 @@ def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings:
         "overhead": {"cpu": "250m", "memory": "128Mi"},
     }  # fmt: skip
     body["metadata"]["labels"] = {"kubevirt.io": "virt-launcher"}
-    client = Client(create_app(spied, settings))  # type: ignore[arg-type]
     assert client.ask("POST", "/kubernetes/filter", json={"Pod": body, "NodeNames": ["n00"]}).status_code == 200
     assert (asked[0].instance.vcpus, asked[0].instance.memory_mb) == (3, 3 * 1024 + 128)
 
@@ -189,13 +187,16 @@ class Framework:
         return str(best)
 
 
-def test_one_question_for_each_pod_spreads_them(equal: Advisor, settings: Settings) -> None:
-    framework = Framework(Client(create_app(equal, settings)))
+@pytest.fixture
+def framework(equal: Advisor, client: Client) -> Framework:
+    return Framework(client)
+
+
+def test_one_question_for_each_pod_spreads_them(equal: Advisor, framework: Framework) -> None:
     assert sorted(framework.schedules(f"pod-{number}") for number in range(12)) == list(NODES)
 
 
-def test_a_placement_counts_until_it_is_released(equal: Advisor, settings: Settings) -> None:
-    framework = Framework(Client(create_app(equal, settings)))
+def test_a_placement_counts_until_it_is_released(equal: Advisor, framework: Framework) -> None:
     big = pod("big", workload="busy")
     big["spec"]["containers"][0]["resources"]["requests"]["memory"] = "12Gi"
     asked = {"Pod": {**big, "metadata": {**big["metadata"], "uid": "other"}}, "NodeNames": ["n00"]}
@@ -208,8 +209,7 @@ def test_a_placement_counts_until_it_is_released(equal: Advisor, settings: Setti
     assert framework.asks({"NodeNames": []})["Scores"] == {}
 
 
-def test_of_pods_that_are_told_together_all_count_and_the_first_is_judged(equal: Advisor, settings: Settings) -> None:
-    framework = Framework(Client(create_app(equal, settings)))
+def test_of_pods_that_are_told_together_all_count_and_the_first_is_judged(equal: Advisor, framework: Framework) -> None:
     framework.placed = [{"Pod": pod(f"p{at}", workload="busy"), "NodeName": NODES[at]} for at in range(4)]
     found = framework.asks({"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)})
     assert {name for name in NODES if found["Scores"][name] < max(found["Scores"].values())} == set(NODES[:4])
@@ -217,9 +217,8 @@ def test_of_pods_that_are_told_together_all_count_and_the_first_is_judged(equal:
 
 
 def test_a_pod_that_was_put_where_it_would_be_refused_counts_there_all_the_same(
-    equal: Advisor, settings: Settings
+    equal: Advisor, framework: Framework
 ) -> None:
-    framework = Framework(Client(create_app(equal, settings)))
     body = pod("big", workload="busy")
     body["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Ti"
     framework.placed = [{"Pod": body, "NodeName": "n00"}]
@@ -228,9 +227,8 @@ def test_a_pod_that_was_put_where_it_would_be_refused_counts_there_all_the_same(
     assert equal.outcomes.page().items == ()
 
 
-def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, settings: Settings) -> None:
+def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, client: Client) -> None:
     """In a cloud that is half full, where a newcomer takes much of what is left, last places have a price."""
-    client = Client(create_app(equal, settings))
     asked: dict[str, Any] = {"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)}
     assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is True
     equal.inventory.put(
@@ -243,8 +241,7 @@ def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, settings: 
     assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is False
 
 
-def test_where_others_place_too_a_node_is_held_with_the_question(equal: Advisor, settings: Settings) -> None:
-    client = Client(create_app(equal, settings))
+def test_where_others_place_too_a_node_is_held_with_the_question(equal: Advisor, client: Client) -> None:
     framework = Framework(client)
     assert framework.asks({"NodeNames": []})["Others"] is False
     scheduled(client, "theirs")  # by the extender, which holds
@@ -256,9 +253,8 @@ def test_where_others_place_too_a_node_is_held_with_the_question(equal: Advisor,
     assert len(taken) == 2
 
 
-def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings: Settings) -> None:
+def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, framework: Framework) -> None:
     """The watch may tell of a bound pod before the plug-in does."""
-    framework = Framework(Client(create_app(equal, settings)))
     equal.inventory.put_instance(Instance("early", host="n00"))
     before = equal.cloud.ready()
     framework.placed = [{"Pod": pod("early", workload="busy"), "NodeName": "n00"}]
@@ -268,8 +264,8 @@ def test_what_the_inventory_shows_is_not_held_once_more(equal: Advisor, settings
 
 
 def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Settings) -> None:
-    away = Bent(advisor, placements={"scores": failing(StorageUnavailable("the database does not answer"))})
-    client = Client(create_app(away, settings))  # type: ignore[arg-type]
+    away = failing(StorageUnavailable("the database does not answer"))
+    client = bent_client(advisor, settings, placements={"scores": away})
     body = {"Pod": pod("p", workload="batch"), "NodeNames": ["h1"]}
     assert client.ask("POST", "/kubernetes/filter", json=body).status_code == 503
 
@@ -296,25 +292,11 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
 
 @pytest.mark.parametrize(
     "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/kubernetes/advice",
-             "/opennebula/place",
-             "/opennebula/optimize"],
+             "/opennebula/place", "/opennebula/optimize"],
 )  # fmt: skip
 def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
-    keys = st.sampled_from(
-        [
-            "Pod",
-            "NodeNames",
-            "Nodes",
-            "NodeNameToMetaVictims",
-            "VMS",
-            "LIMIT",
-            "spec",
-            "hosts",
-            "options",
-            "items",
-            "metadata",
-        ]
-    )
+    names = "Pod NodeNames Nodes NodeNameToMetaVictims VMS LIMIT spec hosts options items metadata"
+    keys = st.sampled_from(names.split())
     bodies = st.dictionaries(keys, ANYTHING, max_size=4) | ANYTHING
 
     @FEW
@@ -339,9 +321,8 @@ def score(client: Client, body: dict[str, Any], names: Sequence[str]) -> dict[st
     return {row["Host"]: row["Score"] for row in rows}
 
 
-def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, settings: Settings) -> None:
+def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, client: Client) -> None:
     """Behind the one that is held as long as that one is empty, and before nodes on which somebody would suffer."""
-    client = Client(create_app(equal, settings))
     assert score(client, pod("first", workload="busy"), ["n00", "new"]) == {"n00": 10, "new": 9}
     crowded = score(client, pod("second", workload="busy"), ["n00", "new"])
     assert crowded["new"] == 10
@@ -350,39 +331,28 @@ def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, settings: Setting
 
 
 def test_a_pod_that_only_asks_is_taken_to_be_like_its_class(equal: Advisor, settings: Settings) -> None:
-    asked: list[PlacementRequest] = []
-
-    def scores(one: PlacementRequest, **_: object) -> object:
-        asked.append(one)
-        return equal.placements.scores(one, hold=False)
-
-    spied = Bent(equal, placements={"scores": scores})
+    client, asked = without_reserving(equal, settings)
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4f", "controller": True}
     body = {
         "metadata": {"name": "web-7d4f-x", "namespace": "prod", "uid": "u1", "ownerReferences": [owner],
                      "labels": {"pod-template-hash": "7d4f"}},
         "spec": {"containers": [{"image": "web:1", "resources": {"requests": {"cotenant.io/advised": "1"}}}]},
     }  # fmt: skip
-    client = Client(create_app(spied, settings))  # type: ignore[arg-type]
     score(client, body, ["n00"])
     assert asked[0].instance.labels == {"project": "prod", "class": "prod/Deployment/web", "image": "web:1"}
 
 
 @pytest.mark.parametrize("kind", ["virt-handler", "virt-api", "hotplug-disk", ""])
 def test_kubevirt_s_own_pods_are_no_guests(client: Client, kind: str) -> None:
-    assert score(client, {"metadata": {"uid": "u1", "labels": {"kubevirt.io": kind}}}, ["h4", "h6"]) == {
-        "h4": 0,
-        "h6": 0,
-    }
+    body = {"metadata": {"uid": "u1", "labels": {"kubevirt.io": kind}}}
+    assert score(client, body, ["h4", "h6"]) == {"h4": 0, "h6": 0}
 
 
-def test_a_guest_that_moves_is_asked_about_as_itself_and_held_as_its_new_pod(
-    equal: Advisor, settings: Settings
-) -> None:
+def test_a_guest_that_moves_is_asked_about_as_itself_and_held_as_its_new_pod(equal: Advisor, client: Client) -> None:
     equal.inventory.put_instance(Instance("vm1", vcpus=1, host="n00", workload="busy"))
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "vm1", "kubevirt.io/migrationJobUID": "job"}
     body = {"metadata": {"name": "virt-launcher-2", "uid": "new-pod", "labels": labels}, "spec": {}}
-    points = score(Client(create_app(equal, settings)), body, ["n00", "n01", "n02"])
+    points = score(client, body, ["n00", "n01", "n02"])
     assert points["n00"] < points["n01"]  # it runs there still
     stored = equal.outcomes.page().items[0].recommendation.request.instance
     assert (stored.id, stored.workload, stored.host) == ("new-pod", "busy", None)
@@ -397,14 +367,13 @@ def test_a_misspelt_annotation_passes_nowhere_and_the_reason_says_what_is_meant(
     assert all("cotenant.io/worklod is not known; is cotenant.io/workload meant?" in one for one in reasons.values())
 
 
-def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, settings: Settings) -> None:
+def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Client) -> None:
     """Two busy ones on each node; a newcomer that must keep its speed gets in where both leave, not where one does."""
     for name in ("n00", "n01"):
         for number in (1, 2):
             equal.inventory.put_instance(Instance(f"{name}-{number}", vcpus=1, host=name, workload="busy"))
     equal.inventory.put_instance(Instance("vm", vcpus=1, host="n02", workload="busy", labels={"pod": "launcher"}))
     newcomer = pod("high", workload="busy", min_throughput_ratio="0.9")
-    client = Client(create_app(equal, settings))
     fit = client.ask("POST", "/kubernetes/filter", json={"Pod": newcomer, "NodeNames": ["n00", "n01", "n02"]}).json()
     assert fit["NodeNames"] == []
     assert set(fit["FailedNodes"]) == {"n00", "n01", "n02"}

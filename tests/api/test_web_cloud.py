@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from advisor.domain import (
+    CloudNow,
     Histories,
     History,
     Host,
@@ -33,7 +33,7 @@ from api.web.cloud import AT_ONCE
 from profiler.demand import Demand
 from profiler.metrics import EIGHT
 from profiler.observed import MetricSample, ProbeResult, Quantity
-from tests.api.api_client import Bent, Client
+from tests.api.api_client import Client, bent_client
 from tests.api.page_reader import Page
 from tests.api.sample_answer import HOSTILE
 
@@ -65,6 +65,11 @@ def pages(measured: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Client
     return Client(create_app(measured, Settings(state_dir=tmp_path_factory.mktemp("state"))))
 
 
+def page_of(advisor: Advisor, settings: Settings, cloud: CloudNow, path: str = "/cloud") -> Page:
+    """A page about this cloud."""
+    return Page(bent_client(advisor, settings, cloud={"now": lambda: cloud}).page(path).text)
+
+
 def hosts_of(page: Page) -> list[str]:
     links = [one["href"] or "" for one in page.all("a")]
     return list(dict.fromkeys(link.removeprefix("/hosts/") for link in links if link.startswith("/hosts/")))
@@ -90,8 +95,7 @@ def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: 
     patient = [ResidentNow(Instance(f"i{number}"), 0.92, False) for number in range(12)]
     strict = ResidentNow(Instance("strict", min_throughput_ratio=0.99), 0.95, False)
     crowded = replace(told.hosts[0], residents=(*patient, strict))
-    bent: Any = Bent(measured, cloud={"now": lambda: replace(told, hosts=(crowded,))})
-    page = Page(Client(create_app(bent, settings)).page("/cloud").text)
+    page = page_of(measured, settings, replace(told, hosts=(crowded,)))
     assert f"strict {crowded.host.id} 0.95 too little – 0.99" in page.text
     assert "i0 " not in page.text[: page.text.index("Name contains")]
 
@@ -100,14 +104,11 @@ def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, sett
     told = measured.cloud.now()
     told = replace(told, hosts=tuple(replace(host, patience_s=None) for host in told.hosts))
     unseen = (replace(told.hosts[0], seen_at=None), *told.hosts[1:])
-    for cloud, marked in ((replace(told, fresh_s=0.0), 6), (replace(told, hosts=unseen), 1)):
-        bent: Any = Bent(measured, cloud={"now": lambda cloud=cloud: cloud})
-        page = Page(Client(create_app(bent, settings)).page("/cloud").text)
+    lasting = replace(told, fresh_s=0.0, hosts=tuple(replace(host, patience_s=math.inf) for host in told.hosts))
+    for cloud, marked in ((replace(told, fresh_s=0.0), 6), (lasting, 0), (replace(told, hosts=unseen), 1)):
+        page = page_of(measured, settings, cloud)
         assert f"Hosts without fresh data {marked}" in page.text
     assert "never seen" in page.text
-    lasting = replace(told, fresh_s=0.0, hosts=tuple(replace(host, patience_s=math.inf) for host in told.hosts))
-    bent = Bent(measured, cloud={"now": lambda: lasting})
-    assert "Hosts without fresh data 0" in Page(Client(create_app(bent, settings)).page("/cloud").text).text
 
 
 def test_hosts_are_filtered_by_name_label_and_kind(pages: Client) -> None:
@@ -190,10 +191,10 @@ def test_without_samples_a_page_says_how_to_get_some(pages: Client) -> None:
     assert "Nobody is on this host." in Page(pages.page("/hosts/h5").text).text
 
 
-def test_an_instance_of_which_only_the_demand_is_known_shows_that(advisor: Advisor, settings: Settings) -> None:
+def test_an_instance_of_which_only_the_demand_is_known_shows_that(advisor: Advisor, client: Client) -> None:
     mystery = replace(load_inventory(CLOUD).instances[0], id="mystery", workload=None, demand={"cpu": Demand(0.45)})
     advisor.inventory.put(Inventory(load_inventory(CLOUD).hosts, (mystery,)), mode="replace", generation=None)
-    shown = Page(Client(create_app(advisor, settings)).page("/instances/mystery").text).text
+    shown = Page(client.page("/instances/mystery").text).text
     assert "It counts as wanting 0.45 CPUs on average" in shown
     assert "10 % of its vCPUs" not in shown
 
@@ -245,8 +246,7 @@ def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor:
     assert "Who slows it" in Page(shown.text).text
 
 
-def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, settings: Settings) -> None:
-    client = Client(create_app(advisor, settings))
+def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, client: Client) -> None:
     advisor.inventory.put_instance(Instance("nowhere", vcpus=1, memory_mb=512, workload="batch"))
     page = Page(client.page("/instances/nowhere").text)
     assert "It is on no host." in page.text
@@ -261,24 +261,18 @@ def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, s
     assert client.page("/hosts/nothing").status_code == 404
 
 
-def test_an_empty_cloud_says_how_to_fill_it(advisor: Advisor, settings: Settings) -> None:
-    advisor.inventory.put(Inventory(), mode="replace", generation=None)
-    assert "cotenant sync FILE" in Page(Client(create_app(advisor, settings)).page("/cloud").text).text
-
-
 def test_what_comes_from_outside_stays_text(advisor: Advisor, settings: Settings) -> None:
     host = Host("h1", "kvm", pcpus=2, memory_mb=512, labels={HOSTILE: HOSTILE})
     told = advisor.cloud.now()
-    bent: Any = Bent(advisor, cloud={"now": lambda: replace(told, hosts=(replace(told.hosts[0], host=host),))})
-    client = Client(create_app(bent, settings))
-    for path in ("/cloud", f"/cloud?name={'%22%3E%3Cscript%3Ealert(1)%3C/script%3E'}&label=%3Cb%3E"):
-        page = Page(client.page(path).text)
+    hostile = replace(told, hosts=(replace(told.hosts[0], host=host),))
+    for path in ("/cloud?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&label=%3Cb%3E", "/cloud"):
+        page = page_of(advisor, settings, hostile, path)
         assert [one["src"] for one in page.all("script")] == ["/static/cotenant.js"]
         assert page.all("b") == []
-    assert HOSTILE in "".join(Page(client.page("/cloud").text).words)
+    assert HOSTILE in "".join(page.words)
 
 
-def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Settings) -> None:
+def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, client: Client) -> None:
     names = [f"h{number:04}" for number in range(1000)]
     hosts = tuple(Host(name, "xen", pcpus=8, memory_mb=65536, labels={"zone": name[-1]}) for name in names)
     there = tuple(
@@ -288,7 +282,6 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Setting
     )
     workload = WorkloadProfile("web", {"cpu": 70, "driver_domain.cpu": 40, "pages_exchanged": 5000})
     advisor.inventory.put(Inventory(hosts, there, (workload,)), mode="replace", generation=None)
-    client = Client(create_app(advisor, settings))
     first, last = client.page("/cloud"), client.page("/cloud?page=20")
     assert len(first.content) < 150_000
     assert len(hosts_of(Page(first.text))) == 50
@@ -300,9 +293,8 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Setting
 def test_a_last_page_of_one_host_is_called_so(measured: Advisor, settings: Settings) -> None:
     told = measured.cloud.now()
     hosts = [Host(f"h{at}", "kvm", pcpus=2, memory_mb=512) for at in range(AT_ONCE + 1)]
-    many = tuple(replace(told.hosts[0], host=host) for host in hosts)
-    bent: Any = Bent(measured, cloud={"now": lambda: replace(told, hosts=many)})
-    first, last = (Page(Client(create_app(bent, settings)).page(f"/cloud?page={at}").text).text for at in (1, 2))
+    many = replace(told, hosts=tuple(replace(told.hosts[0], host=host) for host in hosts))
+    first, last = (page_of(measured, settings, many, f"/cloud?page={at}").text for at in (1, 2))
     assert "Page 1 of 2 Last host" in first
     assert f"Previous {AT_ONCE} hosts Page 2 of 2" in last
 
@@ -356,14 +348,14 @@ def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured
     there = next(host for host in measured.cloud.now().hosts if host.residents)
     name, host = there.residents[0].instance.id, there.host.id
 
-    def page_of(share: float) -> str:
+    def text(share: float) -> str:
         told = _told(share)
-        found = tuple(replace(one, host=host, instance=name) for one in told.found[:2])
-        bent: Any = Bent(measured, telemetry={"histories": lambda **_: replace(told, found=found)})
-        return Page(Client(create_app(bent, settings)).page(f"/instances/{name}").text).text
+        histories = replace(told, found=tuple(replace(one, host=host, instance=name) for one in told.found[:2]))
+        client = bent_client(measured, settings, telemetry={"histories": lambda **_: histories})
+        return Page(client.page(f"/instances/{name}").text).text
 
-    assert "It got 0.10 of the CPU time that it wanted" in page_of(0.1)
-    assert "of the CPU time that it wanted in this time" not in page_of(1.0)
+    assert "It got 0.10 of the CPU time that it wanted" in text(0.1)
+    assert "of the CPU time that it wanted in this time" not in text(1.0)
 
 
 def test_samples_that_come_seldom_are_joined_and_one_between_two_gaps_is_a_dot() -> None:

@@ -11,14 +11,14 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.html import picture
-from tests.api.api_client import Bent, Client
+from tests.api.api_client import Bent, Client, bent_client
 from tests.api.sample_answer import HOSTILE, answer
 
 ASKED = PlacementRequest(Instance("shop-7"))
 
 
 def shown(advisor: Advisor, settings: Settings, path: str, **bent: Any) -> str:
-    page = Client(create_app(Bent(advisor, **bent), settings)).page(path)  # type: ignore[arg-type]
+    page = bent_client(advisor, settings, **bent).page(path)
     assert page.status_code == 200
     return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
 
@@ -91,8 +91,7 @@ def test_names_of_answers_stay_text(advisor: Advisor, settings: Settings) -> Non
     one = RecommendationOutcome(
         told, HOSTILE, told.created_at, (PredictedVsObserved(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),)
     )
-    bent = Bent(advisor, outcomes={"get": lambda _: one, "page": lambda **_: Page((one,))})
-    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    client = bent_client(advisor, settings, outcomes={"get": lambda _: one, "page": lambda **_: Page((one,))})
     for path in ("/placements", "/placements/r-1"):
         assert "<img src=x" not in client.page(path).text
 

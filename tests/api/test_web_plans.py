@@ -47,13 +47,6 @@ def test_what_the_cloud_refuses_stands_beside_its_field_and_nothing_is_kept(clie
     assert advisor.plans.page().items == ()
 
 
-def test_a_kind_that_there_is_none_of_makes_no_plan(client: Client, advisor: Advisor) -> None:
-    refused = client.ask("POST", "/plans", data={"kind": "evict", "count_1": "1"}, headers=FORM)
-    assert (refused.status_code, "is none of admit" in refused.text) == (422, True)
-    assert client.page("/plans/new?kind=evict").status_code == 422
-    assert advisor.plans.page().items == ()
-
-
 @pytest.mark.parametrize(
     ("typed", "field"),
     [({"kind": "admit", "count_1": "21"}, "count_1"), ({"kind": "what_if", "like": "h1", "add": "21"}, "like")],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType, NoneType
+from types import NoneType
 from typing import Any, assert_type, get_args, get_origin, get_type_hints
 
 import pytest
@@ -16,20 +14,12 @@ from cotenant_client import AsyncClient, Client
 from cotenant_client.calls import Answer, Calls, Listing, Page
 from cotenant_client.schemas import HostItem, PlacementAnswer
 from docs.site.rest import document
+from tests.packaging.programs import ROOT, load
 
-ROOT = Path(__file__).parents[2]
 ANY = {"get", "post", "every_item"}  # they ask what their caller names
 DESCRIBED: dict[str, Answer[..., Any] | Listing[..., Any]] = {
     name: one for name, one in vars(Calls).items() if isinstance(one, Answer | Listing) and name not in ANY
 }
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("client_schemas", ROOT / "packaging" / "client_schemas.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +28,7 @@ def openapi() -> dict[str, Any]:
 
 
 def test_the_types_are_what_the_service_says(openapi: dict[str, Any]) -> None:
-    made: Any = _load()
+    made = load("client_schemas")
     written = (ROOT / "cotenant_client" / "schemas.py").read_text(encoding="utf-8")
     assert written == made.page(openapi), "write it anew: python packaging/client_schemas.py"
 

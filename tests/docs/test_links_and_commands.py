@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from api.cli import app as cotenant
-from api.cli.lazy import LazyGroup
-from docs.site.commands import commands
-from lab import cli as lab_cli
-from profiler import cli as profiler_cli
+from docs.site.commands import Command, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "integrations").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PROGRAMS = ("cotenant", "cotenant-profiler", "cotenant-lab")
+COMMANDS = commands()
 
 
 def name_of(page: Path) -> str:
@@ -67,23 +61,14 @@ def shown() -> Iterator[tuple[str, str]]:
 
 def command_of(words: list[str]) -> tuple[set[str], list[str]]:
     """The options that the command of these words takes, and the words after its name."""
-    if words[0] == "cotenant":
-        command: Any = typer.main.get_command(cotenant)
-        rest = words[1:]
-        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-            name = rest.pop(0)
-            assert name in command.commands, f"there is no command {name}"
-            command = command.load(name) if isinstance(command, LazyGroup) else command.commands[name]
-        return {option for parameter in command.params for option in parameter.opts} | {"--help", "--version"}, rest
-    parser = profiler_cli._parser() if words[0] == "cotenant-profiler" else lab_cli._parser()
-    rest = words[1:]
-    while True:
-        inner = [one.choices for one in parser._actions if isinstance(one.choices, dict)]
-        if not inner or not rest or rest[0].startswith("-"):
-            return {option for action in parser._actions for option in action.option_strings} | {"--version"}, rest
-        name = rest.pop(0)
-        assert name in inner[0], f"there is no command {name}"
-        parser = inner[0][name]
+    named = [command for command in COMMANDS if words[: len(command.name.split())] == command.name.split()]
+    assert named, f"there is no command {' '.join(words)}"
+    command = max(named, key=lambda command: len(command.name))
+    return options_of([command]) | {"--help", "--version"}, words[len(command.name.split()) :]
+
+
+def options_of(some: Iterable[Command]) -> set[str]:
+    return {name for command in some for parameter in command.parameters for name in parameter.name.split(", ")}
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(shown())), ids=lambda text: str(text)[:60])
@@ -101,7 +86,6 @@ GUIDES = [page for page in PAGES if page.parent.name == "docs" and page.name != 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)
 def test_every_option_that_prose_names_is_an_option_of_some_command(page: Path) -> None:
-    known = {name for command in commands() for one in command.parameters for name in one.name.split(", ")}
     spans = [span for span in re.findall(r"`([^`]+)`", prose(page)) if not span.startswith(OTHER_PROGRAMS)]
     named = {option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)}
-    assert named - known - OTHERS - {"--config", "--version"} == set()
+    assert named - options_of(COMMANDS) - OTHERS - {"--config", "--version"} == set()

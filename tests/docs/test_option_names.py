@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
 
-from api.cli import app as cotenant
-from api.cli.lazy import LazyGroup
-from lab import cli as lab_cli
-from profiler import cli as profiler_cli
-from profiler.probes import load
+from docs.site.commands import commands
 
 # Options that several commands explain in words of their own: what all of them mean, and which commands take them. Who
 # adds a command here has compared the meanings; a number, a file or a time that is something else gets another name.
@@ -33,8 +26,8 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
     "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
+    "--max-moves": ("most moves", {"plan", "migrate"}),
     "--out": ("directory for what is made", {"demo", "report"}),
-    "--packet-bytes": ("payload of a packet", {"probe"}),
     "--plan-for": ("the demand that counts, of each", {"plan", "replay"}),
     "--prometheus": ("the Prometheus-compatible store that is read", {"history", "profile"}),
     "--picture": ("a file for a picture", {"profile", "probe"}),
@@ -54,33 +47,16 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
 
 def options() -> Iterator[tuple[str, str, str]]:
     """(option, command, help) of every option but `--json` and `--help`; all probes count as one command."""
-    found = [*_of_typer(typer.main.get_command(cotenant), ""), *_of_argparse(profiler_cli._parser(), "")]
-    for option, command, text in [*found, *_of_argparse(lab_cli._parser(), "lab")]:
-        if option not in ("--json", "--help"):
-            yield option, command.strip(), text
-
-
-def _of_typer(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
-    for inner in getattr(command, "commands", ()):
-        loaded = command.load(inner) if isinstance(command, LazyGroup) else command.commands[inner]
-        yield from _of_typer(loaded, f"{name} {inner}")
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            for option in parameter.opts:
-                yield option, name, parameter.help or ""
-
-
-def _of_argparse(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, str, str]]:
-    if probe := getattr(parser, "probe", ""):
-        load(probe).add_options(parser)
-        name = "probe"
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for inner, subparser in action.choices.items():
-                yield from _of_argparse(subparser, f"{name} {inner}")
-        for option in action.option_strings:
-            if option.startswith("--"):
-                yield option, name, action.help or ""
+    for command in commands():
+        program, _, name = command.name.partition(" ")
+        if program == "cotenant-lab":
+            name = f"lab {name}"
+        elif name.startswith("probe ") and name != "probe serve":
+            name = "probe"
+        for parameter in command.parameters:
+            for option in parameter.name.split(", "):
+                if option.startswith("--") and option not in ("--json", "--help"):
+                    yield option, name, parameter.help
 
 
 def grouped() -> dict[str, dict[str, set[str]]]:

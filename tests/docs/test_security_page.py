@@ -21,7 +21,3 @@ def test_the_newest_version_is_the_supported_one() -> None:
 def test_every_scope_and_where_it_leads_is_named() -> None:
     for scope in TOKEN_SCOPES:
         assert re.search(rf"`{scope}`|holder of a {scope} token", PAGE), scope
-
-
-def test_its_links_lead_somewhere() -> None:
-    assert all((ROOT / path).exists() for path in re.findall(r"\]\(([^)#]+)", PAGE))

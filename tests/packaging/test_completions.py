@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,12 +11,11 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.packaging.programs import ROOT, load
+
 SCRIPTS = ROOT / "packaging" / "completions"
 INTO = {
     "bash": "share/bash-completion/completions",
@@ -55,15 +53,7 @@ STARTED = {"bash": ("bash", "--norc", "-c"), "zsh": ("zsh", "-f", "-c"), "fish":
 FILES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("completions", ROOT / "packaging" / "completions.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-completions: Any = _load()
+completions = load("completions")
 
 
 def completed(shell: str, folder: Path, *words: str, programs: Path) -> set[str]:

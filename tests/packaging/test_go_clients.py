@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from docs.site.rest import document
+from tests.packaging.programs import load
 
-ROOT = Path(__file__).resolve().parents[2]
 AGAIN = "write it anew: python packaging/go_clients.py"
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("go_clients", ROOT / "packaging" / "go_clients.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    return module
-
-
-go_clients: Any = _load()
+go_clients = load("go_clients")
 
 
 @pytest.fixture(scope="module")

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.packaging.programs import ROOT, load
 
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", ROOT / "packaging" / "release.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-release: Any = _load()
+release = load("release")
 
 
 def git(root: Path, *words: str) -> str:

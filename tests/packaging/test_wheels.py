@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
@@ -22,23 +21,12 @@ import pytest
 from tests.packaging.test_completions import INTO, completed
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER, PACKAGING = ROOT / "pyproject.toml", ROOT / "packaging"
+
 PARTS = ("client", "profiler")  # distributions that the server requires
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
 Wheels = dict[str, Path]  # by distribution
 installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", reason="make test-wheels")
-
-
-def project(path: Path) -> dict[str, Any]:
-    return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
-
-
-def test_all_distributions_have_the_same_version_and_the_server_requires_just_that() -> None:
-    version = project(SERVER)["version"]
-    for part in PARTS:
-        assert project(PACKAGING / part / "pyproject.toml")["version"] == version
-        assert f"cotenant-{part}=={version}" in project(SERVER)["dependencies"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-// Description: sha256 c85edf1944e1b604caddf1a3a0ce588521379934b8e5b679d4fa7493af9dec0f
+// Description: sha256 cd5857ebe5ea472449e8f205f9f84be7a553376fb29537e5c1fed1f5bf632937
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.

@@ -28,9 +28,9 @@ from advisor.planning.migration_order import schedule
 from advisor.render import migrations
 from advisor.reports import plan_as_html
 from api.cli import plan_words
+from api.html import picture
 from api.html.render import page
 from api.schemas.plans import CapacityOut
-from api.html import picture
 from api.web import plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
