@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -44,7 +45,7 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         Command("xl", ("xl", "vcpu-pin", name, "0", "2"), ("xl", "vcpu-pin", name, "0", "all")),
         Command(
             "tc",
-            tuple("tc class add dev vif3.0 parent 1: classid 1:7 htb rate 200mbit ceil 1gbit".split()),
+            tuple(shlex.split("tc class add dev vif3.0 parent 1: classid 1:7 htb rate 200mbit ceil 1gbit")),
             ("tc", "class", "del", "dev", "vif3.0", "classid", "1:7"),
             note=f"on the host of {hostile}",
         ),

@@ -230,7 +230,7 @@ def _page(found: Plan) -> str:
         request,  # type: ignore[arg-type]
         "plan.html",
         plan=found,
-        told=("It can be.",),
+        sentences=("It can be.",),
         kind=KINDS[found.request.kind],
         age=PlanAge(False, 1),
         stages=plan_view.stages(found.steps),
