@@ -33,6 +33,12 @@ def placed(
     return PlacedMember(f"one.{position + 1}", Member("one", "one", 1.0, 1, settings), cpus, clients, "solo:one")
 
 
+def prepared_maker() -> GroupMaker:
+    maker = GroupMaker()
+    maker.prepare()
+    return maker
+
+
 @contextmanager
 def registered() -> Iterator[tuple[ResourceRegistry, Path]]:
     """A registry with a state of its own and a scratch folder on the disk."""
@@ -52,11 +58,15 @@ def containers(
 ) -> Iterator[list[LabContainer]]:
     """Containers that stand; without workloads nothing runs in them yet. More arguments are those of Setup."""
     with registered() as (registry, scratch):
-        maker = GroupMaker()
-        maker.prepare()
         chosen = tuple(workloads or [CpuWorkload() for _ in entries])
-        with ContainerInstances(RunSetup(registry, tuple(entries), chosen, scratch, **more), maker) as made:
+        setup = RunSetup(registry, tuple(entries), chosen, scratch, **more)
+        with ContainerInstances(setup, prepared_maker()) as made:
             yield [one for one in made.running if isinstance(one, LabContainer)]
+
+
+def switch_of(made: Sequence[LabContainer]) -> str:
+    """Name of the network namespace of these containers' switch."""
+    return Path(made[0].generators).name.removesuffix("load") + "switch"
 
 
 @contextmanager

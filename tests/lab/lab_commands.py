@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -31,6 +34,20 @@ def lab(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=60, check=False, env=environment(**more)
     )
+
+
+def measure(campaign: Path, out: Path, state: Path, *more: str) -> dict[str, Any]:
+    """Run a campaign to its end; its summary."""
+    done = lab("run", campaign, "--dataset", out, "--state", state, "--json", *more)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def table(out: Path, name: str) -> list[dict[str, str]]:
+    """Rows of a table of a dataset."""
+    with (out / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write_campaign(path: Path, **changes: object) -> Path:

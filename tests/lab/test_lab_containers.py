@@ -21,7 +21,7 @@ from lab.instances.containers import ContainerInstances
 from lab.processes import LabProcess, call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Listens, Site, WebWorkload, Workload
-from tests.lab.container_run import containers, left_of, placed, registered
+from tests.lab.container_run import containers, left_of, placed, prepared_maker, registered
 
 pytestmark = pytest.mark.lab
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -148,12 +148,18 @@ def test_a_server_that_dies_in_the_middle_is_named_whatever_else_failed(follows:
     assert caught.value.__cause__ is follows
 
 
-@pytest.mark.usefixtures("runs")
-def test_stopping_while_servers_start_removes_everything() -> None:
-    class Stopped(Server):
-        def ready_check(self, _site: Site, /) -> list[str] | None:
-            raise StopRequested("SIGINT")
+class Stopped(Server):
+    """The lab is stopped while it asks whether this server is ready."""
 
+    def ready_check(self, _site: Site, /) -> list[str] | None:
+        raise StopRequested("SIGINT")
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("stuck", [False, True], ids=["removable", "something cannot be removed"])
+def test_stopping_while_servers_start_removes_everything(monkeypatch: pytest.MonkeyPatch, stuck: bool) -> None:
+    if stuck:
+        _cannot_remove(monkeypatch)
     with pytest.raises(StopRequested), containers([placed(0), placed(1)], [Server(), Stopped()]):
         raise AssertionError("unreachable")
 
@@ -186,19 +192,6 @@ def test_what_cannot_be_removed_is_the_runs_error_only_where_nothing_else_ended_
             raise follows
 
 
-@pytest.mark.usefixtures("runs")
-def test_a_stop_request_while_servers_start_is_not_lost_when_something_cannot_be_removed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Stopped(Server):
-        def ready_check(self, _site: Site, /) -> list[str] | None:
-            raise StopRequested("SIGINT")
-
-    _cannot_remove(monkeypatch)
-    with pytest.raises(StopRequested), containers([placed(0)], [Stopped()]):
-        raise AssertionError("unreachable")
-
-
 def _cannot_remove(monkeypatch: pytest.MonkeyPatch) -> None:
     remove = ResourceRegistry.remove_run
 
@@ -214,11 +207,9 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
         name = registry.network("1")
         call(["ip", "netns", "add", name])
         try:
-            maker = GroupMaker()
-            maker.prepare()
             workloads: tuple[Workload, ...] = (CpuWorkload(), CpuWorkload())
             setup = RunSetup(registry, (placed(0), placed(1)), workloads, scratch)
-            with pytest.raises(RunError, match="is there already"), ContainerInstances(setup, maker):
+            with pytest.raises(RunError, match="is there already"), ContainerInstances(setup, prepared_maker()):
                 raise AssertionError("unreachable")
             assert left_of(registry.run) == [f"/run/netns/{name}"]
         finally:
@@ -228,10 +219,8 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
 @pytest.mark.usefixtures("runs")
 def test_idle_cpus_are_kept_busy_by_programs_that_let_everybody_else_go_first() -> None:
     with registered() as (registry, scratch):
-        maker = GroupMaker()
-        maker.prepare()
         setup = RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch, fill_idle=True)
-        with ContainerInstances(setup, maker) as made:
+        with ContainerInstances(setup, prepared_maker()) as made:
             groups = [registry.group(f"idle.{cpu}") for cpu in sorted(os.sched_getaffinity(0))]
             places = [path for group in groups for path in group_places(group) if (path / "cpu.idle").exists()]
             assert [(path / "cpu.idle").read_text().strip() for path in places] == ["1"] * len(groups)

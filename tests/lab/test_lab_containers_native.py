@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
 from lab.instances import RunSetup
 from lab.instances.containers import LabContainer
@@ -21,7 +20,16 @@ from lab.processes import call, wait_until
 from lab.schedule import PlacedMember
 from lab.workloads import CpuWorkload, Listens, Site, Workload
 from profiler.observed import IsolationSettings
-from tests.lab.container_run import answered_ms, ask, echo, left_of, native_programs_alone, placed, registered
+from tests.lab.container_run import (
+    answered_ms,
+    ask,
+    echo,
+    left_of,
+    native_programs_alone,
+    placed,
+    prepared_maker,
+    registered,
+)
 from tests.servers.running import free_port
 
 pytestmark = pytest.mark.lab
@@ -36,10 +44,8 @@ while True:
 @contextmanager
 def _native(entries: list[PlacedMember], workloads: list[Workload], **more: Any) -> Iterator[list[LabContainer]]:
     with native_programs_alone(), registered() as (registry, scratch):
-        maker = GroupMaker()
-        maker.prepare()
         setup = RunSetup(registry, tuple(entries), tuple(workloads), scratch, **more)
-        with NativeInstances(setup, maker) as made:
+        with NativeInstances(setup, prepared_maker()) as made:
             yield [one for one in made.running if isinstance(one, LabContainer)]
         assert left_of(registry.run) == []
 
@@ -94,9 +100,7 @@ def test_native_programs_with_limits_are_refused() -> None:
 
 def test_a_host_that_uses_the_labs_addresses_gets_no_native_programs() -> None:
     with registered() as (registry, scratch), native_programs_alone():
-        maker = GroupMaker()
-        maker.prepare()
-        native = NativeInstances(RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch), maker)
+        native = NativeInstances(RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch), prepared_maker())
         call(["ip", "route", "add", "blackhole", "10.77.0.128/25"])
         try:
             with pytest.raises(PreparationError, match="this host has routes to"), native:

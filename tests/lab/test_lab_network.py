@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import network
-from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
-from lab.instances.containers import LabContainer
 from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
 from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
-from tests.lab.container_run import answered_ms, ask, containers, echo, placed, registered
+from tests.lab.container_run import answered_ms, ask, containers, echo, placed, registered, switch_of
 from tests.lab.uplink import ShapingCase, reach
 
 GENERATORS = "10.77.0.1"
@@ -114,11 +112,7 @@ def test_a_mask_of_cpus_says_them_all_and_no_other(cpus: set[int]) -> None:
 @pytest.mark.parametrize("rate_mbit", [1.0, 100.0])
 @pytest.mark.measured
 def test_what_arrives_is_within_a_tenth_of_the_limit(mode: str, rate_mbit: float, transport: str) -> None:
-    maker = GroupMaker()
-    maker.prepare()
-    with registered() as (registry, scratch):
-        case = ShapingCase(mode, rate_mbit, transport)  # type: ignore[arg-type]
-        reached = reach(case, registry, maker, scratch, 1.5, 0.7)
+    reached = reach(ShapingCase(mode, rate_mbit, transport), 1.5, 0.7)  # type: ignore[arg-type]
     assert reached.payload_mbit == pytest.approx(rate_mbit, rel=0.10)
     assert reached.frames_mbit == pytest.approx(rate_mbit, rel=0.10)
 
@@ -126,10 +120,7 @@ def test_what_arrives_is_within_a_tenth_of_the_limit(mode: str, rate_mbit: float
 @pytest.mark.lab
 @pytest.mark.measured
 def test_shared_classes_get_what_they_were_promised_when_both_send() -> None:
-    maker = GroupMaker()
-    maker.prepare()
-    with registered() as (registry, scratch):
-        reached = reach(ShapingCase("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
+    reached = reach(ShapingCase("shared", 10.0, "udp"), 1.5, 0.7)
     assert reached.frames_mbit == pytest.approx(10, rel=0.10)
     assert reached.first == pytest.approx(1 / 3, rel=0.05)
 
@@ -189,21 +180,12 @@ def test_packets_are_worked_on_by_the_drivers_cpus() -> None:
 @pytest.mark.lab
 def test_every_end_of_every_pair_is_steered() -> None:
     with containers([placed(0), placed(1)], driver_cpus=(1,)) as made:
-        for path, devices in _devices(made):
-            for device in devices:
-                file = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
-                mask = subprocess.run(
-                    ["ip", "netns", "exec", path, "cat", file], capture_output=True, text=True, check=True
-                )
-                assert int(mask.stdout.replace(",", ""), 16) == 2, (path, device)
-
-
-def _devices(made: list[LabContainer]) -> list[tuple[str, list[str]]]:
-    ours = [Path(one.namespace).name for one in made]
-    switch = Path(made[0].generators).name.removesuffix("load") + "switch"
-    return [(switch, ["uplink", "port0", "port1"]), (Path(made[0].generators).name, ["eth0"])] + [
-        (name, ["eth0"]) for name in ours
-    ]
+        ends = [(switch_of(made), device) for device in ("uplink", "port0", "port1")]
+        paths = [made[0].generators, *(container.namespace for container in made)]
+        for namespace, device in [*ends, *((Path(path).name, "eth0") for path in paths)]:
+            file = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
+            mask = call(["ip", "netns", "exec", namespace, "cat", file])
+            assert int(mask.replace(",", ""), 16) == 2, (namespace, device)
 
 
 def test_a_kernel_without_packet_steering_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 import random
@@ -32,7 +31,7 @@ from lab.records import Record, StateOutcome
 from lab.schedule import Run, expand, tunings
 from lab.workloads import WorkloadResult
 from models.data.dataset import load_dataset
-from tests.lab.lab_commands import write_campaign
+from tests.lab.lab_commands import table, write_campaign
 
 NAMES = ("a.1", "b.2", "c.3")
 ON_OFF = {"dwell_ms": 100, "guard_ms": 10}
@@ -270,8 +269,7 @@ def test_a_run_on_off_survives_the_journal_and_its_states_are_rows_that_models_c
     again = Record.load(record.entry())
     assert again.entry() == record.entry()
     write_dataset(tmp_path, campaign, [again], read_machine(), {})
-    with (tmp_path / "colocations.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = table(tmp_path, "colocations")
     assert len(rows) == 3 * 2 + 3
     (pair,) = [row for row in rows if row["run"] == "same:a:b:c/1+2" and row["instance"] == "a.1"]
     assert float(pair["colocated"]) / float(pair["solo"]) == pytest.approx(0.8, abs=0.02)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 from pathlib import Path
@@ -14,7 +13,7 @@ from lab.processes import wait_until
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from tests.lab.container_run import left_of
-from tests.lab.lab_commands import Started, finished, lab, write_campaign
+from tests.lab.lab_commands import Started, finished, lab, table, write_campaign
 
 pytestmark = pytest.mark.lab
 SPINNING: dict[str, Any] = {
@@ -35,8 +34,7 @@ def test_two_loops_halve_each_other_on_one_cpu_and_a_web_server_survives_freezin
     assert done.returncode == 0, done.stderr
     if "(disturbed)" in done.stderr + done.stdout:
         pytest.skip("other work on this machine disturbed a quarter of the windows: the lab dropped them")
-    with (out / "colocations.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["outcome"] == "throughput"]
+    rows = [row for row in table(out, "colocations") if row["outcome"] == "throughput"]
     ratios = {(row["run"], row["instance"]): float(row["colocated"]) / float(row["solo"]) for row in rows}
     assert ratios["same:spin:spin", "spin.1"] == pytest.approx(0.5, abs=0.03)
     assert ratios["same:spin:spin", "spin.2"] == pytest.approx(0.5, abs=0.03)

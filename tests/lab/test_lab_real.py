@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import shutil
 import signal
@@ -18,7 +16,7 @@ from lab.resource_registry import ResourceRegistry, clean
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from tests.lab.container_run import left_of, programs_of
-from tests.lab.lab_commands import TINY, Started, finished, lab, wait_for_runs, write_campaign
+from tests.lab.lab_commands import TINY, Started, finished, lab, measure, table, wait_for_runs, write_campaign
 
 pytestmark = pytest.mark.lab
 STOP_WITHIN_S = 5.0
@@ -28,20 +26,16 @@ STOP_WITHIN_S = 5.0
 @pytest.mark.measured
 def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
-    done = lab("run", TINY, "--dataset", out, "--state", state, "--json")
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = measure(TINY, out, state)
     assert (summary["finished"], summary["rounds"], summary["interrupted"]) == (5, 1, False)
-    with (out / "colocations.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["outcome"] == "throughput"]
+    rows = [row for row in table(out, "colocations") if row["outcome"] == "throughput"]
     assert len(rows) == 6
     assert all(float(row["solo"]) > 0 and float(row["colocated"]) > 0 for row in rows)
-    with (out / "runs.csv").open(newline="") as file:
-        assert all(float(row["cpu_speed"]) > 0 for row in csv.DictReader(file))
+    assert all(float(row["cpu_speed"]) > 0 for row in table(out, "runs"))
     halves = [float(row["colocated"]) / float(row["solo"]) for row in rows if row["run"] == "same:cpu:cpu"]
     assert sum(halves) < 1.8  # two CPU tasks on one CPU; wide, for the test's host may be busy
-    with (out / "profiles.csv").open(newline="") as file:
-        profiles = {(row["workload"], row["scope"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}
+    values = table(out, "profiles")
+    profiles = {(row["workload"], row["scope"], row["metric"]): float(row["value"]) for row in values}
     eight = {"pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
     assert {("web-1k", "instance", metric) for metric in eight} <= set(profiles)
     assert {("cpu", "host", "event"), ("cpu", "host", "switch")} <= set(profiles)
@@ -55,10 +49,9 @@ def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, sta
 def test_a_finished_campaign_is_not_measured_again(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", pairs=[["cpu", "cpu"]])
     out = tmp_path / "data"
-    assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
+    measure(campaign, out, state)
     journal = (out / "journal.jsonl").read_bytes()
-    again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
-    assert json.loads(again.stdout)["measured_now"] == 0
+    assert measure(campaign, out, state)["measured_now"] == 0
     assert (out / "journal.jsonl").read_bytes() == journal
 
 
@@ -139,7 +132,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
     try:
         campaign = write_campaign(tmp_path / "c.yaml", rounds=1, pairs=[["cpu", "cpu"]])
         out = small / "data"
-        assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
+        measure(campaign, out, state)
         tables = (out / "colocations.csv").read_bytes()
         journal = (out / "journal.jsonl").read_bytes()
         started = Started(write_campaign(campaign, rounds=3, pairs=[["cpu", "cpu"]]), out, state)
@@ -157,9 +150,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
         assert (out / "journal.jsonl").read_bytes().startswith(journal)
         assert left_of(started.run, "cmdline") == []
         filler.unlink()
-        again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
-        assert again.returncode == 0, again.stderr
-        assert json.loads(again.stdout)["rounds"] == 3
+        assert measure(campaign, out, state)["rounds"] == 3
     finally:
         subprocess.run(["umount", small], check=True)
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from lab import control_groups
 from lab import resource_registry as registry_module
-from lab.control_groups import GroupMaker, group_places
+from lab.control_groups import group_places
 from lab.errors import RunError
 from lab.processes import call
 from lab.resource_registry import ResourceRegistry, clean
 from profiler.observed import IsolationSettings
-from tests.lab.container_run import left_of, registered
+from tests.lab.container_run import left_of, prepared_maker, registered
 
 
 @pytest.mark.lab
@@ -69,9 +69,7 @@ def test_what_cannot_be_removed_is_named_stays_listed_and_does_not_hold_up_the_r
 ) -> None:
     monkeypatch.setattr(control_groups, "_EMPTY_WITHIN_S", 0.2)
     state = tmp_path / "state"
-    registry = ResourceRegistry(state)
-    maker = GroupMaker()
-    maker.prepare()
+    registry, maker = ResourceRegistry(state), prepared_maker()
     stuck, fine = registry.group("stuck"), registry.group("fine")
     for name in (fine, stuck):
         registry.made("group", name)
@@ -93,8 +91,7 @@ def test_what_cannot_be_removed_is_named_stays_listed_and_does_not_hold_up_the_r
 
 @pytest.mark.lab
 def test_groups_that_were_made_within_one_go_with_it(tmp_path: Path) -> None:
-    registry, maker = ResourceRegistry(tmp_path / "state"), GroupMaker()
-    maker.prepare()
+    registry, maker = ResourceRegistry(tmp_path / "state"), prepared_maker()
     name = registry.group("outer")
     registry.made("group", name)
     maker.make(name, (0,), IsolationSettings(), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import signal
@@ -22,6 +21,8 @@ from tests.lab.lab_commands import (
     environment,
     finished,
     lab,
+    measure,
+    table,
     wait_for_runs,
     write_campaign,
 )
@@ -44,9 +45,7 @@ def test_kill_9_within_a_further_round_loses_no_finished_run_and_the_same_round_
     started.end(signal.SIGKILL)
     killed = finished(out)
     assert 5 <= len(killed) <= 6
-    again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
-    assert again.returncode == 0, again.stderr
-    summary = json.loads(again.stdout)
+    summary = measure(campaign, out, state)
     assert (summary["finished"], summary["total"], summary["rounds"], summary["ending"]) == (6, 6, 3, "finished")
     assert summary["wide"] == 1
     assert finished(out)[: len(killed)] == killed
@@ -68,10 +67,9 @@ def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path
 def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_path: Path, state: Path) -> None:
     grid = {"every_min": 4 / 60, "hours": 8 / 3600}
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]], temporal=grid)
-    done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state, "--json")
-    assert json.loads(done.stdout)["rounds"] == 2, done.stderr
-    with (tmp_path / "data" / "runs.csv").open(newline="") as file:
-        starts = {row["repeat"]: datetime.fromisoformat(row["round_started"]) for row in csv.DictReader(file)}
+    assert measure(campaign, tmp_path / "data", state)["rounds"] == 2
+    runs = table(tmp_path / "data", "runs")
+    starts = {row["repeat"]: datetime.fromisoformat(row["round_started"]) for row in runs}
     assert (starts["2"] - starts["1"]).total_seconds() == pytest.approx(4, abs=0.4)
     told = yaml.safe_load((tmp_path / "data" / "dataset.yaml").read_text())["circumstances"]
     assert told["host_qdiscs_after"] == "the same"
@@ -101,7 +99,7 @@ def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
 
 def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, state: Path) -> None:
     campaign, out = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]]), tmp_path / "data"
-    assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
+    measure(campaign, out, state)
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     done = lab("run", campaign, "--dataset", out, "--dry-run", "--json", "--rounds", "3")
     found = json.loads(done.stdout)

@@ -16,18 +16,14 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from lab.campaign import Member
-from lab.control_groups import GroupMaker
-from lab.instances import RunSetup
-from lab.instances.containers import ContainerInstances, LabContainer
+from lab.instances.containers import LabContainer
 from lab.processes import LabProcess, call, wait_until
-from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
-from lab.workloads import CpuWorkload
 from profiler.observed import MAX_WEIGHT, IsolationSettings, NetworkSettings
+from tests.lab.container_run import containers, switch_of
 
 Mode = Literal["line", "dedicated", "shared"]
 _PORT = 5201
@@ -80,30 +76,26 @@ class _Uplink:
     bytes: int
 
     @classmethod
-    def read(cls, registry: ResourceRegistry) -> _Uplink:
+    def read(cls, switch: str) -> _Uplink:
         begin = time.monotonic()
-        shown = call(["tc", "-n", registry.network("switch"), "-s", "-j", "qdisc", "show", "dev", "uplink", "root"])
+        shown = call(["tc", "-n", switch, "-s", "-j", "qdisc", "show", "dev", "uplink", "root"])
         root = json.loads(shown)[0]
         return cls((begin + time.monotonic()) / 2, int(root["bytes"]))
 
 
-def reach(
-    case: ShapingCase, registry: ResourceRegistry, maker: GroupMaker, folder: Path, seconds: float, warmup_s: float
-) -> ShapingResult:
+def reach(case: ShapingCase, seconds: float, warmup_s: float) -> ShapingResult:
     """Send through a network made for it; LabError when something cannot be made, RuntimeError without a result."""
     senders = [_placed(position, net) for position, net in enumerate(case.settings)]
-    setup = RunSetup(
-        registry, tuple(senders), tuple(CpuWorkload() for _ in senders), folder,  # of the workload nothing is started
-        link_mbit=case.rate_mbit if case.mode == "shared" else None,
-        line_mbit=case.rate_mbit if case.mode == "line" else None,
-    )  # fmt: skip
-    with ContainerInstances(setup, maker) as containers:
-        ends = [end for container in containers.running for end in _pair(container, case)]
+    link_mbit = case.rate_mbit if case.mode == "shared" else None
+    line_mbit = case.rate_mbit if case.mode == "line" else None
+    with containers(senders, link_mbit=link_mbit, line_mbit=line_mbit) as made:
+        switch = switch_of(made)
+        ends = [end for container in made for end in _pair(container, case)]
         receivers = ends[::2]
         time.sleep(warmup_s)
-        before, first = [len(_goodput(end, case.streams)) for end in receivers], _Uplink.read(registry)
+        before, first = [len(_goodput(end, case.streams)) for end in receivers], _Uplink.read(switch)
         time.sleep(seconds)
-        second = _Uplink.read(registry)
+        second = _Uplink.read(switch)
         got = [_goodput(end, case.streams)[skipped:] for end, skipped in zip(receivers, before, strict=True)]
         complaints = [end.errors() for end in ends if end.returncode is not None]
         for end in ends:
@@ -123,9 +115,8 @@ def _placed(position: int, net: NetworkSettings | None) -> PlacedMember:
     return PlacedMember(f"sender.{position + 1}", member, tuple(sorted(os.sched_getaffinity(0))), None, "none")
 
 
-def _pair(container: Any, case: ShapingCase) -> Iterator[LabProcess]:
+def _pair(container: LabContainer, case: ShapingCase) -> Iterator[LabProcess]:
     """A receiver beside the generators and a sender in the instance."""
-    assert isinstance(container, LabContainer)
     port = str(_PORT + container.site.position)
     command = ["iperf3", "-s", "-1", "-p", port, "-i", str(_INTERVAL_S), "-f", "k", "--forceflush"]
     receiver = LabProcess(

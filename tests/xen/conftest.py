@@ -13,7 +13,8 @@ from lab.emulated_xen.machine import MachineShape, boot
 from lab.emulated_xen.parts import prepare
 from tests.xen.xen_lab import REPOSITORY, Lab
 from tests.xen.xen_needs import missing
-from tests.xen.xen_scene import Guest
+from tests.xen.xen_scene import Guest, Scene
+from tests.xen.xen_witness import Traced
 
 ASKED = os.environ.get("COTENANT_TEST_XEN") == "1"
 CACHE = REPOSITORY / "var" / "xen-lab"
@@ -54,6 +55,13 @@ def vm1(lab: Lab) -> Guest:
 @pytest.fixture(scope="module")
 def vm2(lab: Lab, vm1: Guest) -> Guest:
     return lab.create("vm2", 2)
+
+
+@pytest.fixture(scope="module")
+def shared(lab: Lab, vm1: Guest, vm2: Guest) -> tuple[Scene, Traced]:
+    """Both keep pCPU 1 busy; what a scheduler trace of its own says follows under the same load."""
+    with lab.spinning(vm1, vm2):
+        return lab.observe(vm1, vm2), lab.trace()
 
 
 @pytest.fixture

@@ -1,26 +1,21 @@
-"""The lab's own parts, where no Xen is needed: the wire to Dom0, sources of packages, witnesses."""
+"""The lab's own parts, where no Xen is needed: the wire to Dom0, sources of packages."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import cast
+from types import ModuleType
 
 import pytest
 
 from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Error
-from lab.emulated_xen.machine import FILES, XenMachine
+from lab.emulated_xen.machine import FILES
 from lab.emulated_xen.parts import machine_sources
-from tests.xen.xen_lab import Lab
-from tests.xen.xen_scene import Guest
-from tests.xen.xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
 
 
 @pytest.fixture(scope="module")
@@ -149,92 +144,3 @@ def test_packages_come_from_this_machines_sources_of_this_release_only(tmp_path:
 
 def test_a_machine_without_sources_of_this_release_gives_none(tmp_path: Path) -> None:
     assert machine_sources(tmp_path, "bookworm") == []
-
-
-RING = "TX: nr_ents 256\nreq prod 9 (0) cons {tx} (0) event 1 (1)\n\nRX: nr_ents 256\nreq prod 9 (0) cons {rx} (0)\n"
-LIST = "Name       ID   Mem VCPUs\tState\tTime(s)\nDomain-0   0   640     1     r-----      {dom0}\n"
-
-
-def sampled(time_s: float, tx: int, rx: int, upcalls: int) -> str:
-    interrupts = (
-        f"  CPU0\n 24: 99 xen-percpu -virq timer0\n 42: {upcalls} xen-dyn-lateeoi -event vif1.0-q0-tx\nERR: 0\n"
-    )
-    ring = {"/sys/kernel/debug/xen-netback/vif1.0/io_ring_q0": RING.format(tx=tx, rx=rx)}
-    files = {"/proc/interrupts": interrupts, **ring}
-    return json.dumps({"time_s": time_s, "list_time_s": time_s + 1, "files": files, "list": LIST.format(dom0=time_s)})
-
-
-def test_a_witness_gives_rates_between_its_samples() -> None:
-    witness = Witness.parse("\n".join([sampled(10, 100, 50, 0), sampled(20, 200, 60, 30), sampled(30, 1200, 70, 60)]))
-    assert witness.rate(ring_slots("vif1.0"), 12, 18) == pytest.approx(11)
-    assert witness.rate(ring_slots("vif1.0"), 20, 25) == pytest.approx(101)
-    assert witness.rate(ring_slots("vif2.0"), 12, 18) == 0
-    assert witness.rate(guest_upcalls, 15, 25) == pytest.approx(3)
-    assert witness.rate(list_seconds("Domain-0"), 15, 25) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("window", [(5, 15), (15, 35)])
-def test_a_witness_does_not_speak_of_times_it_has_not_seen(window: tuple[float, float]) -> None:
-    witness = Witness.parse("\n".join([sampled(10, 0, 0, 0), sampled(30, 0, 0, 0)]))
-    with pytest.raises(ValueError, match="outside the samples"):
-        witness.rate(guest_upcalls, *window)
-
-
-def test_a_guest_counts_stolen_and_idle_time_in_ticks_of_10_ms() -> None:
-    text = "{up} {idle}\ncpu  100 0 100 {idle_ticks} 50 0 0 {stolen} 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
-    before = GuestTimes.parse(text.format(up=10.0, idle=1.0, idle_ticks=100, stolen=200))
-    after = GuestTimes.parse(text.format(up=20.0, idle=5.0, idle_ticks=500, stolen=700))
-    assert after.idle_percent(before) == pytest.approx(40)
-    assert after.stolen_percent(before) == pytest.approx(50)
-
-
-SUMMARY = """Total time: 5.00 seconds (using cpu speed 2.25 GHz)
-|-- Domain 1 --|
- Runstates:
-   blocked:      42  4.90s 262757395 {350256195|566237790|708391350}
-  full run:     196  2.47s 67824143 {67614795|67669853|71601660}
--- v0 --
- Runstates:
-   running:     196  2.47s 67824143 {67614795|67669853|71601660}
-  runnable:      82  2.45s 67789417 {67604872|67654597|69362887}
-        wake:      42  0.00s 144516 { 75960|160403|214785}
-|-- Domain 32767 --|
--- v0 --
- Runstates:
-   running:     160  4.92s 67506530 {36000382|179046990|224481082}
-  runnable:     163  0.07s 1025209 {352912|1985850|3212302}
--- v1 --
- Runstates:
-   running:       1  0.07s 1025209 {352912|1985850|3212302}
-  runnable:       5  0.01s 1025209 {352912|1985850|3212302}
-"""
-
-
-def test_a_summary_of_xenalyze_is_read_per_domain_and_run_state() -> None:
-    traced = Traced.parse(SUMMARY)
-    assert traced.percent(1, "running") == pytest.approx(49.4)
-    assert traced.percent(1, "runnable") == pytest.approx(49)
-    assert traced.executions_per_s(1) == pytest.approx(82 / 5)
-    assert traced.executions_per_s() == pytest.approx((82 + 163 + 5) / 5)
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, as the lab does")
-def test_a_guest_whose_server_answers_nothing_several_times_is_asked_again() -> None:
-    stat = "9.00 5.00\ncpu  1 0 1 5 0 0 0 0 0 0\n"
-    page = f"HTTP/1.0 200 OK\r\nContent-Length: {len(stat)}\r\n\r\n{stat}".encode()
-    asked: list[bytes] = []
-
-    def answer(listener: socket.socket) -> None:
-        while len(asked) <= 5:
-            connection, _ = listener.accept()
-            with connection:
-                asked.append(connection.recv(4096))
-                connection.sendall(page if len(asked) > 5 else b"")
-
-    lab = Lab.__new__(Lab)  # without a machine: its clients run here
-    lab._machine = cast("XenMachine", SimpleNamespace(client=lambda argv: argv))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=answer, args=(listener,), daemon=True).start()
-        guest = Guest("vm1", 1, f"127.0.0.1:{listener.getsockname()[1]}")
-        assert lab._fetch(guest, "/cgi-bin/stat") == stat
-    assert len(asked) == 6

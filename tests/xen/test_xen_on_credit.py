@@ -31,13 +31,6 @@ def alone(lab: Lab, vm1: Guest, vm2: Guest) -> Scene:
 
 
 @pytest.fixture(scope="module")
-def shared(lab: Lab, vm1: Guest, vm2: Guest) -> tuple[Scene, Traced]:
-    """Both keep pCPU 1 busy; what a scheduler trace of its own says follows under the same load."""
-    with lab.spinning(vm1, vm2):
-        return lab.observe(vm1, vm2), lab.trace()
-
-
-@pytest.fixture(scope="module")
 def served(lab: Lab, vm1: Guest, vm2: Guest) -> Profiled:
     """vm1 serves 1 KB, vm2 100 KB."""
     with lab.serving((vm1, "/1k"), (vm2, "/100k")):

@@ -20,13 +20,6 @@ CLOSED = (
 pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def shared(lab: Lab, vm1: Guest, vm2: Guest) -> tuple[Scene, Traced]:
-    """Both keep pCPU 1 busy; what a scheduler trace of its own says follows under the same load."""
-    with lab.spinning(vm1, vm2):
-        return lab.observe(vm1, vm2), lab.trace()
-
-
 @pytest.mark.measured
 def test_two_busy_guests_on_one_pcpu_share_it_and_wait_for_each_other(
     shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest
