@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 
 
 class BackgroundPass(ABC):
-    """One per process: a pass begins when somebody nudges it and it is time, and never beside itself.
+    """One per process: a pass begins when somebody nudges it and it is time, and only one runs at a time.
 
     `name` is that of the thread, `failed` says in the log what was not done when a pass fails. The first one begins
     after `first_s` seconds, the next `every_s` after the last began.
@@ -48,7 +48,7 @@ class BackgroundPass(ABC):
         """Go over everything once, with pauses."""
 
     def _rest(self, began: float, *, pausing: bool) -> bool:
-        """Rest as long as the step took that began then (of the monotonic clock); True = stop."""
+        """Rest for as long as the step took that began at `began` (monotonic s); True = stop."""
         return self._stopping.wait(time.monotonic() - began if pausing else 0.0)
 
     def _in_background(self) -> None:

@@ -183,35 +183,35 @@ def write_cloud_report(
     from advisor.reports import folders
 
     folders.check_folder(folder)
-    made = plan(inventory, request, model=model, settings=settings, progress=progress)
-    behind = _background(inventory, made, _choose(model, settings), model, settings)
-    age_s = (made.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
+    planned = plan(inventory, request, model=model, settings=settings, progress=progress)
+    behind = _background(inventory, planned, _choose(model, settings), model, settings)
+    age_s = (planned.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
     ages = {} if age_s is None else {host.id: max(age_s, 0.0) for host in inventory.hosts}
-    return folders.write(inventory, made, behind, ages, folder, keep=keep)
+    return folders.write(inventory, planned, behind, ages, folder, keep=keep)
 
 
-def write_planned_report(inventory: Inventory, made: Plan, folder: Path, *, keep: int) -> Reported:
+def write_planned_report(inventory: Inventory, planned: Plan, folder: Path, *, keep: int) -> Reported:
     """The same of a plan that a service made. Who hurts whom is left out where a learned model answered."""
     from advisor.reports import folders
     from advisor.reports.plan_background import of_plan
 
     prior = PriorPredictor()
-    behind = of_plan(inventory, made, prior if made.model_version == prior.version else None)
-    return folders.write(inventory, made, behind, {}, folder, keep=keep)
+    behind = of_plan(inventory, planned, prior if planned.model_version == prior.version else None)
+    return folders.write(inventory, planned, behind, {}, folder, keep=keep)
 
 
 def _background(
-    inventory: Inventory, made: Plan, chosen: ActivePredictor, model: Path | None, settings: Settings
+    inventory: Inventory, planned: Plan, chosen: ActivePredictor, model: Path | None, settings: Settings
 ) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
     from advisor.reports.plan_background import of_plan
 
     path = model or settings.model_dir / chosen.predictor.version
-    if made.model_version != chosen.predictor.version or not path.is_dir():
-        return of_plan(inventory, made, chosen.predictor)
+    if planned.model_version != chosen.predictor.version or not path.is_dir():
+        return of_plan(inventory, planned, chosen.predictor)
     from models.learning import artifact
 
-    return of_plan(inventory, made, chosen.predictor, artifact.read_card(path))
+    return of_plan(inventory, planned, chosen.predictor, artifact.read_card(path))
 
 
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
@@ -241,7 +241,6 @@ def evaluate(
     datasets: Sequence[Path],
     *,
     protocols: Sequence[str],
-    settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
     models: Sequence[str] = (),
     together: bool = False,
     report: Path | None = None,
@@ -250,9 +249,9 @@ def evaluate(
     """Errors of the model and of every baseline on each dataset, or on all of them `together`, under each protocol;
     leaves no artifact behind.
 
-    `report` is written as one HTML file, or without that suffix as a folder with its data, whole or not at all;
-    where it cannot be, that is said before
-    anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
+    `report` is written as one HTML file, or without that suffix as a folder with its data, whole or not at all. Where
+    it cannot be written, InvalidInput says so before anything is computed; OutOfSpace where the disk is full at the
+    end.
     """
     from advisor.lifecycle import training
 
@@ -260,12 +259,12 @@ def evaluate(
         from advisor.reports import files
 
         files.check_target(report)
-    found = training.evaluate(datasets, protocols, models=models, together=together, progress=progress)
+    evaluations = training.evaluate(datasets, protocols, models=models, together=together, progress=progress)
     if report is not None:
         from advisor import reports
 
-        reports.write_evaluation_report(found, report)
-    return training.evaluations_as_json(found)
+        reports.write_evaluation_report(evaluations, report)
+    return training.evaluations_as_json(evaluations)
 
 
 def _snapshot(inventory: Inventory, now: datetime) -> ClusterSnapshot:

@@ -1,4 +1,4 @@
-"""What is told while something takes long: how far it is."""
+"""How far a long piece of work is."""
 
 from __future__ import annotations
 

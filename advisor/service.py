@@ -177,9 +177,9 @@ class Advisor:
         """
         now = self._clock()
         with self._transactions.read() as connection:
-            kept = windows.since(connection, now.timestamp() - seconds)
+            kept_windows = windows.since(connection, now.timestamp() - seconds)
         with training.speaking(self._state_dir):
-            return window_training.write_dataset(kept, self._state_dir / "telemetry", now)
+            return window_training.write_dataset(kept_windows, self._state_dir / "telemetry", now)
 
     def roll_back_if_worse(self) -> TurnedOut | None:
         """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,
@@ -192,8 +192,8 @@ class Advisor:
             groups = held.load(connection)
         if active is None:
             return None
-        found = window_training.turned_out(active.version, groups)
-        forced = any(one.cause == "force" for one in self.models.history(active.version)[-1:])
-        if found is not None and found.worse and not forced:
+        turned_out = window_training.turned_out(active.version, groups)
+        forced = any(activation.cause == "force" for activation in self.models.history(active.version)[-1:])
+        if turned_out is not None and turned_out.worse and not forced:
             self.models.roll_back(active.version)
-        return found
+        return turned_out

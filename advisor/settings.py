@@ -110,8 +110,8 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, text: str) -> str:
-        for one in text.split(",") if text.strip() else ():
-            ip_network(one.strip())  # whose ValueError names it
+        for part in text.split(",") if text.strip() else ():
+            ip_network(part.strip())  # whose ValueError names it
         return text
 
     @property

@@ -58,10 +58,10 @@ class DuplicateKey(ValueError):  # noqa: N818
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise DuplicateKey(next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1))
-    return found
+    return mapping
 
 
 def check_unique(names: Iterable[object], what: str, field: str | None = None) -> None:

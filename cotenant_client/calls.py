@@ -85,7 +85,7 @@ def _bound(describe: Callable[..., Call[Any]], client: Any, do: Callable[[Call[A
 
 def path_of(*steps: str) -> str:
     """A path of these steps, each quoted; `.` and `..` too, which would else lead elsewhere."""
-    return "".join("/" + (quote(one, safe="") if one.strip(".") else one.replace(".", "%2E")) for one in steps)
+    return "".join("/" + (quote(step, safe="") if step.strip(".") else step.replace(".", "%2E")) for step in steps)
 
 
 def _get(*steps: str) -> Call[Any]:

@@ -115,16 +115,16 @@ class Client(_Client, SyncCalls):
             items, rest = following(self.url, rest, self._ask(rest))
             yield from items
 
-    def _send(self, one: Try) -> CotenantError | None:
+    def _send(self, attempt: Try) -> CotenantError | None:
         if self._closed.is_set():
             return self._closed_error()
-        late = threading.Timer(one.left_s + _GRACE_S, self._cut)  # a server that sends a byte now and then
+        late = threading.Timer(attempt.left_s + _GRACE_S, self._cut)  # a server that sends a byte now and then
         late.daemon = True
         late.start()
         try:
-            with self._http.stream(**one.options(), extensions={"trace": self._notice}) as one.response:
-                for chunk in one.response.iter_raw():
-                    one.take(chunk)
+            with self._http.stream(**attempt.options(), extensions={"trace": self._notice}) as attempt.response:
+                for chunk in attempt.response.iter_raw():
+                    attempt.take(chunk)
         except httpx.TransportError as error:
             return of_transport(self.url, error)
         finally:
@@ -136,9 +136,9 @@ class Client(_Client, SyncCalls):
             self._sockets.add(info["return_value"].get_extra_info("socket"))
 
     def _cut(self) -> None:
-        for one in list(self._sockets):
+        for connection in list(self._sockets):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class AsyncClient(_Client, AsyncCalls):
@@ -176,19 +176,19 @@ class AsyncClient(_Client, AsyncCalls):
         rest: Call[Page[T]] | None = call
         while rest is not None:
             items, rest = following(self.url, rest, await self._ask(rest))
-            for one in items:
-                yield one
+            for item in items:
+                yield item
 
-    async def _send(self, one: Try) -> CotenantError | None:
+    async def _send(self, attempt: Try) -> CotenantError | None:
         if self._http.is_closed:
             return self._closed_error()
         try:
             async with (
-                asyncio.timeout(one.left_s),
-                self._http.stream(**one.options()) as one.response,
+                asyncio.timeout(attempt.left_s),
+                self._http.stream(**attempt.options()) as attempt.response,
             ):
-                async for chunk in one.response.aiter_raw():
-                    one.take(chunk)
+                async for chunk in attempt.response.aiter_raw():
+                    attempt.take(chunk)
         except (httpx.TransportError, TimeoutError) as error:
             return of_transport(self.url, error)
         return None

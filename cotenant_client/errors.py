@@ -122,11 +122,11 @@ def of_transport(url: str, error: Exception) -> Unavailable:
     kind, words = "connection", f"the connection broke ({text})"
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         kind, words = "timeout", f"no answer in time ({text})"
-    elif name := next((one for one in causes if isinstance(one, socket.gaierror)), None):
+    elif name := next((cause for cause in causes if isinstance(cause, socket.gaierror)), None):
         kind, words = "name", f"the server's name cannot be resolved ({name.strerror})"
-    elif any(isinstance(one, ssl.SSLError) for one in causes):
+    elif any(isinstance(cause, ssl.SSLError) for cause in causes):
         kind, words = "tls", f"the server's certificate or TLS does not hold ({text})"
-    elif any(isinstance(one, ConnectionRefusedError) for one in causes):
+    elif any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         kind, words = "refused", "nothing listens there"
     elif isinstance(error, httpx.ProtocolError) and "disconnected" not in text and "closed" not in text:
         kind, words = "protocol", f"what answers speaks no HTTP ({text})"

@@ -122,8 +122,8 @@ class Audit:
         if not _MARK.fullmatch(after):
             raise InvalidInput("this is not the id of an event of this service", field="last-event-id")
         until = _sortable((now - HELD_BACK).replace(microsecond=0))  # whole: who listens alike is told alike
-        found = tuple(map(event_of, entries.events(connection, after, until, most=EVENTS_AT_ONCE)))
-        return found, found[-1].id if len(found) == EVENTS_AT_ONCE else max(after, until)
+        events = tuple(map(event_of, entries.events(connection, after, until, most=EVENTS_AT_ONCE)))
+        return events, events[-1].id if len(events) == EVENTS_AT_ONCE else max(after, until)
 
 
 def _sortable(time: datetime) -> str:

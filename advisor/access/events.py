@@ -11,8 +11,8 @@ from advisor.domain import AuditEntry, ServiceEvent, time_as_json
 
 def event_of(entry: AuditEntry) -> ServiceEvent:
     """An entry of the kinds that `store.audit.events` finds, as whoever may read is told of it."""
-    name, told = _read(entry)
-    return ServiceEvent(entry.id, name, {"at": time_as_json(entry.at), **told})
+    name, detail = _read(entry)
+    return ServiceEvent(entry.id, name, {"at": time_as_json(entry.at), **detail})
 
 
 def _read(entry: AuditEntry) -> tuple[str, dict[str, Any]]:
@@ -24,8 +24,8 @@ def _read(entry: AuditEntry) -> tuple[str, dict[str, Any]]:
         case "plan.answer":
             return "plan.made", {"plan": entry.objects[0], **_some(entry.detail, "kind", "instances")}
         case "model.activate":
-            told = {"version": entry.objects[0], **_some(entry.detail, "before", "cause")}
-            return "model.rolled_back" if told["cause"] == "rollback" else "model.activated", told
+            detail = {"version": entry.objects[0], **_some(entry.detail, "before", "cause")}
+            return "model.rolled_back" if detail["cause"] == "rollback" else "model.activated", detail
     changed = {"operation": entry.operation, "objects": list(entry.objects), **_some(entry.detail, "generation")}
     return "inventory.changed", changed
 

@@ -73,9 +73,9 @@ class Idempotency:
     def keep(self, use: KeyUse, answer: KeptAnswer) -> None:
         """Give this answer again from now on."""
         packed = base64.b64encode(zlib.compress(answer.body)).decode()
-        told = {"packed": packed, "path": answer.path}
+        kept = {"packed": packed, "path": answer.path}
         with deadline.within(math.inf), self._write() as connection:  # what was done is noted, however late it is
-            idempotency.answer(connection, use, told)
+            idempotency.answer(connection, use, kept)
 
     def let_go(self, use: KeyUse) -> None:
         """The request failed: who sends it again is answered anew."""

@@ -1,4 +1,4 @@
-"""Keystone: whose token somebody else's service gave out, and which scope its roles stand for here."""
+"""Keystone: whose a token is that another service gave out, and which scope its roles have here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 from advisor.errors import IdentityUnavailable, InvalidInput
 from advisor.inventories.clouds_file import read_settings
 
-CACHE_S = 60.0  # the longest that an answer is gone by: a token revoked in Keystone ends here within it
-REFUSED_S = 10.0  # and a refusal
+CACHE_S = 60.0  # the longest that an answer is used: a token revoked in Keystone ends here within it
+REFUSED_S = 10.0  # the longest that a refusal is used
 MOST_REMEMBERED = 4096
 TIMEOUT_S = 5.0
 _TOKEN = re.compile(r"[A-Za-z0-9_=.:-]{16,4096}")  # Fernet, JWS and UUID tokens; nothing that could break a header
@@ -91,13 +91,13 @@ class Keystone:
         return caller
 
     def _remember(self, key: bytes, answer: TokenValidation) -> None:
-        here, other = (self._valid, self._refused) if answer.caller else (self._refused, self._valid)
+        remembered, opposite = (self._valid, self._refused) if answer.caller else (self._refused, self._valid)
         with self._remembering:
-            other.pop(key, None)
-            here[key] = answer
-            here.move_to_end(key)
-            while len(here) > MOST_REMEMBERED:
-                here.popitem(last=False)
+            opposite.pop(key, None)
+            remembered[key] = answer
+            remembered.move_to_end(key)
+            while len(remembered) > MOST_REMEMBERED:
+                remembered.popitem(last=False)
 
     def _describe(self, token: str) -> Mapping[str, Any] | None:
         """GET /v3/auth/tokens (Identity API v3, "Validate and show information for token"); None = there is none."""
@@ -129,8 +129,8 @@ class Keystone:
 
     def _project(self) -> str | None:
         """The project that our own credential is for, None when it is for the system."""
-        found: str | None = self._connected().get_project_id()
-        return found
+        project_id: str | None = self._connected().get_project_id()
+        return project_id
 
     def _connected(self) -> Any:
         with self._connecting:
@@ -162,13 +162,13 @@ def _checked_url(url: str) -> str:
 def _read_roles(text: str) -> Mapping[str, TokenScope]:
     """`admin=admin,member=write` as a mapping; names of roles are compared without case, as Keystone does."""
     scopes: dict[str, TokenScope] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (item.strip() for item in text.split(","))):
         role, _, name = part.partition("=")
-        found = next((scope for scope in TOKEN_SCOPES if scope == name.strip()), None)
-        if not role.strip() or found is None:
+        scope = next((scope for scope in TOKEN_SCOPES if scope == name.strip()), None)
+        if not role.strip() or scope is None:
             message = f"keystone_roles: {part[:80]!r} is not ROLE=SCOPE with a scope of {', '.join(TOKEN_SCOPES)}"
             raise InvalidInput(message, field="keystone_roles")
-        scopes[role.strip().lower()] = found
+        scopes[role.strip().lower()] = scope
     return scopes
 
 

@@ -38,7 +38,7 @@ class Begun:
 class Held:
     """A session that has not ended: who began it, and who that is now by a token of ours, or else Keystone's token.
 
-    Whose Keystone's token is, Keystone has to be asked, which may take long: that is for whoever has threads for it.
+    Keystone has to be asked whose its token is, which may take long: callers do so in a thread.
     """
 
     actor: str
@@ -49,8 +49,8 @@ class Held:
 class Sessions:
     """The sessions of one service; thread-safe, and shared by all that use its database.
 
-    What is stored lets nobody in: of the secret a digest (256 random bits, as with tokens), of a token of Keystone's
-    what only the secret opens. What a session may do is what its token may do at that moment.
+    What is stored lets nobody in: the digest of the secret (256 random bits, as with tokens), and a token of Keystone's
+    encrypted with the secret. What a session may do is what its token may do at that moment.
     """
 
     def __init__(

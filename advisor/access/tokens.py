@@ -89,13 +89,13 @@ class Tokens:
             raise InvalidInput("a token is cot_, 16 digits of 0-9 and a-f, _ and 43 of A-Z, a-z, 0-9, - and _")
         token, secret = Token(match[1], name, scope, self._clock(), None), match[2]
         with self._write() as connection:
-            known = {one.id: (one, digest) for one, digest in tokens.load_all(connection)}.get(token.id)
-            if known is None:
+            accepted = {stored.id: (stored, digest) for stored, digest in tokens.load_all(connection)}.get(token.id)
+            if accepted is None:
                 self._add(connection, token, secret)
-            elif known[0].revoked_at or not hmac.compare_digest(known[1], _digest(secret)):
+            elif accepted[0].revoked_at or not hmac.compare_digest(accepted[1], _digest(secret)):
                 raise InvalidInput(f"token {token.id} was revoked, or its id is another's: make one with another id")
         self._known = None
-        return known[0] if known else token
+        return accepted[0] if accepted else token
 
     def _add(self, connection: Connection, token: Token, secret: str) -> None:
         tokens.add(connection, token, _digest(secret))
@@ -138,10 +138,10 @@ class Tokens:
                 return
             former, at = self._known, self._monotonic()
             with self._read() as connection:
-                found = tokens.load_all(connection)
-            live = {token.id: (token, digest) for token, digest in found if token.revoked_at is None}
-            self._known = _Known(at, live, bool(found))
-        if found and former is not None and not former.any:
+                rows = tokens.load_all(connection)
+            live = {token.id: (token, digest) for token, digest in rows if token.revoked_at is None}
+            self._known = _Known(at, live, bool(rows))
+        if rows and former is not None and not former.any:
             log.info("there is a token now: requests without one are refused from now on")
 
     @property

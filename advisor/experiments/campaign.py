@@ -39,36 +39,36 @@ def definitions(file: Path | None) -> Definitions:
     return {kind: {"kind": kind} for kind in KINDS if _runs_as_is(kind)}
 
 
-def write_campaign(plan: ProbePlan, path: Path, known: Definitions) -> tuple[str, ...]:
+def write_campaign(plan: ProbePlan, path: Path, runnable: Definitions) -> tuple[str, ...]:
     """Write the plan's pairs as CAMPAIGN.yaml; returns the reason for each omitted pair.
 
     A campaign runs on one host: the kind and platform of the first runnable pair. No file is written without one.
     InvalidInput when the path cannot be written.
     """
     left_out: list[str] = []
-    taken: list[ProbePair] = []
+    pairs: list[ProbePair] = []
     for pair in (step.pair for step in plan.steps):
-        reason = _reason(pair, taken, known)
+        reason = _reason(pair, pairs, runnable)
         if reason:
             left_out.append(f"{pair.first} + {pair.second} ({pair.pinning}): {reason}")
         else:
-            taken.append(pair)
-    if taken:
-        _write(path, _document(plan, taken, known, path.stem))
+            pairs.append(pair)
+    if pairs:
+        _write(path, _document(plan, pairs, runnable, path.stem))
     return tuple(left_out)
 
 
-def _reason(pair: ProbePair, taken: Sequence[ProbePair], known: Definitions) -> str | None:
+def _reason(pair: ProbePair, pairs: Sequence[ProbePair], runnable: Definitions) -> str | None:
     """Why a pair cannot be in the campaign."""
     for name in (pair.first, pair.second):
-        if name not in known:
+        if name not in runnable:
             return f"how to run {name} is not known; define it in the file that --workload-file names"
-    if taken and (pair.kind, pair.platform) != (taken[0].kind, taken[0].platform):
+    if pairs and (pair.kind, pair.platform) != (pairs[0].kind, pairs[0].platform):
         return f"it is for {pair.kind} hosts of platform {pair.platform or 'without a name'}, a campaign is for one"
     return None
 
 
-def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, stem: str) -> dict[str, Any]:
+def _document(plan: ProbePlan, pairs: Sequence[ProbePair], runnable: Definitions, stem: str) -> dict[str, Any]:
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     forms = dict.fromkeys(("same", *(pair.pinning for pair in pairs)))  # the first one holds the solo profiles
     return {
@@ -80,7 +80,7 @@ def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, s
         "rounds": plan.request.rounds,
         "seed": plan.request.seed,
         "notes": f"Pairs that would change a decision, by model {plan.model_version}.",
-        "workloads": {name: dict(known[name]) for name in sorted(names)},
+        "workloads": {name: dict(runnable[name]) for name in sorted(names)},
         "pinnings": {form: dict(PINNINGS[form]) for form in forms},
         "pairs": "none",
         "groups": [{"members": [pair.first, pair.second], "pinnings": [pair.pinning]} for pair in pairs],

@@ -118,12 +118,12 @@ class Decision:
         return self._grid(values, np.broadcast_to(self.before, self.after.shape))
 
 
-def decision(snapshot: ClusterSnapshot, asked: DecisionScenes, band: BandArrays, errors: SharedErrors) -> Decision:
+def decision(snapshot: ClusterSnapshot, laid_out: DecisionScenes, band: BandArrays, errors: SharedErrors) -> Decision:
     """The decision with its predictions, `band` of `scenes`; equivalent hosts count once, hopeless ones are dropped."""
-    whole = _Grids.of(asked, band)
-    first = _decision(snapshot, asked, whole, np.arange(len(asked.hosts)), None)
-    kept = _in_question(snapshot, first, asked)
-    return _decision(snapshot, asked, whole, kept, errors)
+    grids = _Grids.of(laid_out, band)
+    certain = _decision(snapshot, laid_out, grids, np.arange(len(laid_out.hosts)), None)
+    kept = _in_question(snapshot, certain, laid_out)
+    return _decision(snapshot, laid_out, grids, kept, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,10 @@ class _Grids:
     before_present: Bools
 
     @classmethod
-    def of(cls, asked: DecisionScenes, band: BandArrays) -> _Grids:
-        hosts, options = len(asked.hosts), len(asked.options)
+    def of(cls, laid_out: DecisionScenes, band: BandArrays) -> _Grids:
+        hosts, options = len(laid_out.hosts), len(laid_out.options)
         values = np.clip(np.stack([band.expected, band.lower, band.upper]), MIN_RATIO, None)
-        present = asked.scenes.present
+        present = laid_out.scenes.present
         shape = (options, hosts, present.shape[1])
         return cls(
             values[:, hosts:].reshape(3, *shape), values[:, :hosts], present[hosts:].reshape(shape), present[:hosts]
@@ -147,10 +147,10 @@ class _Grids:
 
 
 def _decision(
-    snapshot: ClusterSnapshot, asked: DecisionScenes, grids: _Grids, kept: Ints, errors: SharedErrors | None
+    snapshot: ClusterSnapshot, laid_out: DecisionScenes, grids: _Grids, kept: Ints, errors: SharedErrors | None
 ) -> Decision:
     """The decision among the hosts `kept`; without `errors` nothing is uncertain."""
-    hosts = asked.hosts[kept]
+    hosts = laid_out.hosts[kept]
     after_at, before_at = grids.after_present[:, kept], grids.before_present[kept]
     after: Ints = np.zeros(after_at.shape, dtype=np.int64)
     before: Ints = np.zeros(before_at.shape, dtype=np.int64)
@@ -160,73 +160,77 @@ def _decision(
         [np.ones((3, 1)), grids.after[:, :, kept][:, after_at], grids.before[:, kept][:, before_at]], axis=1
     )
     parts = (
-        [{} for _ in range(values.shape[1])] if errors is None else _parts(snapshot, asked, kept, after, before, errors)
+        [{} for _ in range(values.shape[1])]
+        if errors is None
+        else _parts(snapshot, laid_out, kept, after, before, errors)
     )
     numbers, weights = weights_of(parts)
     return Decision(
-        instance=asked.request.instance.id,
-        objective=asked.request.objective,
+        instance=laid_out.request.instance.id,
+        objective=laid_out.request.objective,
         hosts=tuple(snapshot.hosts[host].id for host in hosts),
         uncertain=UncertainRatios(values[0], values[1], values[2], numbers, weights),
         after=after,
         before=before,
-        limits=limits_of(snapshot, hosts, asked.request.instance, before.shape[1]),
-        used=used_share(snapshot, asked.request, hosts),
-        pins=np.array([option.pins for option in asked.options]),
-        usable=np.stack([option.usable[kept] for option in asked.options]),
+        limits=limits_of(snapshot, hosts, laid_out.request.instance, before.shape[1]),
+        used=used_share(snapshot, laid_out.request, hosts),
+        pins=np.array([option.pins for option in laid_out.options]),
+        usable=np.stack([option.usable[kept] for option in laid_out.options]),
     )
 
 
 def _parts(
-    snapshot: ClusterSnapshot, asked: DecisionScenes, kept: Ints, after: Ints, before: Ints, errors: SharedErrors
+    snapshot: ClusterSnapshot, laid_out: DecisionScenes, kept: Ints, after: Ints, before: Ints, errors: SharedErrors
 ) -> list[dict[int, float]]:
     """The components of each row's error: the number of neighbours of each kind."""
     parts: list[dict[int, float]] = [{} for _ in range(1 + int(max(after.max(initial=0), before.max(initial=0))))]
-    count = len(asked.hosts)
+    count = len(laid_out.hosts)
     for at, position in enumerate(kept):
-        host = snapshot.hosts[asked.hosts[position]]
-        names = [resident.workload for resident in snapshot.residents[asked.hosts[position]]]
-        names += [None] * (after.shape[-1] - 1 - len(names)) + [asked.request.instance.workload]
+        host = snapshot.hosts[laid_out.hosts[position]]
+        names = [resident.workload for resident in snapshot.residents[laid_out.hosts[position]]]
+        names += [None] * (after.shape[-1] - 1 - len(names)) + [laid_out.request.instance.workload]
         where = (host.kind, host.platform, host.id)
         for rows, scene in (
             (before[at], position),
             *((after[o, at], count * (o + 1) + position) for o in range(len(after))),
         ):
-            there = [slot for slot in range(len(rows)) if rows[slot]]
-            for victim in there:
+            occupied = [slot for slot in range(len(rows)) if rows[slot]]
+            for victim in occupied:
                 part = parts[rows[victim]]
-                for other in there:
+                for other in occupied:
                     if other != victim:
-                        form = form_of(asked.scenes, int(scene), victim, other)
+                        form = form_of(laid_out.scenes, int(scene), victim, other)
                         error = errors.number(names[victim], names[other], form, where)
                         part[error] = part.get(error, 0.0) + 1.0
     return parts
 
 
-def _in_question(snapshot: ClusterSnapshot, first: Decision, asked: DecisionScenes) -> Ints:
+def _in_question(snapshot: ClusterSnapshot, certain: Decision, laid_out: DecisionScenes) -> Ints:
     """The best host today and those that could be better, one per class, in order; (H',)."""
-    ratios, count = first.uncertain, len(asked.hosts)
-    today = int(first.choose(ratios.expected[None], ratios.lower[None])[0])
-    moves = np.arange(len(ratios.expected)) <= first.after.max(initial=0)  # what was before stays as expected
+    ratios, count = certain.uncertain, len(laid_out.hosts)
+    today = int(certain.choose(ratios.expected[None], ratios.lower[None])[0])
+    moves = np.arange(len(ratios.expected)) <= certain.after.max(initial=0)  # what was before stays as expected
     most, least = (
-        first.worth(np.where(moves, end, ratios.expected)[None])[0]
+        certain.worth(np.where(moves, end, ratios.expected)[None])[0]
         for end in (np.maximum(ratios.upper, ratios.expected), ratios.lower)
     )
     seen: set[tuple[object, ...]] = set()
     kept = []
     for at in sorted(range(count), key=lambda at: (at != today, -most[at], at)):
-        alike = _equivalence_key(snapshot, first, asked, at)
+        alike = _equivalence_key(snapshot, certain, laid_out, at)
         if alike not in seen and most[at] >= least[today]:
             kept.append(at)
         seen.add(alike)
     return np.array(sorted(kept[:MAX_HOSTS]), dtype=np.int64)
 
 
-def _equivalence_key(snapshot: ClusterSnapshot, first: Decision, asked: DecisionScenes, at: int) -> tuple[object, ...]:
+def _equivalence_key(
+    snapshot: ClusterSnapshot, certain: Decision, laid_out: DecisionScenes, at: int
+) -> tuple[object, ...]:
     """A key: hosts with equal keys have the same predictions and errors."""
-    host = snapshot.hosts[asked.hosts[at]]
-    who = tuple(resident.workload for resident in snapshot.residents[asked.hosts[at]])
-    ratios, rows = first.uncertain, np.concatenate([first.after[:, at].ravel(), first.before[at]])
+    host = snapshot.hosts[laid_out.hosts[at]]
+    workloads = tuple(resident.workload for resident in snapshot.residents[laid_out.hosts[at]])
+    ratios, rows = certain.uncertain, np.concatenate([certain.after[:, at].ravel(), certain.before[at]])
     numbers = [np.round(end[rows], 9).tobytes() for end in (ratios.expected, ratios.lower, ratios.upper)]
-    cpus = asked.scenes.affinity[at :: len(asked.hosts)].tobytes()
-    return (host.kind, host.platform, who, *numbers, cpus, first.limits[at].tobytes(), float(first.used[at]))
+    cpus = laid_out.scenes.affinity[at :: len(laid_out.hosts)].tobytes()
+    return (host.kind, host.platform, workloads, *numbers, cpus, certain.limits[at].tobytes(), float(certain.used[at]))

@@ -87,9 +87,11 @@ def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
     """The plan as plain values."""
     document = asdict(replace(plan, request=replace(plan.request, instances=None)))
     request = document.pop("request")
-    asked = {name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")}
+    settings = {
+        name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")
+    }
     model = {"version": document.pop("model_version"), "origin": document.pop("model_origin")}
-    return {"request": asked, "model": model, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
+    return {"request": settings, "model": model, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
 
 
 def sentence(plan: ProbePlan) -> str:
@@ -126,10 +128,10 @@ def _plan(
     progress: Progress | None,
 ) -> ProbePlan:
     predictor = answering.predictor
-    wanted, more = _wanted(snapshot, predictor, request)
-    asked = _asked(snapshot, request, wanted, fresh_s)
+    instances, notes = _wanted(snapshot, predictor, request)
+    scenes = _asked(snapshot, request, instances, fresh_s)
     errors = SharedErrors(request.pinnings)
-    decisions = _decisions(snapshot, predictor, asked, errors)
+    decisions = _decisions(snapshot, predictor, scenes, errors)
     decisions, stakes = _at_stake(decisions, errors)
     run_s = request.seconds_per_run + WARMUP_S + AROUND_S
     pairs = errors.pairs
@@ -155,7 +157,7 @@ def _plan(
             for at, candidate in enumerate(decisions)
         ),
         ended=simulated.ended,
-        notes=(*answering.notes, *more, *stakes, *_unnamed(snapshot, asked)),
+        notes=(*answering.notes, *notes, *stakes, *_unnamed(snapshot, scenes)),
     )
 
 
@@ -199,22 +201,22 @@ def _asked(
 ) -> list[DecisionScenes]:
     """The decisions between at least two hosts."""
     decisions = []
-    for instance in sorted(instances, key=lambda each: each.id):
+    for instance in sorted(instances, key=lambda instance: instance.id):
         placing = PlacementRequest(instance, objective=request.objective)
-        kept, _ = filters.apply(snapshot, placing, fresh_s=fresh_s)
-        if len(kept) > 1:
-            decisions.append(lay_out(snapshot, placing, kept))
+        hosts, _ = filters.apply(snapshot, placing, fresh_s=fresh_s)
+        if len(hosts) > 1:
+            decisions.append(lay_out(snapshot, placing, hosts))
     return decisions
 
 
 def _decisions(
-    snapshot: ClusterSnapshot, predictor: Predictor, asked: Sequence[DecisionScenes], errors: SharedErrors
+    snapshot: ClusterSnapshot, predictor: Predictor, scenes: Sequence[DecisionScenes], errors: SharedErrors
 ) -> list[Decision]:
     """Predict all decisions in one matrix and split it."""
-    if not asked:
+    if not scenes:
         return []
-    band = predictor.predict(stack([decision_scenes.scenes for decision_scenes in asked])).throughput
-    ends = np.cumsum([0, *(len(decision_scenes.scenes) for decision_scenes in asked)])
+    band = predictor.predict(stack([decision_scenes.scenes for decision_scenes in scenes])).throughput
+    ends = np.cumsum([0, *(len(decision_scenes.scenes) for decision_scenes in scenes)])
     return [
         decision(
             snapshot,
@@ -222,7 +224,7 @@ def _decisions(
             BandArrays(*(part[a:b] for part in (band.expected, band.lower, band.upper))),
             errors,
         )
-        for decision_scenes, a, b in zip(asked, ends[:-1], ends[1:], strict=True)
+        for decision_scenes, a, b in zip(scenes, ends[:-1], ends[1:], strict=True)
     ]
 
 
@@ -283,11 +285,11 @@ def _steps(
     return tuple(steps)
 
 
-def _unnamed(snapshot: ClusterSnapshot, asked: Sequence[DecisionScenes]) -> Notes:
+def _unnamed(snapshot: ClusterSnapshot, decisions: Sequence[DecisionScenes]) -> Notes:
     """A note that workloads without a name cannot be measured."""
     everybody = [
         *(instance for residents in snapshot.residents for instance in residents),
-        *(scenes.request.instance for scenes in asked),
+        *(scenes.request.instance for scenes in decisions),
     ]
     unnamed = sorted({instance.id for instance in everybody if not instance.workload})
     if not unnamed:

@@ -26,7 +26,7 @@ def given_account(
     Without a section they are in the environment, in upper case behind `variable`.
     """
     if section is None:
-        given = {name: environment.get(f"{variable}{name.upper()}", "") for name in (*needed, *further)}
+        account = {name: environment.get(f"{variable}{name.upper()}", "") for name in (*needed, *further)}
         where = f"the environment ({', '.join(f'{variable}{name.upper()}' for name in needed)})"
     else:
         file = configparser.ConfigParser(interpolation=None)
@@ -34,12 +34,12 @@ def given_account(
             file.read_string(read_secret(ini.expanduser()))
         except configparser.Error:  # whose message shows the line
             raise ValueError(f"{ini} is not sections of name = value") from None
-        given = dict(file[section]) if file.has_section(section) else {}
+        account = dict(file[section]) if file.has_section(section) else {}
         where = f"section {section} of {ini}"
-    missing = [name for name in needed if not given.get(name)]
+    missing = [name for name in needed if not account.get(name)]
     if missing:
         raise ValueError(f"{where} names no {' and no '.join(missing)}")
-    return given
+    return account
 
 
 def keeps_secrets(url: str) -> bool:

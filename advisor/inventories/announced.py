@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from advisor.domain import ANNOUNCED, MOST_ANNOUNCED, UUID, Announced, Announcement, Host, Instance, IsolationSettings
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff
+from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
 from advisor.render import check_labels
 from advisor.validation import check_value, misfit
-from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
 STOPPED_AT, MACHINE, DISAGREEMENT = "stopped_at", "machine", "disagreement"
@@ -51,22 +50,22 @@ class _Notes:
     differing: list[str] = field(default_factory=list)
 
 
-def compare(told: Announcement, around: Around, now: datetime) -> tuple[SyncDiff, Announced]:
+def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[SyncDiff, Announced]:
     """What is to be written, and what becomes of an announcement.
 
     Conflict where another machine that is not silent goes by the name of the host.
     """
-    if len(told.instances) > MOST_ANNOUNCED:
-        message = f"{len(told.instances)} instances on one host, at most {MOST_ANNOUNCED} are taken"
+    if len(announcement.instances) > MOST_ANNOUNCED:
+        message = f"{len(announcement.instances)} instances on one host, at most {MOST_ANNOUNCED} are taken"
         raise InvalidInput(message, field="instances")
-    _check_machine(told, around)
+    _check_machine(announcement, around)
     notes = _Notes()
-    bare = _host(told, around.host, notes)
+    bare = _host(announcement, around.host, notes)
     kinds: dict[str, list[str]] = {name: [] for name in ANNOUNCED}
     put: list[Instance] = []
     names: set[str] = set()
-    for one in told.instances:
-        facts = _known_as(one, around)
+    for told_facts in announcement.instances:
+        facts = _known_as(told_facts, around)
         name = str(facts["id"])
         if name in names:
             notes.left_out.append(f"{name} is told twice")
@@ -90,7 +89,7 @@ def compare(told: Announcement, around: Around, now: datetime) -> tuple[SyncDiff
                 kinds["stopped"].append(instance.id)
                 put.append(now_stopped)
     host = _with_disagreement(bare, notes.differing)
-    news = SyncDiff(
+    diff = SyncDiff(
         hosts=() if host == around.host else (host,),
         instances=tuple(put),
         gone_instances=tuple(sorted(kinds["gone"])),
@@ -98,7 +97,7 @@ def compare(told: Announcement, around: Around, now: datetime) -> tuple[SyncDiff
         left_out=tuple(notes.left_out),
     )
     by_kind = {name: tuple(sorted(ids)) for name, ids in kinds.items()}
-    return news, Announced(**by_kind, notes=(*notes.left_out, *notes.differing))
+    return diff, Announced(**by_kind, notes=(*notes.left_out, *notes.differing))
 
 
 def _known_as(facts: Facts, around: Around) -> Facts:
@@ -111,32 +110,40 @@ def _known_as(facts: Facts, around: Around) -> Facts:
     return {**facts, "id": uuid, "labels": {**labels, DOMAIN: facts["id"]}}
 
 
-def _check_machine(told: Announcement, around: Around) -> None:
-    known = around.host.labels.get(MACHINE, "") if around.host else ""
-    if known and told.machine and known != told.machine and told.host_id not in around.silent:
+def _check_machine(announcement: Announcement, around: Around) -> None:
+    machine = around.host.labels.get(MACHINE, "") if around.host else ""
+    if (
+        machine
+        and announcement.machine
+        and machine != announcement.machine
+        and announcement.host_id not in around.silent
+    ):
         message = (
-            f"another machine already announces itself as {told.host_id}: give each its own name with --host, "
+            f"another machine already announces itself as {announcement.host_id}: give each its own name with --host, "
             "or wait until the former one has been silent for some minutes"
         )
         raise Conflict(message, field="machine")
 
 
-def _host(told: Announcement, former: Host | None, notes: _Notes) -> Host:
-    labels = {**told.host.get("labels", {}), **({MACHINE: told.machine} if told.machine else {})}
-    facts = {name: value for name, value in told.host.items() if name != "labels"}
+def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Host:
+    labels = {
+        **announcement.host.get("labels", {}),
+        **({MACHINE: announcement.machine} if announcement.machine else {}),
+    }
+    facts = {name: value for name, value in announcement.host.items() if name != "labels"}
     own = former is None or _is_agents(former, "")
     if (facts.get("kind") if own else former and former.kind) == "lxc":
         facts["cpu_overcommit"] = _OF_CONTAINERS
     if former is None:
         for name in ("kind", "pcpus", "memory_mb"):
             if name not in facts:
-                message = f"host {told.host_id} is new and its {name} could not be read; put the host first"
+                message = f"host {announcement.host_id} is new and its {name} could not be read; put the host first"
                 raise InvalidInput(message, field=f"host.{name}")
         host = Host(**facts, labels={**labels, SOURCE: AGENT})
     else:
-        kept = {name: text for name, text in former.labels.items() if name not in _OWN_HOST_LABELS}
+        others_labels = {name: text for name, text in former.labels.items() if name not in _OWN_HOST_LABELS}
         # Of a label that others may use, too, the agent's word counts only where the host is its own.
-        labels = {**kept, **labels} if _is_agents(former, "") else {**labels, **kept}
+        labels = {**others_labels, **labels} if _is_agents(former, "") else {**labels, **others_labels}
         host = _merged(replace(former, labels=labels), facts, _BARE_HOST, notes)
     if host != former:
         check_value(host)
@@ -151,36 +158,38 @@ def _instance(facts: Facts, host: Host, around: Around, notes: _Notes) -> Instan
     settings = replace(IsolationSettings(), **facts.get("settings", {}))
     plain = {name: value for name, value in facts.items() if name not in {"labels", "settings"}}
     if former is None:
-        made = Instance(**plain, host=host.id, settings=settings, labels={**labels, SOURCE: AGENT})
+        instance = Instance(**plain, host=host.id, settings=settings, labels={**labels, SOURCE: AGENT})
     else:
         if former.host not in {None, host.id} and not _may_move(former, labels, host, around, notes):
             return None
-        made = _awake(former)
+        instance = _awake(former)
         if former.host != host.id:  # a pin ends with its host: nobody has said that it holds on another one
-            made = replace(made, host=host.id, settings=replace(made.settings, pinning=None))
-            made = _filled_in(made, ["host"])
-        made = _merged(made, plain, _BARE_INSTANCE, notes)
-        mine = _is_agents(former, "")
-        made = replace(made, labels={**made.labels, **labels} if mine else {**labels, **made.labels})
-        if "settings" in facts and (_is_agents(made, "settings") or made.settings == IsolationSettings()):
-            made = replace(made, settings=replace(settings, network=settings.network or made.settings.network))
-            made = made if made.settings == IsolationSettings() else _filled_in(made, ["settings"])
-        made = replace(made, demand=_fitting(made.demand, made.vcpus))
-    if made == former and host == around.host:  # most are as they were
-        return made
-    problem = misfit(host, [made])
+            instance = replace(instance, host=host.id, settings=replace(instance.settings, pinning=None))
+            instance = _filled_in(instance, ["host"])
+        instance = _merged(instance, plain, _BARE_INSTANCE, notes)
+        is_own = _is_agents(former, "")
+        instance = replace(instance, labels={**instance.labels, **labels} if is_own else {**labels, **instance.labels})
+        if "settings" in facts and (_is_agents(instance, "settings") or instance.settings == IsolationSettings()):
+            instance = replace(
+                instance, settings=replace(settings, network=settings.network or instance.settings.network)
+            )
+            instance = instance if instance.settings == IsolationSettings() else _filled_in(instance, ["settings"])
+        instance = replace(instance, demand=fitting(instance.demand, instance.vcpus))
+    if instance == former and host == around.host:  # most are as they were
+        return instance
+    problem = misfit(host, [instance])
     if problem:
-        made = replace(made, settings=replace(made.settings, pinning=None))
-    check_value(made)
-    check_labels(made)
-    return made
+        instance = replace(instance, settings=replace(instance.settings, pinning=None))
+    check_value(instance)
+    check_labels(instance)
+    return instance
 
 
 def _may_move(former: Instance, labels: Mapping[str, str], host: Host, around: Around, notes: _Notes) -> bool:
     """Whether this host's word counts for an instance that is stored elsewhere."""
-    known, told = former.labels.get(UUID, former.id if DOMAIN in labels else None), labels.get(UUID)
+    stored_uuid, uuid = former.labels.get(UUID, former.id if DOMAIN in labels else None), labels.get(UUID)
     where = str(former.host)
-    if known and told and known != told:
+    if stored_uuid and uuid and stored_uuid != uuid:
         notes.left_out.append(
             f"{former.id} on {host.id} is not the {former.id} on {where} (their UUIDs differ); rename one of them"
         )
@@ -189,8 +198,8 @@ def _may_move(former: Instance, labels: Mapping[str, str], host: Host, around: A
     if source and not _is_agents(former, "host"):
         notes.differing.append(f"{former.id} runs here, but {source} says that it is on {where}")
         return False
-    there = around.hosts.get(where)
-    has_agent = there is not None and there.labels.get(MACHINE, "") != "" and where not in around.silent
+    stored_host = around.hosts.get(where)
+    has_agent = stored_host is not None and stored_host.labels.get(MACHINE, "") != "" and where not in around.silent
     if has_agent and _is_agents(former, "host") and STOPPED_AT not in former.labels:
         notes.left_out.append(f"{former.id} is also told by {where}; it moves here when {where} no longer has it")
         return False
@@ -222,31 +231,31 @@ def _awake(former: Instance) -> Instance:
 
 def _merged(former: T, facts: Facts, bare: T, notes: _Notes) -> T:
     """With the facts that the agent may tell of it: all of its own, and elsewhere what nobody has said."""
-    known = {one.name for one in fields(former)}
-    taken: dict[str, Any] = {}
+    own_fields = {entry.name for entry in fields(former)}
+    changed: dict[str, Any] = {}
     filled: list[str] = []
-    for name in sorted(facts.keys() & known - {"id", "host"}):
+    for name in sorted(facts.keys() & own_fields - {"id", "host"}):
         stored, value = getattr(former, name), facts[name]
         if _is_agents(former, "") or _is_agents(former, name):
-            taken[name] = value
+            changed[name] = value
         elif stored == getattr(bare, name) and name not in _ALWAYS_SAID:
-            taken[name] = value
+            changed[name] = value
             filled.append(name)
         elif name in _COMPARED and not _is_alike(stored, value):
             notes.differing.append(f"{name} of {former.id} is {_shown(stored)} in the inventory, {_shown(value)} here")
-    return _filled_in(replace(former, **taken), filled)
+    return _filled_in(replace(former, **changed), filled)
 
 
-def _filled_in(one: T, names: Iterable[str]) -> T:
+def _filled_in(item: T, names: Iterable[str]) -> T:
     """With the note that the agent says so of these fields, where the whole is not its own anyway."""
-    if _is_agents(one, ""):
-        return one
-    return replace(one, labels={**one.labels, **{f"{SOURCE}.{name}": AGENT for name in names}})
+    if _is_agents(item, ""):
+        return item
+    return replace(item, labels={**item.labels, **{f"{SOURCE}.{name}": AGENT for name in names}})
 
 
-def _is_agents(one: Host | Instance, name: str) -> bool:
+def _is_agents(item: Host | Instance, name: str) -> bool:
     """Whether the agent tells of all of it, or of this field."""
-    return one.labels.get(SOURCE) == AGENT or (bool(name) and one.labels.get(f"{SOURCE}.{name}") == AGENT)
+    return item.labels.get(SOURCE) == AGENT or (bool(name) and item.labels.get(f"{SOURCE}.{name}") == AGENT)
 
 
 def _with_disagreement(host: Host, differing: Sequence[str]) -> Host:
@@ -255,10 +264,6 @@ def _with_disagreement(host: Host, differing: Sequence[str]) -> Host:
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         labels[DISAGREEMENT] = (min(differing)[: 250 - len(more)]) + more
     return replace(host, labels=labels)
-
-
-def _fitting(demand: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource, Demand]:
-    return {resource: one.within(vcpus) if one.origin == "measured" else one for resource, one in demand.items()}
 
 
 def _is_alike(stored: Any, value: Any) -> bool:

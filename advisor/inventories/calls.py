@@ -49,7 +49,7 @@ class CalledServer:
         self, what: str, path: str, body: bytes | Mapping[str, str] | None = None, kind: str = ""
     ) -> tuple[int, str, bytes]:
         """Status, reason and body of GET, or of POST where there is a body; CallError names `what` was asked."""
-        found = b""
+        content = b""
         try:
             with self.session.request(
                 "GET" if body is None else "POST",
@@ -62,10 +62,10 @@ class CalledServer:
                 stream=True,
             ) as response:
                 for part in response.iter_content(1 << 16):
-                    found += part
-                    if len(found) > self._most_bytes:
+                    content += part
+                    if len(content) > self._most_bytes:
                         raise CallError(f"{what}: an answer of more than {self._most_bytes >> 20} MB")
         except (requests.RequestException, OSError, ValueError) as error:
             where = urlsplit(self._url).netloc.rpartition("@")[2]
             raise CallError(f"{what}: no answer of {where}: {first_cause(error)}"[:200]) from None
-        return response.status_code, printable(response.reason), found
+        return response.status_code, printable(response.reason), content

@@ -104,8 +104,8 @@ class Item:
 
     def _plain(self, wanted: str) -> str:
         if not isinstance(self.value, str) or self.is_quoted:
-            found = "a text in quotes" if isinstance(self.value, str) else "a structure"
-            self.fail(f"must be {wanted}, not {found}")
+            kind = "a text in quotes" if isinstance(self.value, str) else "a structure"
+            self.fail(f"must be {wanted}, not {kind}")
         return self.value
 
 
@@ -170,7 +170,7 @@ class _Composer:
             position += 1
 
     def _mapping(self, path: str, depth: int) -> Mapping[str, Item]:
-        found: dict[str, Item] = {}
+        fields: dict[str, Item] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key = self._item(event, path, depth + 1)
             if not isinstance(key.value, str):
@@ -178,10 +178,10 @@ class _Composer:
             name = key.text()[:60]  # in messages: a key may be megabytes long
             child = f"{path}.{name}" if path else name
             item = self._item(self._next(), child, depth + 1)
-            if key.value in found:
+            if key.value in fields:
                 self._at(event, child, "").fail("stands twice")
-            found[key.value] = replace(item, line=key.line)  # a value may begin a line below its name
-        return found
+            fields[key.value] = replace(item, line=key.line)  # a value may begin a line below its name
+        return fields
 
     def _at(
         self, event: yaml.Event, path: str, value: str | Sequence[Item] | Mapping[str, Item], *, is_quoted: bool = False

@@ -1,4 +1,4 @@
-"""What a read of another system told of hosts and instances, and how each part of the read went; values only."""
+"""What another system says of hosts and instances, and how each part of reading it went; values only."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ def taken(
     left_out: list[str],
     called: Callable[[str, Told], object],
 ) -> dict[str, Facts]:
-    """The facts of the rows that make sense, by key; of each other one a sentence in `left_out`, which begins with what
-    the row is `called`."""
-    found: dict[str, Facts] = {}
+    """The facts of the rows that make sense, by key; for each other row a sentence goes to `left_out`, which begins
+    with what the row is `called`."""
+    facts_by_key: dict[str, Facts] = {}
     for key, row in rows.items():
         try:
-            found[key] = facts(key, row)
+            facts_by_key[key] = facts(key, row)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             reason = f"no {error.args[0]}" if isinstance(error, KeyError) else error
             left_out.append(" ".join(f"{called(key, row)}: {reason}".split())[:300])
-    return found
+    return facts_by_key
 
 
 class InventorySource(Protocol):

@@ -58,14 +58,14 @@ def open_source(
         raise InvalidInput(f"source {name[:60]!r} is none of {', '.join(sorted(SOURCES))}", field="source")
     if whole_every < 1:
         raise InvalidInput(f"whole_every {whole_every} is below 1", field="whole_every")
-    system, given = SOURCES[name], options or SourceOptions(cloud=cloud)
+    system, chosen = SOURCES[name], options or SourceOptions(cloud=cloud)
     for option, written in _WRITTEN.items():
-        if getattr(given, option) and option not in system.takes:
-            known = ", ".join(sorted(_WRITTEN[taken] for taken in system.takes))
+        if getattr(chosen, option) and option not in system.takes:
+            known = ", ".join(sorted(_WRITTEN[taken_option] for taken_option in system.takes))
             raise InvalidInput(f"{written} does not go with {name}, which takes {known}", field=option)
     # Only what is asked for is imported: openstacksdk takes a second.
     reader = getattr(import_module(f"advisor.inventories.{name}"), system.reader)
     source: InventorySource = reader(
-        *(getattr(given, option) for option in system.takes), **({"whole_every": whole_every} if system.partly else {})
+        *(getattr(chosen, option) for option in system.takes), **({"whole_every": whole_every} if system.partly else {})
     )
     return source

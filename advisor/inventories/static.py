@@ -122,7 +122,7 @@ def _choice(choices: Sequence[str]) -> Reader:
 
 
 def _probed(item: Item) -> Mapping[str, float]:
-    return {name: one.number() for name, one in item.mapping(PROBED_VALUES).items()}
+    return {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()}
 
 
 HOST: Mapping[str, Reader] = {
@@ -245,9 +245,9 @@ def _instance(item: Item, *, default_host: str | None = None) -> Instance:
     return instance
 
 
-def _check_labels(item: Item, one: Host | Instance) -> None:
+def _check_labels(item: Item, labelled: Host | Instance) -> None:
     try:
-        check_labels(one)
+        check_labels(labelled)
     except InvalidInput as error:
         labels = item.mapping()["labels"].mapping()
         labels[(error.field or "").removeprefix("labels.")].fail(error.message)
@@ -267,19 +267,19 @@ def _workload(item: Item) -> WorkloadProfile:
 
 
 def _metrics(item: Item) -> Mapping[str, float]:
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, value in item.mapping().items():
         key = built(value, lambda name=name: join_key(*split_key(check_id(name, "metric"))))  # type: ignore[misc]
-        if key in found:
+        if key in metrics:
             value.fail(f"is the metric {key}, which stands there already")
-        found[key] = value.number(0.0, 1e15)
-    return found
+        metrics[key] = value.number(0.0, 1e15)
+    return metrics
 
 
 def _workloads(top: Mapping[str, Item], folder: Path) -> tuple[WorkloadProfile, ...]:
-    given = _each(top, "workloads", _workload, "name", key=lambda one: (one.name, one.platform))
-    found = {(one.name, one.platform): one for one in (*_profiles(top, folder), *given)}
-    return tuple(found.values())
+    own = _each(top, "workloads", _workload, "name", key=lambda profile: (profile.name, profile.platform))
+    profiles = {(profile.name, profile.platform): profile for profile in (*_profiles(top, folder), *own)}
+    return tuple(profiles.values())
 
 
 def _profiles(top: Mapping[str, Item], folder: Path) -> Iterable[WorkloadProfile]:

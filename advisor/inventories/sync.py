@@ -26,8 +26,8 @@ DOMAIN = "domain"  # label: the name of an instance on its hypervisor, where the
 
 @dataclass(frozen=True, slots=True)
 class SyncDiff:
-    """Hosts and instances to be put because they are new or changed, ids of those that are gone, the hosts that were
-    told at all, and in sentences what could not be taken."""
+    """Hosts and instances to be put because they are new or changed, ids of those that are gone, the hosts that the
+    source named (`told`), and in sentences what could not be taken."""
 
     hosts: tuple[Host, ...] = ()
     instances: tuple[Instance, ...] = ()
@@ -47,7 +47,7 @@ class SyncDiff:
 
 
 def compare(reading: Reading, stored: Inventory) -> SyncDiff:
-    """What of a reading is news. Fields that the source does not tell keep what is stored.
+    """What a reading changes. Fields that the source leaves out stay as they are stored.
 
     Only what carries the source's name in its label `source` can be gone. A listing that is empty makes nothing gone:
     more likely the account or the region is not the right one.
@@ -63,25 +63,25 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
         lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading),
         left_out,
     )
-    not_taken = {str(facts["id"]) for facts in reading.instances} - {one.id for one in running}
-    mine = {
+    not_taken = {str(facts["id"]) for facts in reading.instances} - {instance.id for instance in running}
+    from_source = {
         instance.id
         for instance in stored.instances
         if instance.labels.get(SOURCE) == reading.source and (reading.covers is None or instance.host in reading.covers)
     }
-    gone = (reading.gone & were.keys()) | _announced_before(stored.instances, {one.id for one in running})
-    if reading.every_instance and mine:
-        absent = mine - {one.id for one in running} - reading.unclear - not_taken
-        gone |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
-    still = {instance.id: instance.host for instance in stored.instances if instance.id not in gone} | {
-        one.id: one.host for one in running
+    gone_ids = (reading.gone & were.keys()) | _announced_before(stored.instances, {instance.id for instance in running})
+    if reading.every_instance and from_source:
+        absent = from_source - {instance.id for instance in running} - reading.unclear - not_taken
+        gone_ids |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
+    still = {instance.id: instance.host for instance in stored.instances if instance.id not in gone_ids} | {
+        instance.id: instance.host for instance in running
     }
     gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
     return SyncDiff(
         hosts=tuple(host for host in told if hosts_were.get(host.id) != host),
-        instances=tuple(one for one in running if were.get(one.id) != one),
+        instances=tuple(instance for instance in running if were.get(instance.id) != instance),
         gone_hosts=gone_hosts,
-        gone_instances=tuple(sorted(gone)),
+        gone_instances=tuple(sorted(gone_ids)),
         told=tuple({host.id: None for host in told} | dict.fromkeys(sorted(reading.heard))),
         left_out=tuple(left_out),
     )
@@ -124,27 +124,29 @@ def note_heard(
 
 def stored(connection: Connection) -> tuple[Inventory, int]:
     """Hosts and instances as they are, and the generation that they are of."""
-    found = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
-    return found, counters.read(connection).inventory
+    inventory = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
+    return inventory, counters.read(connection).inventory
 
 
 def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, int]:
     """As `stored`, but only what a partial reading may touch."""
-    names = {str(one["id"]) for one in reading.instances} | reading.gone
-    there = {one.id: one for one in instances.on_hosts(connection, reading.gone_hosts)}
-    there |= {one.id: one for one in instances.get_many(connection, names)}
-    where = {str(one["id"]) for one in reading.hosts} | {str(one["host"]) for one in reading.instances}
-    where |= {one.host for one in there.values() if one.host} | reading.gone_hosts
-    found = Inventory(hosts=hosts.get_many(connection, where), instances=tuple(there.values()))
-    return found, counters.read(connection).inventory
+    names = {str(item["id"]) for item in reading.instances} | reading.gone
+    nearby = {item.id: item for item in instances.on_hosts(connection, reading.gone_hosts)}
+    nearby |= {item.id: item for item in instances.get_many(connection, names)}
+    host_ids = {str(item["id"]) for item in reading.hosts} | {str(item["host"]) for item in reading.instances}
+    host_ids |= {item.host for item in nearby.values() if item.host} | reading.gone_hosts
+    inventory = Inventory(hosts=hosts.get_many(connection, host_ids), instances=tuple(nearby.values()))
+    return inventory, counters.read(connection).inventory
 
 
 def _announced_before(stored: Sequence[Instance], told: Collection[str]) -> frozenset[str]:
     """Ids of what an agent announced by its name, and a system now tells by its UUID, by which others know it."""
     return frozenset(
-        one.id
-        for one in stored
-        if one.labels.get(SOURCE) == AGENT and one.labels.get(UUID) in told and one.labels[UUID] != one.id
+        instance.id
+        for instance in stored
+        if instance.labels.get(SOURCE) == AGENT
+        and instance.labels.get(UUID) in told
+        and instance.labels[UUID] != instance.id
     )
 
 
@@ -157,9 +159,9 @@ def _known_again(reading: Reading, stored: Sequence[Instance]) -> Reading:
     """
     ids = {instance.id: instance.labels.get(UUID, "") for instance in stored}
     by_uuid = {uuid: name for name, uuid in ids.items() if uuid}
-    named: dict[str, set[str]] = {}
+    uuids_by_name: dict[str, set[str]] = {}
     for facts in reading.instances:
-        named.setdefault(str(facts["id"]), set()).add(str(facts.get("labels", {}).get(UUID, "")))
+        uuids_by_name.setdefault(str(facts["id"]), set()).add(str(facts.get("labels", {}).get(UUID, "")))
 
     def known(facts: Facts) -> Facts:
         name, uuid = str(facts["id"]), str(facts.get("labels", {}).get(UUID, ""))
@@ -167,7 +169,7 @@ def _known_again(reading: Reading, stored: Sequence[Instance]) -> Reading:
             return facts
         own = uuid if uuid in ids else by_uuid.get(uuid)
         if own is None:
-            own = uuid if len(named[name]) > 1 or ids.get(name) else name
+            own = uuid if len(uuids_by_name[name]) > 1 or ids.get(name) else name
         return facts if own == name else {**facts, "id": own, "labels": {DOMAIN: name, **facts["labels"]}}
 
     return replace(
@@ -194,52 +196,55 @@ def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], 
     settings = replace(settings, **facts.get("settings", {}))
     fields = {**facts, "settings": settings, "labels": _labels(facts, former.labels if former else {}, reading)}
     if former is None:
-        one = Instance(**fields)
+        instance = Instance(**fields)
     else:
         # What was stopped and is not any more runs again; any other load is somebody else's word.
         woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
-        one = replace(former, **{"demand": _fitting(former, facts), **fields, **woken})
-        if former.host != one.host or misfit(host, [one]):
-            one = replace(one, settings=replace(settings, pinning=None))
-    check_value(one)
-    _check_told(one, facts)
-    return one
+        demand = fitting(former.demand, facts.get("vcpus", former.vcpus))
+        instance = replace(former, **{"demand": demand, **fields, **woken})
+        if former.host != instance.host or misfit(host, [instance]):
+            instance = replace(instance, settings=replace(settings, pinning=None))
+    check_value(instance)
+    _check_told(instance, facts)
+    return instance
 
 
-def _fitting(former: Instance, facts: Facts) -> Mapping[Resource, Demand]:
-    """Its demand; what was measured of it, within the vCPUs that it has now."""
-    vcpus = facts.get("vcpus", former.vcpus)
-    return {resource: one.within(vcpus) if one.origin == "measured" else one for resource, one in former.demand.items()}
+def fitting(demands: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource, Demand]:
+    """The demands of an instance, those that were measured within the vCPUs that it has now."""
+    return {
+        resource: demand.within(vcpus) if demand.origin == "measured" else demand
+        for resource, demand in demands.items()
+    }
 
 
-def _check_told(one: Host | Instance, facts: Facts) -> None:
+def _check_told(item: Host | Instance, facts: Facts) -> None:
     """Labels that are told now: one that is stored already is no reason to lose sight of a host."""
-    check_labels(replace(one, labels=facts.get("labels", {})))
+    check_labels(replace(item, labels=facts.get("labels", {})))
 
 
 def _labels(facts: Facts, former: Mapping[str, str], reading: Reading) -> dict[str, str]:
     prefixes = tuple(name for name in reading.own_labels if name.endswith("."))
-    kept = {
+    others_labels = {
         name: value
         for name, value in former.items()
         if name not in reading.own_labels and not (prefixes and name.startswith(prefixes))
     }
-    return {**kept, **facts.get("labels", {}), SOURCE: reading.source}
+    return {**others_labels, **facts.get("labels", {}), SOURCE: reading.source}
 
 
 def _made(rows: Sequence[Facts], make: Callable[[Facts], T], left_out: list[str]) -> list[T]:
-    """What the domain's types accept, each id once; a sentence for each other."""
-    found: dict[str, T] = {}
+    """What the domain's types accept, each id once; a sentence in `left_out` for each other."""
+    made: dict[str, T] = {}
     for facts in rows:
         try:
-            one = make(facts)
+            item = make(facts)
         except (ValueError, InvalidInput) as error:
             left_out.append(str(error))
             continue
-        if one.id in found:
-            left_out.append(f"{one.id} is told twice")
-        found[one.id] = one
-    return list(found.values())
+        if item.id in made:
+            left_out.append(f"{item.id} is told twice")
+        made[item.id] = item
+    return list(made.values())
 
 
 def _gone_hosts(
@@ -249,8 +254,8 @@ def _gone_hosts(
         return tuple(sorted((reading.gone_hosts & {host.id for host in stored_hosts}) - in_use))
     if not reading.every_host or not reading.hosts:
         return ()
-    named = {str(facts["id"]) for facts in reading.hosts}
-    mine = {host.id for host in stored_hosts if host.labels.get(SOURCE) == reading.source}
-    absent = mine - told - named
+    listed = {str(facts["id"]) for facts in reading.hosts}
+    from_source = {host.id for host in stored_hosts if host.labels.get(SOURCE) == reading.source}
+    absent = from_source - told - listed
     left_out += [f"host {name} is gone, but still holds instances; it is kept" for name in sorted(absent & in_use)]
     return tuple(sorted(absent - in_use))

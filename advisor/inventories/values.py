@@ -11,20 +11,20 @@ MOST_CPUS = 8192  # of a host or an instance
 def as_number(value: object, name: str, *, least: float = 0.0) -> float:
     """A number that may be written as text; ValueError where it is none from `least` on."""
     try:
-        found = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
-        found = math.nan
-    if not least <= found < math.inf:
+        number = math.nan
+    if not least <= number < math.inf:
         raise ValueError(f"its {name} {str(value)[:60]!r} is not a number{f' from {least:g} on' if least else ''}")
-    return found
+    return number
 
 
 def as_cpus(value: object, name: str) -> int:
     """A whole number of CPUs; ValueError where it is none."""
-    found = as_number(value, name)
-    if not 1 <= found <= MOST_CPUS or found != int(found):
+    number = as_number(value, name)
+    if not 1 <= number <= MOST_CPUS or number != int(number):
         raise ValueError(f"its {name} {str(value)[:60]!r} is not a number of CPUs")
-    return int(found)
+    return int(number)
 
 
 def clean_labels(labels: Mapping[str, object]) -> dict[str, str]:

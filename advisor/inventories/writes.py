@@ -43,9 +43,11 @@ def delete_host(connection: Connection, host_id: str, only_if: Only[Host] = anyw
     """Conflict while instances are on it."""
     changes.note(connection, counters.bump(connection, "inventory"), "host", [host_id])
     only_if(hosts.get(connection, host_id))
-    there = instances.on_hosts(connection, [host_id])
-    if there:
-        raise Conflict(f"host {host_id} still holds {len(there)} instances, {there[0].id} among them; move them first")
+    residents = instances.on_hosts(connection, [host_id])
+    if residents:
+        raise Conflict(
+            f"host {host_id} still holds {len(residents)} instances, {residents[0].id} among them; move them first"
+        )
     if not hosts.delete(connection, host_id):
         raise NotFound(f"there is no host {host_id}")
 
@@ -80,10 +82,12 @@ def put_workload(connection: Connection, workload: WorkloadProfile, only_if: Onl
     check_value(workload)
     check_name(workload)
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
-    there = [one for one in workloads.named(connection, workload.name) if one.platform == workload.platform]
-    only_if(there[0] if there else None)
+    former = [
+        profile for profile in workloads.named(connection, workload.name) if profile.platform == workload.platform
+    ]
+    only_if(former[0] if former else None)
     workloads.put(connection, [workload])
-    return not there
+    return not former
 
 
 def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadProfile] = anyway) -> None:
@@ -92,8 +96,8 @@ def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadPro
     `only_if` is told the profile that holds everywhere, or else the first.
     """
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [name])
-    there = workloads.named(connection, name)
-    only_if(there[0] if there else None)
+    profiles = workloads.named(connection, name)
+    only_if(profiles[0] if profiles else None)
     if not workloads.delete(connection, name):
         raise NotFound(f"there is no workload {name}")
 
@@ -123,10 +127,12 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
         changes.note(connection, current, "workload", {profile.name for profile in inventory.workloads})
         hosts.put(connection, inventory.hosts, seen_at, reported=dated)
         workloads.put(connection, inventory.workloads)
-    _check_hosts(inventory, hosts.known(connection, (one.host for one in inventory.instances if one.host)))
+    _check_hosts(
+        inventory, hosts.known(connection, (instance.host for instance in inventory.instances if instance.host))
+    )
     instances.put(connection, inventory.instances)
     _check_fits(connection, inventory)
-    pending.drop(connection, (one.id for one in inventory.instances if one.host))
+    pending.drop(connection, (instance.id for instance in inventory.instances if instance.host))
     return current
 
 
@@ -137,12 +143,12 @@ def sizes(inventory: Inventory) -> dict[str, int]:
 
 def check_all_labels(inventory: Inventory) -> None:
     """Refuse labels of which no command could be made; a sync keeps what is stored, and asks for what it is told."""
-    for several in ("hosts", "instances"):
-        for at, one in enumerate(getattr(inventory, several)):
+    for noun in ("hosts", "instances"):
+        for at, item in enumerate(getattr(inventory, noun)):
             try:
-                check_labels(one)
+                check_labels(item)
             except InvalidInput as error:
-                raise InvalidInput(error.message, field=f"{several}[{at}].{error.field}") from error
+                raise InvalidInput(error.message, field=f"{noun}[{at}].{error.field}") from error
 
 
 def check_name(workload: WorkloadProfile) -> None:
@@ -164,8 +170,11 @@ def _check_inventory(inventory: Inventory, mode: str) -> None:
     check_value(inventory)
     check_unique((host.id for host in inventory.hosts), "host")
     check_unique((instance.id for instance in inventory.instances), "instance")
-    named = ((f"{one.name} on {one.platform}" if one.platform else one.name) for one in inventory.workloads)
-    check_unique(named, "workload")
+    names = (
+        (f"{profile.name} on {profile.platform}" if profile.platform else profile.name)
+        for profile in inventory.workloads
+    )
+    check_unique(names, "workload")
     for workload in inventory.workloads:
         check_name(workload)
 
@@ -188,15 +197,17 @@ def _check_hosts(inventory: Inventory, known: set[str]) -> None:
 
 def _check_fits(connection: Connection, inventory: Inventory) -> None:
     """Whatever was touched from either side: a host may have lost pCPUs, an instance may have moved."""
-    touched = {host.id for host in inventory.hosts} | {one.host for one in inventory.instances if one.host}
-    there: dict[str | None, list[Instance]] = {}
+    touched = {host.id for host in inventory.hosts} | {
+        instance.host for instance in inventory.instances if instance.host
+    }
+    residents: dict[str | None, list[Instance]] = {}
     for instance in instances.on_hosts(connection, touched):
-        there.setdefault(instance.host, []).append(instance)
+        residents.setdefault(instance.host, []).append(instance)
     for host in hosts.get_many(connection, touched):
-        _check_fit(host, there.get(host.id, ()))
+        _check_fit(host, residents.get(host.id, ()))
 
 
-def _check_fit(host: Host, there: Iterable[Instance]) -> None:
-    problem = misfit(host, there)
+def _check_fit(host: Host, residents: Iterable[Instance]) -> None:
+    problem = misfit(host, residents)
     if problem:
         raise InvalidInput(problem, field="pinning")

@@ -70,194 +70,204 @@ class _Arrival:
 
 def worth(
     stays: Sequence[Stay],
-    asked: Sequence[AskedBefore],
+    answers: Sequence[AskedBefore],
     seats: Mapping[str, str],
     since: datetime,
     until: datetime,
 ) -> AdviceWorth:
-    """What is known of those who came in this time; `asked` are answers of it, `seats` is who is where now.
+    """What is known of the instances that came in this time, and of the answers given in it; `seats` maps instances to
+    the host where they are now.
 
     Alternatives are left out: see `advisor.lifecycle.alternatives`.
     """
-    came = [
-        _Arrival(one, ToldOnArrival.of(one.told), Fared.of(one.fared))
-        for one in stays
-        if one.told is not None and one.since_s <= until.timestamp()
+    arrivals = [
+        _Arrival(stay, ToldOnArrival.of(stay.told), Fared.of(stay.fared))
+        for stay in stays
+        if stay.told is not None and stay.since_s <= until.timestamp()
     ]
-    heeded = Counter(one.heeded for one in came if one.heeded is not None)
-    heeded.update(_without_arrival(asked, stays, seats))
-    followed = [one for one in came if one.heeded == "followed"]
-    found = AdviceWorth(
+    heeded = Counter(arrival.heeded for arrival in arrivals if arrival.heeded is not None)
+    heeded.update(_without_arrival(answers, stays, seats))
+    followed = [arrival for arrival in arrivals if arrival.heeded == "followed"]
+    summary = AdviceWorth(
         since=since,
         until=until,
         heeded={name: heeded[name] for name in ("followed", "elsewhere", "unseen", "no_host")},
-        arrivals=len(came),
-        measured=sum(one.measured for one in came),
+        arrivals=len(arrivals),
+        measured=sum(arrival.measured for arrival in arrivals),
         told=_told(followed),
-        beside=tuple(_beside(came, who) for who in WHO),
-        placements=tuple(_placement(one) for one in came if one.heeded is not None)[:MOST_SHOWN],
+        beside=tuple(_beside(arrivals, who) for who in WHO),
+        placements=tuple(_placement(arrival) for arrival in arrivals if arrival.heeded is not None)[:MOST_SHOWN],
     )
-    return replace(found, sentences=tuple(_sentences(found)))
+    return replace(summary, sentences=tuple(_sentences(summary)))
 
 
-def with_placements(found: AdviceWorth, placements: Sequence[PlacementWorth]) -> AdviceWorth:
+def with_placements(summary: AdviceWorth, placements: Sequence[PlacementWorth]) -> AdviceWorth:
     """The same with placements that have alternatives, and a sentence on what they say together."""
-    told = replace(found, placements=tuple(placements))
+    completed = replace(summary, placements=tuple(placements))
     beside = gained(placements)
     if beside is None:
-        return told
+        return completed
     number, here, free, others_here, others = beside
-    said = (
+    sentence = (
         f"Predicted, not measured: Nova's weighers would have put {number} of the newest placements that followed "
         f"elsewhere, to where most is free. With the demand known by now the model gives them {here:.3f} of the CPU "
         f"time that they want where they are and {free:.3f} there, and the others on both hosts {others_here:.3f} and "
         f"{others:.3f}."
     )
-    return replace(told, sentences=(*found.sentences, said))
+    return replace(completed, sentences=(*summary.sentences, sentence))
 
 
-def _without_arrival(asked: Sequence[AskedBefore], stays: Sequence[Stay], seats: Mapping[str, str]) -> Iterable[Heeded]:
-    """What became of answers after which nobody came; of several about one instance within a day the last counts."""
-    came: dict[str, list[float]] = {}
+def _without_arrival(
+    answers: Sequence[AskedBefore], stays: Sequence[Stay], seats: Mapping[str, str]
+) -> Iterable[Heeded]:
+    """What became of answers after which the instance did not come; of several answers about one instance within a day
+    the last counts."""
+    arrived_s: dict[str, list[float]] = {}
     for stay in stays:
-        came.setdefault(stay.instance, []).append(stay.since_s)
+        arrived_s.setdefault(stay.instance, []).append(stay.since_s)
     last: dict[str, float] = {}
-    for one in sorted(asked, key=lambda one: one.created_at, reverse=True):
-        at_s = one.created_at.timestamp()
-        later, last[one.instance] = last.get(one.instance), at_s
+    for answer in sorted(answers, key=lambda answer: answer.created_at, reverse=True):
+        at_s = answer.created_at.timestamp()
+        later, last[answer.instance] = last.get(answer.instance), at_s
         again = later is not None and later - at_s <= ASKED_S
-        if again or any(0 <= since_s - at_s <= ASKED_S for since_s in came.get(one.instance, ())):
+        if again or any(0 <= since_s - at_s <= ASKED_S for since_s in arrived_s.get(answer.instance, ())):
             continue
-        if one.host is None:
+        if answer.host is None:
             yield "no_host"
-        elif one.instance not in seats:
+        elif answer.instance not in seats:
             yield "unseen"
-        elif seats[one.instance] != one.host:
+        elif seats[answer.instance] != answer.host:
             yield "elsewhere"  # it stayed where it was; who was told to stay there was not placed
 
 
 def _told(followed: Sequence[_Arrival]) -> dict[FaredAs, ToldAndObserved]:
-    sums: dict[FaredAs, list[ShareSums]] = {
-        "newcomer": [one.fared.newcomer for one in followed],
-        "residents": [one.fared.residents for one in followed],
+    means: dict[FaredAs, ToldAndObserved | None] = {
+        "newcomer": _means([arrival.fared.newcomer for arrival in followed]),
+        "residents": _means([arrival.fared.residents for arrival in followed]),
     }
-    found = {who: _means(some) for who, some in sums.items()}
-    return {who: one for who, one in found.items() if one is not None}
+    return {who: shares for who, shares in means.items() if shares is not None}
 
 
-def _means(some: Iterable[ShareSums]) -> ToldAndObserved | None:
+def _means(parts: Iterable[ShareSums]) -> ToldAndObserved | None:
     total = ShareSums()
-    for one in some:
+    for part in parts:
         for name in ShareSums.__slots__:
-            setattr(total, name, getattr(total, name) + getattr(one, name))
+            setattr(total, name, getattr(total, name) + getattr(part, name))
     if not total.windows:
         return None
-    told, crowded = total.told_windows, total.contended
+    predicted, crowded = total.told_windows, total.contended
     return ToldAndObserved(
         windows=total.windows,
-        told=total.told / told if told else None,
+        told=total.told / predicted if predicted else None,
         observed=total.observed / total.windows,
-        inside=total.inside / told if told else None,
+        inside=total.inside / predicted if predicted else None,
         contended=crowded,
-        contended_told=total.contended_told / crowded if crowded and told else None,
+        contended_told=total.contended_told / crowded if crowded and predicted else None,
         contended_observed=total.contended_observed / crowded if crowded else None,
     )
 
 
-def _placement(one: _Arrival) -> PlacementWorth:
-    stay, told = one.stay, one.told
+def _placement(arrival: _Arrival) -> PlacementWorth:
+    stay, on_arrival = arrival.stay, arrival.told
     return PlacementWorth(
         recommendation=stay.recommendation or "",
         instance=stay.instance,
         host=stay.host,
-        advised=told.advised,
-        asked_at=datetime.fromtimestamp(told.asked_s or stay.since_s, UTC),
+        advised=on_arrival.advised,
+        asked_at=datetime.fromtimestamp(on_arrival.asked_s or stay.since_s, UTC),
         seen_at=datetime.fromtimestamp(stay.since_s, UTC),
-        heeded=one.heeded or "elsewhere",
-        band=Band(*told.band) if told.band else None,
-        newcomer=_means([one.fared.newcomer]),
-        residents=_means([one.fared.residents]),
-        shown=told.shown,
-        most_free=told.most_free,
+        heeded=arrival.heeded or "elsewhere",
+        band=Band(*on_arrival.band) if on_arrival.band else None,
+        newcomer=_means([arrival.fared.newcomer]),
+        residents=_means([arrival.fared.residents]),
+        shown=on_arrival.shown,
+        most_free=on_arrival.most_free,
     )
 
 
-def _beside(came: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
+def _beside(arrivals: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
     units = []
-    for one in came:
-        sums = one.fared.newcomer if who == "newcomer" else one.fared.residents
-        if one.measured and sums.windows:
-            outcome, wanted = sums.observed / sums.windows, one.fared.wanted / one.fared.newcomer.windows
+    for arrival in arrivals:
+        sums = arrival.fared.newcomer if who == "newcomer" else arrival.fared.residents
+        if arrival.measured and sums.windows:
+            outcome, wanted = sums.observed / sums.windows, arrival.fared.wanted / arrival.fared.newcomer.windows
             units.append(
-                FaredUnit(one.heeded == "followed", one.told.like, one.stay.host, wanted, one.stay.since_s, outcome)
+                FaredUnit(
+                    arrival.heeded == "followed",
+                    arrival.told.like,
+                    arrival.stay.host,
+                    wanted,
+                    arrival.stay.since_s,
+                    outcome,
+                )
             )
-    found = matched_difference(units[:MOST_COMPARED])
-    known = found.matched > 0
+    difference = matched_difference(units[:MOST_COMPARED])
+    is_known = difference.matched > 0
     return FaredBeside(
         who=who,
-        group=found.group,
-        matched=found.matched,
-        others=found.others,
-        hosts=found.hosts,
-        followed=found.mine if known else None,
-        not_followed=found.theirs if known else None,
-        lower=found.lower,
-        upper=found.upper,
-        text=_in_words(found, who),
+        group=difference.group,
+        matched=difference.matched,
+        others=difference.others,
+        hosts=difference.hosts,
+        followed=difference.mine if is_known else None,
+        not_followed=difference.theirs if is_known else None,
+        lower=difference.lower,
+        upper=difference.upper,
+        text=_in_words(difference, who),
     )
 
 
-def _in_words(found: MatchedDifference, who: FaredAs) -> str:
-    whom = "placements" if found.group != 1 else "placement"
-    if found.lower is None or found.upper is None:
+def _in_words(difference: MatchedDifference, who: FaredAs) -> str:
+    whom = "placements" if difference.group != 1 else "placement"
+    if difference.lower is None or difference.upper is None:
         return (
-            f"{WHO[who]}, beside others {LIKE}: {found.group} {whom} that followed and were measured, of which "
-            f"{found.matched} have any of {found.others} others like them: too few to tell ({NEEDED})."
+            f"{WHO[who]}, beside others {LIKE}: {difference.group} {whom} that followed and were measured, of which "
+            f"{difference.matched} have any of {difference.others} others like them: too few to tell ({NEEDED})."
         )
-    more = found.difference
-    if found.lower <= 0 <= found.upper:
+    gap = difference.difference
+    if difference.lower <= 0 <= difference.upper:
         verdict = "no difference is shown"
     else:
-        verdict = f"{abs(more):.3f} {'more' if more > 0 else 'less'}"
+        verdict = f"{abs(gap):.3f} {'more' if gap > 0 else 'less'}"
     return (
-        f"{WHO[who]} got {found.mine:.3f} of the CPU time that they wanted, and others {found.theirs:.3f}: {verdict} "
-        f"(90 % interval of the difference {found.lower:+.3f} to {found.upper:+.3f}). Compared are {found.matched} of "
-        f"{found.group} {whom} that followed with {found.others} {LIKE}."
+        f"{WHO[who]} got {difference.mine:.3f} of the CPU time that they wanted, and others {difference.theirs:.3f}: "
+        f"{verdict} (90 % interval of the difference {difference.lower:+.3f} to {difference.upper:+.3f}). Compared are "
+        f"{difference.matched} of {difference.group} {whom} that followed with {difference.others} {LIKE}."
     )
 
 
-def _sentences(found: AdviceWorth) -> Iterable[str]:
-    asked = sum(found.heeded.values())
-    days = (found.until - found.since).total_seconds() / 86_400
-    counts = found.heeded
+def _sentences(summary: AdviceWorth) -> Iterable[str]:
+    counts = summary.heeded
+    days = (summary.until - summary.since).total_seconds() / 86_400
     span = "day" if days == 1 else f"{days:g} days"
-    came = _number(found.arrivals, "instance", "instances")
     yield (
-        f"In the last {span} {_number(asked, 'placement was', 'placements were')} asked for: followed "
+        f"In the last {span} {_number(sum(counts.values()), 'placement was', 'placements were')} asked for: followed "
         f"{counts['followed']}, gone elsewhere {counts['elsewhere']}, not seen {counts['unseen']}, without a host that "
         f"can take it {counts['no_host']}."
     )
-    yield f"{came} came in all; agents measured {found.measured} of them for at least an hour."
-    for who, one in found.told.items():
-        if one.told is not None and one.inside is not None:
-            yield _told_in_words(who, one, 100 * one.inside)
-    if found.measured:
-        yield from (one.text for one in found.beside)
-    if any(one.lower is not None for one in found.beside):
+    arrivals = _number(summary.arrivals, "instance", "instances")
+    yield f"{arrivals} came in all; agents measured {summary.measured} of them for at least an hour."
+    for who, shares in summary.told.items():
+        if shares.told is not None and shares.inside is not None:
+            yield _told_in_words(who, shares, 100 * shares.inside)
+    if summary.measured:
+        yield from (group.text for group in summary.beside)
+    if any(group.lower is not None for group in summary.beside):
         yield NO_LOT
 
 
-def _told_in_words(who: FaredAs, one: ToldAndObserved, inside: float) -> str:
-    said = (
-        f"{WHO[who]}: {one.told:.3f} of the CPU time that they want was predicted and {one.observed:.3f} measured, in "
-        f"{_number(one.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in the range."
+def _told_in_words(who: FaredAs, shares: ToldAndObserved, inside: float) -> str:
+    text = (
+        f"{WHO[who]}: {shares.told:.3f} of the CPU time that they want was predicted and {shares.observed:.3f} "
+        f"measured, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "
+        "the range."
     )
-    if one.contended and one.contended_told is not None:
-        said += (
-            f" In the {one.contended:,} contended ones {one.contended_told:.3f} was predicted and "
-            f"{one.contended_observed:.3f} measured."
+    if shares.contended and shares.contended_told is not None:
+        text += (
+            f" In the {shares.contended:,} contended ones {shares.contended_told:.3f} was predicted and "
+            f"{shares.contended_observed:.3f} measured."
         )
-    return said
+    return text
 
 
 def _number(count: int, one: str, many: str) -> str:

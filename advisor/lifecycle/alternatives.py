@@ -1,4 +1,4 @@
-"""What the model says now of a placement and of the hosts where the instance is not: with the demand known by now."""
+"""What the model predicts now for a placement and for hosts where the instance is not, with the demand known by now."""
 
 from __future__ import annotations
 
@@ -38,58 +38,54 @@ def with_alternatives(
 ) -> tuple[PlacementWorth, ...]:
     """The placements with the hosts of their answers and that where most was free, as predicted now, for instances that
     are still where they went."""
-    moved = [(at, why, one) for at, told in enumerate(placements) for why, one in _moves(told, snapshot)]
-    if not moved:
+    moves = [(at, why, move) for at, placed in enumerate(placements) for why, move in _moves(placed, snapshot)]
+    if not moves:
         return tuple(placements)
-    number: dict[_Names, int] = {}
-    scenes: dict[int, _Scene] = {}
-    for scene in (scene for _, _, one in moved for scene in one.scenes):
-        scenes.setdefault(number.setdefault(_names(scene), len(number)), scene)
+    scenes: dict[_Names, _Scene] = {_names(scene): scene for _, _, move in moves for scene in move.scenes}
+    number = {names: at for at, names in enumerate(scenes)}
     batch = build_batch(list(scenes.values()), snapshot.scenes.table)
-    said = active.ask(chosen, lambda answering: answering.predictor.predict(batch, ()).throughput.expected)
-    known_shares = np.minimum(np.asarray(said, dtype=float), 1.0)
-    rows_of = [[number[_names(scene)] for scene in one.scenes] for _, _, one in moved]
-    shares = known_shares[np.array(rows_of)]
-    found: dict[int, list[AlternativeNow]] = {}
-    for (at, why, one), rows in zip(moved, shares, strict=True):
-        known = found.setdefault(at, [_here(one, rows)])
-        known.append(_there(one, why, rows))
-    return tuple(replace(told, alternatives=tuple(found.get(at, ()))) for at, told in enumerate(placements))
+    predicted = active.ask(chosen, lambda answering: answering.predictor.predict(batch, ()).throughput.expected)
+    scene_shares = np.minimum(np.asarray(predicted, dtype=float), 1.0)
+    rows_of = [[number[_names(scene)] for scene in move.scenes] for _, _, move in moves]
+    alternatives: dict[int, list[AlternativeNow]] = {}
+    for (at, why, move), rows in zip(moves, scene_shares[np.array(rows_of)], strict=True):
+        alternatives.setdefault(at, [_here(move, rows)]).append(_there(move, why, rows))
+    return tuple(replace(placed, alternatives=tuple(alternatives.get(at, ()))) for at, placed in enumerate(placements))
 
 
 def gained(placements: Sequence[PlacementWorth]) -> tuple[int, float, float, float, float] | None:
     """Of those that are not where most was free: how many, their mean share here and there, and that of all others;
     None where there is none such."""
     rows = []
-    for one in placements:
-        there = next((two for two in one.alternatives if two.why == "most_free"), None)
-        if one.heeded == "followed" and there is not None:
-            rows.append((one.alternatives[0].share, there.share, there.others_here, there.others))
+    for placement in placements:
+        freest = next((alternative for alternative in placement.alternatives if alternative.why == "most_free"), None)
+        if placement.heeded == "followed" and freest is not None:
+            rows.append((placement.alternatives[0].share, freest.share, freest.others_here, freest.others))
     if not rows:
         return None
     here, free, others_here, others = np.mean(rows, axis=0).tolist()
     return len(rows), here, free, others_here, others
 
 
-def _moves(told: PlacementWorth, snapshot: ClusterSnapshot) -> list[tuple[WhyHost, _Moved]]:
-    instance = snapshot.names.placed.get(told.instance)
-    if instance is None or instance.host != told.host or snapshot.index(told.host) is None:
+def _moves(placement: PlacementWorth, snapshot: ClusterSnapshot) -> list[tuple[WhyHost, _Moved]]:
+    instance = snapshot.names.placed.get(placement.instance)
+    if instance is None or instance.host != placement.host or snapshot.index(placement.host) is None:
         return []
-    why: dict[str, WhyHost] = dict.fromkeys(told.shown, "answer")
-    if told.most_free is not None:
-        why[told.most_free] = "most_free"
-    here = _without(snapshot, told.host, told.instance)
-    resident = next(one for one in _residents(snapshot, told.host) if one.id == told.instance)
+    why: dict[str, WhyHost] = dict.fromkeys(placement.shown, "answer")
+    if placement.most_free is not None:
+        why[placement.most_free] = "most_free"
+    here = _without(snapshot, placement.host, placement.instance)
+    resident = next(guest for guest in _residents(snapshot, placement.host) if guest.id == placement.instance)
     return [
-        (reason, _Moved(resident, here, _without(snapshot, host, told.instance)))
+        (reason, _Moved(resident, here, _without(snapshot, host, placement.instance)))
         for host, reason in why.items()
-        if host != told.host and snapshot.index(host) is not None
+        if host != placement.host and snapshot.index(host) is not None
     ]
 
 
 def _names(scene: _Scene) -> _Names:
     """Who is where; the same scene is predicted once."""
-    return scene[0].id, *(one.id for one in scene[1])
+    return scene[0].id, *(instance.id for instance in scene[1])
 
 
 def _residents(snapshot: ClusterSnapshot, host: str) -> tuple[Instance, ...]:
@@ -98,21 +94,21 @@ def _residents(snapshot: ClusterSnapshot, host: str) -> tuple[Instance, ...]:
 
 
 def _without(snapshot: ClusterSnapshot, host: str, instance: str) -> _Scene:
-    there = tuple(one for one in _residents(snapshot, host) if one.id != instance)
-    return snapshot.hosts[snapshot.index(host) or 0], there
+    others = tuple(other for other in _residents(snapshot, host) if other.id != instance)
+    return snapshot.hosts[snapshot.index(host) or 0], others
 
 
-def _here(one: _Moved, rows: Floats) -> AlternativeNow:
-    count = len(one.here[1])
+def _here(move: _Moved, rows: Floats) -> AlternativeNow:
+    count = len(move.here[1])
     others = float(rows[1, :count].mean()) if count else 1.0
-    return AlternativeNow(one.here[0].id, "here", float(rows[1, count]), others, others)
+    return AlternativeNow(move.here[0].id, "here", float(rows[1, count]), others, others)
 
 
-def _there(one: _Moved, why: WhyHost, rows: Floats) -> AlternativeNow:
-    staying, others = len(one.here[1]), len(one.there[1])
+def _there(move: _Moved, why: WhyHost, rows: Floats) -> AlternativeNow:
+    staying, others = len(move.here[1]), len(move.there[1])
     moved = np.concatenate([rows[0, :staying], rows[3, :others]])
     as_it_is = np.concatenate([rows[1, :staying], rows[2, :others]])
     share = float(rows[3, others])
     if not len(moved):
-        return AlternativeNow(one.there[0].id, why, share, 1.0, 1.0)
-    return AlternativeNow(one.there[0].id, why, share, float(moved.mean()), float(as_it_is.mean()))
+        return AlternativeNow(move.there[0].id, why, share, 1.0, 1.0)
+    return AlternativeNow(move.there[0].id, why, share, float(moved.mean()), float(as_it_is.mean()))

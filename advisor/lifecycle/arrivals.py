@@ -1,6 +1,6 @@
-"""Instances that come: what was told before, whom each is like, and how it and its host fare window by window.
+"""Instances that come: what was predicted before, whom each is like, and how it and its host fare window by window.
 
-What is kept of each is plain JSON, so that the store need not know it.
+What is stored of each is plain JSON, so that the store need not know its fields.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BACK_S = 3600.0  # who is away for less has not left: an inventory may lack a ho
 
 @dataclass(frozen=True, slots=True)
 class ToldOnArrival:
-    """What is known when one comes. `like` is what those must share with it whom it is compared with.
+    """What is known when an instance comes. Instances that it is compared with have the same `like`.
 
-    `band` is what was told of it where it is now, `residents` those who were there before, each with what was told of
-    it; None = nothing was, () the same. `advised` is the first host of the answer, `shown` are all of them, `most_free`
-    is where Nova's weighers would have put it.
+    `band` is what was predicted for it where it is now, `residents` are those who were there before, each with its
+    prediction; () = none was made. `advised` is the first host of the answer, `shown` are all of them, `most_free` is
+    where Nova's weighers would have put it.
     """
 
     like: str
@@ -40,16 +40,16 @@ class ToldOnArrival:
     asked_s: float | None = None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> ToldOnArrival:
+    def of(cls, stored: Mapping[str, Any]) -> ToldOnArrival:
         """From what `asdict` made, through JSON."""
-        residents = {name: tuple(edges) for name, edges in told["residents"].items()}
-        return cls(**{**told, "residents": residents, "band": tuple(told["band"]), "shown": tuple(told["shown"])})
+        residents = {name: tuple(edges) for name, edges in stored["residents"].items()}
+        return cls(**{**stored, "residents": residents, "band": tuple(stored["band"]), "shown": tuple(stored["shown"])})
 
 
 @dataclass(slots=True)
 class ShareSums:
-    """Sums over windows: how many, the share observed, and where one was told the share told and whether the observed
-    one lay in its range; the same of contended windows."""
+    """Sums over windows: their number, the observed share, and where one was predicted the predicted share and whether
+    the observed one lay in its range; the same of contended windows."""
 
     windows: int = 0
     observed: float = 0.0
@@ -64,39 +64,40 @@ class ShareSums:
         """Take one window of one instance."""
         self.windows += 1
         self.observed += observed
-        told = min(band[0], 1.0) if band else 1.0
+        predicted = min(band[0], 1.0) if band else 1.0
         if band:
             self.told_windows += 1
-            self.told += told
+            self.told += predicted
             self.inside += band[1] <= observed <= band[2]
-        if min(observed, told) < CONTENDED:
+        if min(observed, predicted) < CONTENDED:
             self.contended += 1
             self.contended_observed += observed
-            self.contended_told += told
+            self.contended_told += predicted
 
 
 @dataclass(slots=True)
 class Fared:
-    """How one fared so far: itself with the CPUs that it wanted (`wanted`, a sum over windows), and its residents."""
+    """How an instance fared so far, with the CPUs that it wanted (`wanted`, a sum over windows), and how those who were
+    there before did."""
 
     newcomer: ShareSums = field(default_factory=ShareSums)
     residents: ShareSums = field(default_factory=ShareSums)
     wanted: float = 0.0
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any] | None) -> Fared:
+    def of(cls, stored: Mapping[str, Any] | None) -> Fared:
         """From what `asdict` made; nothing yet where there is none."""
-        if kept is None:
+        if stored is None:
             return cls()
-        return cls(ShareSums(**kept["newcomer"]), ShareSums(**kept["residents"]), kept["wanted"])
+        return cls(ShareSums(**stored["newcomer"]), ShareSums(**stored["residents"]), stored["wanted"])
 
-    def add(self, instance: str, told: ToldOnArrival, window: MeasuredWindow) -> None:
+    def add(self, instance: str, arrival: ToldOnArrival, window: MeasuredWindow) -> None:
         """Take one window of its host; it counts where the share of the newcomer says something."""
         if instance not in window.shares:
             return
-        self.newcomer.add(window.shares[instance], told.band)
+        self.newcomer.add(window.shares[instance], arrival.band)
         self.wanted += window.wanted[instance]["cpu"]
-        for name, band in told.residents.items():
+        for name, band in arrival.residents.items():
             if name in window.shares:
                 self.residents.add(window.shares[name], band)
 
@@ -108,25 +109,26 @@ def on_arrival(
     at = snapshot.index(instance.host or "")
     if at is None:
         raise ValueError(f"{instance.id} is on no host of the snapshot")
-    there = [one.id for one in snapshot.residents[at] if one.id != instance.id and one.id in snapshot.names.placed]
+    others = {resident.id for resident in snapshot.residents[at]} - {instance.id}
     candidate = None if answer is None else _candidate_at(answer, instance.host or "")
-    told = {} if candidate is None else {one.instance: _edges(one.throughput_ratio) for one in candidate.neighbours}
+    neighbours = () if candidate is None else candidate.neighbours
+    edges = {effect.instance: _edges(effect.throughput_ratio) for effect in neighbours}
     request = PlacementRequest(instance) if answer is None else replace(answer.request, instance=instance)
-    shown = () if answer is None else tuple(one.host for one in answer.candidates)
-    kept = ToldOnArrival(
+    shown = () if answer is None else tuple(candidate.host for candidate in answer.candidates)
+    arrival = ToldOnArrival(
         like=_like(instance, snapshot, at),
-        residents={name: told.get(name, ()) for name in there},
+        residents={name: edges.get(name, ()) for name in sorted(others & snapshot.names.placed.keys())},
         band=() if candidate is None else _edges(candidate.newcomer.throughput_ratio),
         advised=shown[0] if shown else None,
         shown=shown,
         most_free=most_free(snapshot, request, fresh_s=fresh_s),
         asked_s=None if answer is None else answer.created_at.timestamp(),
     )
-    return asdict(kept)
+    return asdict(arrival)
 
 
 def _candidate_at(answer: Recommendation, host: str) -> Candidate | None:
-    return next((one for one in answer.candidates if one.host == host), None)
+    return next((candidate for candidate in answer.candidates if candidate.host == host), None)
 
 
 def _edges(band: Band) -> tuple[float, ...]:

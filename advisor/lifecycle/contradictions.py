@@ -19,6 +19,7 @@ from advisor.lifecycle import window_checks
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.store.rollups import BUCKET_S
+from advisor.telemetry.antagonists import share_cpus
 from models.data.cloud_classes import WEEK
 from models.evaluation.contradictions import ALARM, accumulated, beyond, half_width
 from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, conformal_quantile, log_off, widen
@@ -43,7 +44,7 @@ NEWEST_OFF = 12  # windows, an hour: the worst of them says how wide intervals m
 
 @dataclass(frozen=True, slots=True)
 class AlarmUpdate:
-    """What a window made of what is kept of a host; `state` None = nothing is kept any more. `differs` = answers count
+    """What a window changes for a host: `state` is to be stored, None = nothing any more; `differs` = answers count
     with something else now."""
 
     state: State | None
@@ -56,65 +57,64 @@ def after_window(
     state: Mapping[str, Any] | None,
     scene: Scene,
     window: MeasuredWindow,
-    found: Sequence[WindowRows],
-    told: Mapping[str, Any],
+    checked: Sequence[WindowRows],
+    forecast: Mapping[str, Any],
     correct: Correction,
     waited_more: WaitedMore,
 ) -> AlarmUpdate:
-    """One more window of a host, of which `told` was said before and `found` was held against it.
+    """Take in one more window of a host: the `forecast` that was stored before it, and the rows `checked` against it.
 
     Who is behind an alarm is looked for when it is raised.
     """
-    was: Mapping[str, Any] = state or _nothing(told)
-    factor, forecast = told.get("factor", 1.0), _active(found, "forecast")
-    ends_s = next((one.ends_s for one in found), 0.0)
-    there = {one.id for one in scene.instances}
+    was: Mapping[str, Any] = state or _nothing(forecast)
+    factor, rows = forecast.get("factor", 1.0), _active(checked, "forecast")
+    ends_s = next((part.ends_s for part in checked), 0.0)
+    present = {instance.id for instance in scene.instances}
     instances: dict[str, Any] = {}
-    for name in sorted(there & (forecast.keys() | was["instances"].keys())):
-        row, known = forecast.get(name), was["instances"].get(name)
-        if (one := _one_more(known, row, ends_s, factor)) is not None:
-            instances[name] = one
+    for name in sorted(present & (rows.keys() | was["instances"].keys())):
+        if (below := _one_more(was["instances"].get(name), rows.get(name), ends_s, factor)) is not None:
+            instances[name] = below
     if not instances and state is None:
         return AlarmUpdate(None)
-    wants = _smoothed(was["wants"], window, there)
+    wants = _smoothed(was["wants"], window, present)
     raised = []
-    for name, one in instances.items():
-        if one["raised_s"] is None and one["sum"] >= ALARM:
-            more = waited_more(name, one["since_s"])
-            one |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, more)}
+    for name, below in instances.items():
+        if below["raised_s"] is None and below["sum"] >= ALARM:
+            waits = waited_more(name, below["since_s"])
+            below |= {"raised_s": ends_s, **_cause(name, scene, was["before"], wants, waits)}
             raised.append(name)
     now: State = {**was, "wants": wants, "instances": instances, "counts": {}, "wide": 1.0}
-    now |= _off_by(was, forecast, _active(found, "window"))
-    if any(one["raised_s"] is not None for one in instances.values()):
+    now |= _off_by(was, rows, _active(checked, "window"))
+    if any(below["raised_s"] is not None for below in instances.values()):
         now["counts"] = _kept(was["counts"], correct.counted(wants, scene, window))
         now["wide"] = _still(was["wide"], min(max(1.0, *now["off"]), WIDEST))
-    known_before = {one.instance: one for one in standing(scene.host.id, was)}
-    known_now = {one.instance: one for one in standing(scene.host.id, now)}
+    alarms_before = {alarm.instance: alarm for alarm in standing(scene.host.id, was)}
+    alarms_now = {alarm.instance: alarm for alarm in standing(scene.host.id, now)}
     return AlarmUpdate(
         now if instances else None,
-        tuple(known_now[name] for name in raised),
-        tuple(one for name, one in known_before.items() if name not in known_now),
-        differs=known_before.keys() != known_now.keys() or any(now[name] != was[name] for name in ("counts", "wide")),
+        tuple(alarms_now[name] for name in raised),
+        tuple(alarm for name, alarm in alarms_before.items() if name not in alarms_now),
+        differs=alarms_before.keys() != alarms_now.keys() or any(now[name] != was[name] for name in ("counts", "wide")),
     )
 
 
-def _nothing(told: Mapping[str, Any]) -> State:
+def _nothing(forecast: Mapping[str, Any]) -> State:
     return {
-        "before": told.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
+        "before": forecast.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
         "version": "",
     }  # fmt: skip
 
 
-def _active(found: Sequence[WindowRows], question: Question) -> dict[str, CheckedPrediction]:
-    rows = (row for one in found if one.question == question for row in one.rows)
+def _active(checked: Sequence[WindowRows], question: Question) -> dict[str, CheckedPrediction]:
+    rows = (row for part in checked if part.question == question for row in part.rows)
     return {row.instance: row for row in rows if row.role == "active"}
 
 
 def _off_by(
     was: Mapping[str, Any], forecast: Mapping[str, CheckedPrediction], window: Mapping[str, CheckedPrediction]
 ) -> State:
-    """How far the model is off where it knows what everybody wanted, in the newest windows; what is said of another
-    model says nothing of this one.
+    """How far the model is off where it knows what everybody wanted, in the newest windows; those of another model do
+    not count.
 
     In half widths of the forecast, for those are what answers have. So a neighbour that hogs does not widen what the
     model says with its demand, and CPUs that became slow do.
@@ -122,44 +122,45 @@ def _off_by(
     version = next((row.version for row in forecast.values()), was["version"])
     before = was["off"] if version == was["version"] else []
     scores = [
-        abs(log_off(row)) / half_width(told.expected, told.lower)
+        abs(log_off(row)) / half_width(predicted.expected, predicted.lower)
         for name, row in window.items()
-        if (told := forecast.get(name)) is not None
+        if (predicted := forecast.get(name)) is not None
     ]
     now = [conformal_quantile(scores)] if scores else []
     return {"version": version, "off": [*before, *now][-NEWEST_OFF:]}
 
 
 def _one_more(
-    known: Mapping[str, Any] | None, row: CheckedPrediction | None, ends_s: float, factor: float
+    former: Mapping[str, Any] | None, row: CheckedPrediction | None, ends_s: float, factor: float
 ) -> dict[str, Any] | None:
-    """What is kept of an instance after a window, None = all agrees; `row` None = it wanted nothing.
+    """What is stored of an instance after a window, None = it agrees; `row` None = it wanted nothing.
 
-    For a day windows are held against what was said before the first that contradicted: what is said later has learned
-    from them. Where the host is behind it another model is believed at once: it may have learned how the host is now.
+    For a day windows are compared with what was predicted before the first that contradicted: later predictions have
+    learned from them. Where the host is the cause another model is believed at once: it may have learned how the host
+    is now.
     """
-    if known is None:
-        if row is None or (more := beyond(row.expected, row.lower, factor, row.observed)) <= 0:
+    if former is None:
+        if row is None or (excess := beyond(row.expected, row.lower, factor, row.observed)) <= 0:
             return None
-        kept: dict[str, Any] = {
+        state: dict[str, Any] = {
             "sum": 0.0, "since_s": ends_s - BUCKET_S, "windows": 0, "got": 0.0, "raised_s": None,
             "expected": row.expected, "own": row.lower, "factor": factor, "version": row.version,
         }  # fmt: skip
     else:
-        kept = dict(known)
-        if row is not None and (ends_s - kept["since_s"] > HELD_S or _has_new_model(kept, row)):
-            kept |= {"expected": row.expected, "own": row.lower, "factor": factor, "version": row.version}
-        more = -1.0 if row is None else beyond(kept["expected"], kept["own"], kept["factor"], row.observed)
-    kept["sum"] = accumulated(kept["sum"], more)
-    if kept["sum"] == 0:
+        state = dict(former)
+        if row is not None and (ends_s - state["since_s"] > HELD_S or _has_new_model(state, row)):
+            state |= {"expected": row.expected, "own": row.lower, "factor": factor, "version": row.version}
+        excess = -1.0 if row is None else beyond(state["expected"], state["own"], state["factor"], row.observed)
+    state["sum"] = accumulated(state["sum"], excess)
+    if state["sum"] == 0:
         return None
     if row is not None:
-        kept |= {"windows": kept["windows"] + 1, "got": kept["got"] + row.observed}
-    return kept | {"lower": widen(kept["expected"], kept["own"], kept["factor"])}
+        state |= {"windows": state["windows"] + 1, "got": state["got"] + row.observed}
+    return state | {"lower": widen(state["expected"], state["own"], state["factor"])}
 
 
-def _has_new_model(kept: Mapping[str, Any], row: CheckedPrediction) -> bool:
-    return kept["raised_s"] is not None and kept["cause"] == "host" and kept["version"] != row.version
+def _has_new_model(state: Mapping[str, Any], row: CheckedPrediction) -> bool:
+    return state["raised_s"] is not None and state["cause"] == "host" and state["version"] != row.version
 
 
 def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
@@ -168,45 +169,45 @@ def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
         Contradiction(
             instance=name,
             host=host,
-            since=datetime.fromtimestamp(one["since_s"], UTC),
-            raised=datetime.fromtimestamp(one["raised_s"], UTC),
-            windows=one["windows"],
-            expected=one["expected"],
-            lower=one["lower"],
-            observed=one["got"] / max(one["windows"], 1),
-            cause=one["cause"],
-            antagonist=one["antagonist"],
-            wanted_before=one["wanted_before"],
-            wanted=one["wanted"],
-            measured=one["measured"],
+            since=datetime.fromtimestamp(alarm["since_s"], UTC),
+            raised=datetime.fromtimestamp(alarm["raised_s"], UTC),
+            windows=alarm["windows"],
+            expected=alarm["expected"],
+            lower=alarm["lower"],
+            observed=alarm["got"] / max(alarm["windows"], 1),
+            cause=alarm["cause"],
+            antagonist=alarm["antagonist"],
+            wanted_before=alarm["wanted_before"],
+            wanted=alarm["wanted"],
+            measured=alarm["measured"],
         )
-        for name, one in sorted(state["instances"].items())
-        if one["raised_s"] is not None
+        for name, alarm in sorted(state["instances"].items())
+        if alarm["raised_s"] is not None
     )
 
 
 def counting_as(instance: Instance, cpus: float) -> Instance:
     """The instance with the demand for CPUs that was measured while its host contradicts: its own past says nothing
     of it, and nor does its class."""
-    known = instance.demand.get("cpu", Demand(cpus))
+    expected = instance.demand.get("cpu", Demand(cpus))
     now = Demand(
         min(cpus, float(instance.vcpus)), hours=(1.0,) * 24, common=0.0, windows=float(WEEK),
-        open_loop=known.open_loop, burst_ms=known.burst_ms, origin="measured",
+        open_loop=expected.open_loop, burst_ms=expected.burst_ms, origin="measured",
     )  # fmt: skip
     return replace(instance, demand={**instance.demand, "cpu": now}, load=1.0)
 
 
 def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
     """The answer with a sentence for each host in it where an alarm stands."""
-    here = {one.host for one in answer.candidates}
-    by_host: dict[str, list[Contradiction]] = {}
-    for one in alarms:
-        if one.host in here:
-            by_host.setdefault(one.host, []).append(one)
+    hosts = {candidate.host for candidate in answer.candidates}
+    victims: dict[str, list[str]] = {}
+    for alarm in alarms:
+        if alarm.host in hosts:
+            victims.setdefault(alarm.host, []).append(alarm.instance)
     notes = tuple(
-        f"{host} contradicts its predictions ({_listed([one.instance for one in found])}): for who is there now, what "
-        "was measured counts in place of what was expected."
-        for host, found in sorted(by_host.items())
+        f"{host} contradicts its predictions ({_listed(names)}): for who is there now, what was measured counts in "
+        "place of what was expected."
+        for host, names in sorted(victims.items())
     )
     return replace(answer, notes=(*answer.notes, *notes)) if notes else answer
 
@@ -237,16 +238,18 @@ class Correction:
         """By how much the shares that the model says are above those measured: the mean of the logarithms."""
         if self.judge is None or not window.shares:
             return 0.0
-        active = tuple(counting_as(one, wants[one.id]) for one in scene.instances if one.id in wants)
+        active = tuple(
+            counting_as(instance, wants[instance.id]) for instance in scene.instances if instance.id in wants
+        )
         rows = window_checks.rows_of(self.judge, replace(scene, instances=active), self.workloads, window.shares, 0.0)
         off = [math.log(row.expected / row.observed) for row in rows]
         return sum(off) / len(off) if off else 0.0
 
 
-def _smoothed(before: Mapping[str, float], window: MeasuredWindow, there: Iterable[str]) -> dict[str, float]:
-    now = {name: one["cpu"] for name, one in window.wanted.items() if "cpu" in one}
+def _smoothed(before: Mapping[str, float], window: MeasuredWindow, names: Iterable[str]) -> dict[str, float]:
+    now = {name: demand["cpu"] for name, demand in window.wanted.items() if "cpu" in demand}
     return {
-        name: (1 - NEWEST) * before.get(name, now[name]) + NEWEST * now[name] for name in sorted(there) if name in now
+        name: (1 - NEWEST) * before.get(name, now[name]) + NEWEST * now[name] for name in sorted(names) if name in now
     }
 
 
@@ -255,39 +258,39 @@ def _cause(
     scene: Scene,
     before: Mapping[str, Sequence[float]],
     wants: Mapping[str, float],
-    more: Mapping[str, float] | None,
+    waited_more: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """Who is likely behind it: who ran for most of the time that it waits more, where that is measured; else who wants
-    most beyond what was expected of those that share CPUs with it; the host where nobody does, or most do."""
-    own = next(one for one in scene.instances if one.id == victim)
-    near = [one for one in scene.instances if one.id in wants and _share_cpus(one, own)]
-    rises = {one.id: _rise(before.get(one.id), wants[one.id]) for one in near}
+    """The likely cause: who ran for most of the time that the victim waits more, where that is measured; else, of those
+    that share CPUs with it, who wants most beyond what was expected; the host where nobody does, or most do."""
+    own = next(instance for instance in scene.instances if instance.id == victim)
+    near = [instance for instance in scene.instances if instance.id in wants and share_cpus(instance, own)]
+    rises = {instance.id: _rise(before.get(instance.id), wants[instance.id]) for instance in near}
     risen = {name: rise for name, rise in rises.items() if rise > 0}
     cause: ContradictionCause = "host"
-    who = None
+    antagonist = None
     if risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
-        who = max(risen, key=lambda name: (risen[name], name))
-        cause = "itself" if who == victim else "neighbour"
-    ran = None if cause == "itself" else _ran_most(more or {}, {one.id for one in near} - {victim})
+        antagonist = max(risen, key=lambda name: (risen[name], name))
+        cause = "itself" if antagonist == victim else "neighbour"
+    ran = None if cause == "itself" else _ran_most(waited_more or {}, {instance.id for instance in near} - {victim})
     if ran is not None:
-        cause, who = "neighbour", ran
+        cause, antagonist = "neighbour", ran
     return {
         "cause": cause,
-        "antagonist": who,
-        "wanted_before": before[who][0] if who is not None and who in before else 0.0,
-        "wanted": wants.get(who, 0.0) if who else 0.0,
+        "antagonist": antagonist,
+        "wanted_before": before[antagonist][0] if antagonist is not None and antagonist in before else 0.0,
+        "wanted": wants.get(antagonist, 0.0) if antagonist else 0.0,
         "measured": ran is not None,
     }
 
 
-def _ran_most(more: Mapping[str, float], near: Collection[str]) -> str | None:
-    """Who ran for more than half of the time that somebody waits more; None = nobody, as where CPUs became slow, or
-    there is only one who can."""
-    if len(near) < 2 or not more:
+def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | None:
+    """Who ran for more than half of the time that the victim waits more; None = nobody, as where CPUs became slow, or
+    only one instance can be the cause."""
+    if len(near) < 2 or not waited_more:
         return None
-    most = max(more, key=lambda name: (more[name], name))
-    enough = most in near and more[most] > sum(max(value, 0.0) for value in more.values()) / 2
-    return most if enough and more[most] >= LEAST_MORE else None
+    most = max(waited_more, key=lambda name: (waited_more[name], name))
+    enough = most in near and waited_more[most] > sum(max(value, 0.0) for value in waited_more.values()) / 2
+    return most if enough and waited_more[most] >= LEAST_MORE else None
 
 
 def _rise(before: Sequence[float] | None, wanted: float) -> float:
@@ -299,13 +302,9 @@ def _rise(before: Sequence[float] | None, wanted: float) -> float:
     return rise if rise > max(STANDS_OUT * spread, LEAST_RISE) else 0.0
 
 
-def _share_cpus(one: Instance, other: Instance) -> bool:
-    mine, theirs = (frozenset() if it.settings.pinning is None else it.settings.pinning.union for it in (one, other))
-    return not mine or not theirs or bool(mine & theirs)
-
-
 def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float]:
-    """The former figures while none has changed much: each change asks all that is remembered of the host anew."""
+    """The former figures as long as none has changed much: each change has remembered answers about the host predicted
+    anew."""
     same = before.keys() == now.keys() and all(
         abs(now[name] - before[name]) <= CHANGED * max(before[name], LEAST_RISE) for name in now
     )
@@ -313,7 +312,7 @@ def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float
 
 
 def _still(before: float, now: float) -> float:
-    """The former width while it has not changed much."""
+    """The former width as long as it has not changed much."""
     return before if abs(now - before) <= CHANGED * before else now
 
 

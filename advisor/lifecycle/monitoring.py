@@ -43,11 +43,11 @@ class Monitor:
 
     def judges(self, shadows: Iterable[str], chosen: ActivePredictor) -> tuple[OutcomeScorer, ...]:
         """The model in use, the `shadows` by version, and the prior as the yardstick of all."""
-        found = [] if chosen.degraded else [OutcomeScorer("active", chosen.predictor)]
-        found += [OutcomeScorer("shadow", one) for one in self._read(tuple(shadows)) if one is not None]
-        if all(not isinstance(judge.predictor, PriorPredictor) for judge in found):
-            found.append(OutcomeScorer("baseline", PriorPredictor()))
-        return tuple(found)
+        scorers = [] if chosen.degraded else [OutcomeScorer("active", chosen.predictor)]
+        scorers += [OutcomeScorer("shadow", shadow) for shadow in self._read(tuple(shadows)) if shadow is not None]
+        if all(not isinstance(judge.predictor, PriorPredictor) for judge in scorers):
+            scorers.append(OutcomeScorer("baseline", PriorPredictor()))
+        return tuple(scorers)
 
     def check_colocation(
         self, colocation: Colocation, inventory: Inventory, judges: Sequence[OutcomeScorer], now: datetime
@@ -65,21 +65,20 @@ class Monitor:
         )
 
     def keep(self, connection: Connection, rows: Sequence[CheckedPrediction], *, instead_of: str | None = None) -> None:
-        """Store rows, `instead_of` what that source told before."""
+        """Store rows; those that the source `instead_of` gave before are deleted."""
         if instead_of is not None:
             observed.forget(connection, instead_of)
         observed.add(connection, rows, keep=self._settings.keep_observed)
 
-    def keep_windows(self, connection: Connection, found: Sequence[WindowRows]) -> None:
+    def keep_windows(self, connection: Connection, checked: Sequence[WindowRows]) -> None:
         """Add to the figures of the groups that these rows belong to."""
-        new = [(one.ends_s, grouped(one.rows, one.question, one.levels)) for one in found if one.rows]
-        if not new:
+        if not any(part.rows for part in checked):
             return
-        known, changed = held.change(connection), {}
-        for ends_s, groups in new:
-            for key, rows in groups.items():
-                figures = changed[key] = known.setdefault(key, WindowFigures())
-                figures.add(rows, ends_s)
+        stored, changed = held.change(connection), {}
+        for part in checked:
+            for key, rows in grouped(part.rows, part.question, part.levels).items():
+                figures = changed[key] = stored.setdefault(key, WindowFigures())
+                figures.add(rows, part.ends_s)
         held.put(connection, changed)
 
     def factors(
@@ -98,9 +97,9 @@ class Monitor:
         factors = self.how_it_held(connection, version, hosts).factors
         groups = self._groups(connection, held.newest(connection)[1])
         seen = {
-            key.platform: min(one.scaled, WIDEST)
-            for key, one in groups.items()
-            if key.version == version and calibrating(key) and one.scenes >= FEW
+            key.platform: min(figures.scaled, WIDEST)
+            for key, figures in groups.items()
+            if key.version == version and calibrating(key) and figures.scenes >= FEW
         }
         return {
             host.id: max(factors.get(host.id, 1.0), seen.get(window_checks.platform_of(host), 1.0)) for host in hosts
@@ -112,34 +111,35 @@ class Monitor:
         """As `factors`, and how the model's forecasts held in contended windows by what was known of the instance."""
         outcomes, windows = held.newest(connection)
         groups = self._groups(connection, windows)
-        levels = {level: one for level in EVIDENCE_LEVELS if (one := _level(groups, version, level)) is not None}
+        levels = {level: figures for level in EVIDENCE_LEVELS if (figures := _level(groups, version, level))}
         if not self._settings.adapt_intervals:
             return HowItHeld({}, levels)
         wide = self._by_outcomes(connection, version, outcomes)
-        mine = (
-            (key.platform, one.factor) for key, one in groups.items() if key.version == version and calibrating(key)
-        )
-        of_windows = {platform: factor for platform, factor in mine if factor is not None}
+        of_windows = {
+            key.platform: factor
+            for key, group in groups.items()
+            if key.version == version and calibrating(key) and (factor := group.factor) is not None
+        }
         doubted = doubted or {}
         if not wide and not of_windows and not doubted:
             return HowItHeld({}, levels)
-        found: dict[str, float] = {}
+        factors: dict[str, float] = {}
         for host in hosts:
-            known = (
+            applicable = (
                 wide.get(outcome_checks.platform_of(host)),
                 of_windows.get(window_checks.platform_of(host)),
                 doubted.get(host.id),
             )
-            if factors := [one for one in known if one is not None]:
-                found[host.id] = max(factors)
-        return HowItHeld(found, levels, frozenset(found.keys() & doubted.keys()))
+            if known := [factor for factor in applicable if factor is not None]:
+                factors[host.id] = max(known)
+        return HowItHeld(factors, levels, frozenset(factors.keys() & doubted.keys()))
 
     def _by_outcomes(self, connection: Connection, version: str, newest: int) -> Mapping[str, float]:
         was, number, wide = self._factors
         if (was, number) != (version, newest):
-            known = wide if was == version and number < newest else {}
-            changed = observed.platforms_since(connection, number if known is wide else 0)
-            now = {**known, **{one: self._widening(connection, one, version) for one in changed}}
+            former = wide if was == version and number < newest else {}
+            changed = observed.platforms_since(connection, number if former is wide else 0)
+            now = {**former, **{platform: self._widening(connection, platform, version) for platform in changed}}
             wide = {platform: factor for platform, factor in now.items() if factor is not None}
             self._factors = version, newest, wide
         return wide
@@ -158,14 +158,14 @@ class Monitor:
         window = window or self._settings.quality_window
         outcomes, windows = held.newest(connection)
         state = outcomes, windows, window
-        found = self._qualities.get(version)
-        if found is None or found[0] != state:
+        cached = self._qualities.get(version)
+        if cached is None or cached[0] != state:
             rows = observed.of_version(connection, version, last=window)
             others = observed.of_sources(connection, _last_sources(rows, window), other_than=version)
             of_windows = groups_of(version, self._groups(connection, windows))
-            found = state, assess(version, rows, others, window=window, windows=of_windows)
-            self._qualities = {version: found} if len(self._qualities) > 20 else {**self._qualities, version: found}
-        return found[1]
+            cached = state, assess(version, rows, others, window=window, windows=of_windows)
+            self._qualities = {version: cached} if len(self._qualities) > 20 else {**self._qualities, version: cached}
+        return cached[1]
 
     def _widening(self, connection: Connection, platform: str, version: str) -> float | None:
         """The factor of a platform, None while too few scenes were seen there."""
@@ -191,7 +191,7 @@ class Monitor:
 
 
 def shadows(connection: Connection) -> tuple[str, ...]:
-    """The models that are tried beside the one in use."""
+    """The models that are scored beside the active one."""
     return tuple(card.version for card in models.in_status(connection, "shadow"))
 
 
@@ -200,12 +200,14 @@ def _level(groups: Mapping[WindowKey, WindowFigures], version: str, level: Evide
 
     Rounded, so that remembered answers need not change with every window.
     """
-    wanted = version, level, "forecast", True
-    found = [one for key, one in groups.items() if (key.version, key.level, key.question, key.contended) == wanted]
-    windows, rows = (round(sum(getattr(one, name) for one in found)) for name in ("scenes", "rows"))
+    wanted_key = version, level, "forecast", True
+    of_level = [
+        group for key, group in groups.items() if (key.version, key.level, key.question, key.contended) == wanted_key
+    ]
+    windows, rows = (round(sum(getattr(group, name) for group in of_level)) for name in ("scenes", "rows"))
     if windows < FEW or not rows:
         return None
-    coverage, error = (sum(getattr(one, name) for one in found) / rows for name in ("covered", "absolute"))
+    coverage, error = (sum(getattr(group, name) for group in of_level) / rows for name in ("covered", "absolute"))
     return LevelHeld(round(windows, 2 - len(str(windows))), round(coverage, 2), round(error, 2))
 
 
@@ -213,11 +215,11 @@ def _last_sources(rows: Sequence[CheckedPrediction], window: int) -> set[str]:
     by_target: dict[str, list[str]] = {}
     for row in rows:
         by_target.setdefault(row.target, []).append(row.source)
-    return {source for found in by_target.values() for source in found[-window:]}
+    return {source for sources in by_target.values() for source in sources[-window:]}
 
 
 def _anyway(check: Callable[[], tuple[CheckedPrediction, ...]]) -> tuple[CheckedPrediction, ...]:
-    """An outcome is worth keeping whatever goes wrong while it is looked at."""
+    """The rows of a check, none where it fails: an outcome is worth keeping whatever goes wrong while it is checked."""
     try:
         return check()
     except Exception:

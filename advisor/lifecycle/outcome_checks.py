@@ -1,4 +1,4 @@
-"""From an observed outcome to rows of predicted beside observed: which scene it was, and what each model says of it.
+"""From an observed outcome to rows of predicted beside observed: which scene it was, what each model predicts for it.
 
 A model that fails gives no rows and a line in the log; an observation is never refused for it.
 """
@@ -74,30 +74,31 @@ def of_placement(
     judges: Sequence[OutcomeScorer],
     now: datetime,
 ) -> tuple[CheckedPrediction, ...]:
-    """What was answered about `host`, beside the throughput ratio T/B of each instance there; nothing for another host.
+    """What was answered about `host`, beside the throughput ratio T/B of each instance there; nothing for a host that
+    the answer does not have.
 
-    The stored answer speaks for the model that gave it. The other judges are asked about the same scene, unless
-    somebody of it has left the inventory since.
+    The stored answer counts for the model that gave it. The other judges are asked about the same scene, unless one of
+    its instances has left the inventory since.
     """
-    candidate = next((one for one in answer.candidates if one.host == host), None)
+    candidate = next((shown for shown in answer.candidates if shown.host == host), None)
     if candidate is None:
         return ()
     by_target = {"throughput": ratios}
     source = source_of(answer.id)
-    known = {instance.id: instance for instance in inventory.instances} | {
-        answer.request.instance.id: answer.request.instance
-    }
-    there = next((one for one in inventory.hosts if one.id == host), None)
-    platform = platform_of(there) if there else host
+    instances = {instance.id: instance for instance in (*inventory.instances, answer.request.instance)}
+    stored_host = next((stored for stored in inventory.hosts if stored.id == host), None)
+    platform = platform_of(stored_host) if stored_host else host
     factor = answer.widened.get(host, 1.0)
     effects = [_narrowed(effect, factor) for effect in (candidate.newcomer, *candidate.neighbours)]
-    given = _rows(effects, known, by_target, source, now, answer.model_version, "active", platform)
-    scene = _scene_at(answer, candidate, there, known)
+    rows = _rows(effects, instances, by_target, source, now, answer.model_version, "active", platform)
+    scene = _scene_at(answer, candidate, stored_host, instances)
     if scene is None:
-        return given
+        return rows
     others = [judge for judge in judges if judge.role != "active" and judge.predictor.version != answer.model_version]
-    more = (row for judge in others for row in judged(judge, scene, inventory.workloads, by_target, source, now))
-    return (*given, *more)
+    return (
+        *rows,
+        *(row for judge in others for row in judged(judge, scene, inventory.workloads, by_target, source, now)),
+    )
 
 
 def platform_of(host: Host) -> str:
@@ -119,16 +120,16 @@ def _scene_of(colocation: Colocation, inventory: Inventory) -> Scene | None:
     fitting = [host for host in inventory.hosts if name and name in {host.id, host.platform}]
     if not fitting:
         return None
-    host = min(fitting, key=lambda one: (one.id != name, one.id))
+    host = min(fitting, key=lambda candidate_host: (candidate_host.id != name, candidate_host.id))
     instances = tuple({outcome.instance.id: outcome.instance for outcome in colocation.outcomes}.values())
     return _possible(host, instances, colocation.driver_cpus)
 
 
 def _scene_at(
-    answer: Recommendation, candidate: Candidate, host: Host | None, known: Mapping[str, Instance]
+    answer: Recommendation, candidate: Candidate, host: Host | None, instances: Mapping[str, Instance]
 ) -> Scene | None:
     """The scene that a candidate meant, as far as the inventory still knows who was there."""
-    neighbours = [known.get(effect.instance) for effect in candidate.neighbours]
+    neighbours = [instances.get(effect.instance) for effect in candidate.neighbours]
     if host is None or None in neighbours:
         return None
     newcomer, profiles = answer.request.instance, ()  # type: tuple[Instance, tuple[WorkloadProfile, ...]]
@@ -137,8 +138,8 @@ def _scene_at(
         profile = replace(answer.request.profile, name=f"asked {newcomer.id}", platform="")
         newcomer, profiles = replace(newcomer, workload=profile.name), (profile,)
     newcomer = replace(newcomer, settings=settings_there(newcomer, candidate))
-    there = tuple(neighbour for neighbour in neighbours if neighbour is not None)
-    scene = _possible(host, (*there, newcomer), ())
+    residents = tuple(neighbour for neighbour in neighbours if neighbour is not None)
+    scene = _possible(host, (*residents, newcomer), ())
     return None if scene is None else replace(scene, workloads=profiles)
 
 
@@ -158,25 +159,25 @@ def judged(
     *,
     platform: str = "",
 ) -> tuple[CheckedPrediction, ...]:
-    """What one judge says of a scene beside the `ratios` by target and instance; nothing where it fails.
+    """What one judge predicts for a scene beside the `ratios` by target and instance; nothing where it fails.
 
     The rows are those of `platform`, empty = the host's own.
     """
-    named = {instance.workload for instance in scene.instances}
-    wanted = [workload for workload in workloads if workload.name in named]
+    names = {instance.workload for instance in scene.instances}
+    profiles = [workload for workload in workloads if workload.name in names]
     try:
-        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted, targets=ratios.keys()).effects
+        effects = decision.predict_scene(scene, judge.predictor, workloads=profiles, targets=ratios.keys()).effects
     except Exception:
         log.exception("model %s said nothing about an observed outcome", judge.predictor.version)
         return ()
-    known = {instance.id: instance for instance in scene.instances}
+    instances = {instance.id: instance for instance in scene.instances}
     version, where = judge.predictor.version, platform or platform_of(scene.host)
-    return _rows(effects, known, ratios, source, now, version, judge.role, where)
+    return _rows(effects, instances, ratios, source, now, version, judge.role, where)
 
 
 def _rows(
     effects: Sequence[Effect],
-    known: Mapping[str, Instance],
+    instances: Mapping[str, Instance],
     ratios: Mapping[str, Mapping[str, float]],
     source: str,
     now: datetime,
@@ -184,14 +185,14 @@ def _rows(
     role: str,
     platform: str,
 ) -> tuple[CheckedPrediction, ...]:
-    found: list[CheckedPrediction] = []
+    rows: list[CheckedPrediction] = []
     for effect in effects:
-        instance = known.get(effect.instance)
+        instance = instances.get(effect.instance)
         for target, by_instance in ratios.items():
             band: Band | None = getattr(effect, BANDS[target])
             if band is None or effect.instance not in by_instance or not _usable(band):
                 continue
-            found.append(
+            rows.append(
                 CheckedPrediction(
                     source=source,
                     time=now,
@@ -208,7 +209,7 @@ def _rows(
                     observed=clip(by_instance[effect.instance]),
                 )
             )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _usable(band: Band) -> bool:

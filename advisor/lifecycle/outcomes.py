@@ -1,4 +1,4 @@
-"""Stored answers beside what was told of them afterwards: each band that was told, and the ratio that was measured."""
+"""Stored answers beside their reported outcomes: each band that was predicted, and the ratio that was measured."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from advisor.store.recommendations import RecordedOutcome
 
 def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[RecommendationOutcome]:
     """Answers with their outcomes, newest first."""
-    found = recommendations.list_with_outcomes(
+    answers = recommendations.list_with_outcomes(
         connection, told=which == "told", real=which == "real", cursor=cursor, limit=limit
     )
-    return Page(tuple(beside(*item) for item in found.items), found.next_cursor)
+    return Page(tuple(beside(*item) for item in answers.items), answers.next_cursor)
 
 
 def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> RecommendationOutcome:
     """An answer and its outcome, instance by instance: the newcomer first, then as it was told."""
     if outcome is None:
         return RecommendationOutcome(answer)
-    there = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)
-    bands = {one.instance: one.throughput_ratio for one in (there.newcomer, *there.neighbours)} if there else {}
+    placed = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)
+    bands = (
+        {effect.instance: effect.throughput_ratio for effect in (placed.newcomer, *placed.neighbours)} if placed else {}
+    )
     newcomer = answer.request.instance.id
     names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))
     rows = tuple(PredictedVsObserved(name, outcome.ratios[name], bands.get(name)) for name in names)

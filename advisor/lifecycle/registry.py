@@ -61,16 +61,20 @@ class ModelRegistry:
     def history(self, version: str | None = None) -> tuple[Activation, ...]:
         """Every change of the model that answers, oldest first; with a version those to and from it."""
         with self.read() as connection:
-            found = models.history(connection)
-        return tuple(one for one in found if version is None or version in {one.before, one.after})
+            activations = models.history(connection)
+        return tuple(
+            activation
+            for activation in activations
+            if version is None or version in {activation.before, activation.after}
+        )
 
     def register(self, artifact: Path) -> ModelCard:
         """Take an artifact in as a candidate, with the gate's verdict; one that is listed already keeps its status."""
         card = training.adopt(artifact, self.model_dir, self.clock())
         with self.read() as connection:
-            known, active = models.get(connection, card.version), _version(models.active(connection))
-        if known is not None:
-            return known
+            registered, active = models.get(connection, card.version), _version(models.active(connection))
+        if registered is not None:
+            return registered
         verdict = self._judge(card.version, active)
         with self.write() as connection:
             models.add(connection, replace(card, verdict=verdict.to_json()))
@@ -78,7 +82,8 @@ class ModelRegistry:
         return self.get(card.version)
 
     def judge(self, version: str) -> ModelCard:
-        """Put a model before the gate again, against who answers now, and keep the verdict; the prior needs none."""
+        """Put a model before the gate again, against the model that answers now, and store the verdict; the prior needs
+        none."""
         card = self.get(version)
         if version == PRIOR:
             return card
@@ -93,8 +98,8 @@ class ModelRegistry:
     def activate(self, version: str, *, force: bool = False) -> ModelCard:
         """Let a model answer and retire the former one; "prior" lets the queueing prior answer alone.
 
-        It is judged against who answers now, whatever was said at its training. BrokenArtifact when it cannot be read,
-        RefusedByGate unless forced, Conflict when another model was activated meanwhile: nothing changes then.
+        It is judged against the model that answers now, whatever its training said. BrokenArtifact when it cannot be
+        read, RefusedByGate unless forced, Conflict when another model was activated meanwhile: nothing changes then.
         """
         if self.get(version).status == "active":
             return self.get(version)
@@ -194,11 +199,11 @@ def way_back(history: Sequence[Activation]) -> str | None:
     A rollback undoes the activation before it, so that two of them in a row go back two steps.
     """
     answered = [history[0].before] if history else []
-    for one in history:
-        if one.cause == "rollback":
+    for activation in history:
+        if activation.cause == "rollback":
             answered.pop()
         else:
-            answered.append(one.after)
+            answered.append(activation.after)
     return answered[-2] if len(answered) > 1 else None
 
 

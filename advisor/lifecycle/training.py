@@ -65,16 +65,16 @@ def evaluate(
 
     _check_datasets(datasets, "an evaluation")
     say = progress or (lambda _what, _done: None)
-    found = []
-    groups = [tuple(datasets)] if together else [(one,) for one in datasets]
+    evaluations = []
+    groups = [tuple(datasets)] if together else [(dataset,) for dataset in datasets]
     for number, group in enumerate(groups):
 
         def step(what: str, done: float, number: int = number, name: str = group[0].name) -> None:
             say(f"{name}, {what}" if len(groups) > 1 else what, (number + done) / len(groups))
 
         with speaking(group[0]):
-            found.append(examine(group, protocols or DEFAULT_PROTOCOLS, step, models=models))
-    return tuple(found)
+            evaluations.append(examine(group, protocols or DEFAULT_PROTOCOLS, step, models=models))
+    return tuple(evaluations)
 
 
 def _check_datasets(datasets: Sequence[Path], what: str) -> None:
@@ -84,19 +84,22 @@ def _check_datasets(datasets: Sequence[Path], what: str) -> None:
     check_unique((path.resolve() for path in datasets), "dataset")
 
 
-def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
+def evaluations_as_json(evaluations: Sequence[Evaluation]) -> Mapping[str, Any]:
     """One evaluation in the shape of the contract, section 3; several under `datasets`, with each model's mean rank."""
     from models.evaluation.results_table import average_ranks
 
-    if len(found) == 1:
-        return found[0].figures
+    if len(evaluations) == 1:
+        return evaluations[0].figures
     tables = [
-        one
-        for each in found
-        for protocol, one in each.figures["protocols"].items()
+        table
+        for evaluation in evaluations
+        for protocol, table in evaluation.figures["protocols"].items()
         if protocol != "random_row"  # it leaks
     ]
-    return {"datasets": [one.figures for one in found], "average_rank": average_ranks(tables)}
+    return {
+        "datasets": [evaluation.figures for evaluation in evaluations],
+        "average_rank": average_ranks(tables),
+    }
 
 
 def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:

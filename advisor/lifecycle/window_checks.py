@@ -1,4 +1,4 @@
-"""Windows of agents held against predictions: what is told of a host before a window, and what is measured in it.
+"""Agents' windows compared with predictions: what is predicted for a host before a window, and measured in it.
 
 The share of the CPU time that an instance wants and gets, run / (run + wait), is an outcome that nobody has to report.
 """
@@ -93,72 +93,79 @@ def platform_of(host: Host) -> str:
 def told_before(
     snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[OutcomeScorer], ends_s: float, factor: float = 1.0
 ) -> Watch:
-    """What each model says of a host of the snapshot, with the demand that is expected of everybody in `scene` now.
+    """What each model predicts for a host of the snapshot, with the demand that is expected of all in `scene` now.
 
     `factor` is by how much the active model's intervals must be widened there by what was seen until now.
     """
-    levels = {one.id: evidence_level(one, snapshot.names.profiled) for one in scene.instances}
+    levels = {instance.id: evidence_level(instance, snapshot.names.profiled) for instance in scene.instances}
     nobody = dict.fromkeys(levels, 1.0)
     rows = [row for judge in judges for row in rows_of(judge, scene, snapshot.workloads, nobody, ends_s)]
-    said: dict[str, dict[str, Any]] = {}
+    by_version: dict[str, dict[str, Any]] = {}
     for row in rows:
-        by_model = said.setdefault(row.version, {"role": row.role, "rows": []})
+        by_model = by_version.setdefault(row.version, {"role": row.role, "rows": []})
         by_model["rows"].append([getattr(row, name) for name in _BANDS])
-    wanted = {one.id: [known.mean, known.spread] for one in scene.instances if (known := one.demand.get("cpu"))}
-    told = {"levels": levels, "platform": platform_of(scene.host), "said": said, "wanted": wanted, "factor": factor}
+    wanted = {
+        instance.id: [known.mean, known.spread] for instance in scene.instances if (known := instance.demand.get("cpu"))
+    }
+    told = {
+        "levels": levels,
+        "platform": platform_of(scene.host),
+        "said": by_version,
+        "wanted": wanted,
+        "factor": factor,
+    }
     return Watch(scene.host.id, ends_s, fingerprint(scene), told)
 
 
 def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
     """A host of the snapshot with who is there by the inventory; pending answers have not arrived."""
-    there = [one for one in snapshot.residents[at] if one.id in snapshot.names.placed]
-    return Scene(snapshot.hosts[at], tuple(sorted(there, key=lambda one: one.id)))
+    present = [instance for instance in snapshot.residents[at] if instance.id in snapshot.names.placed]
+    return Scene(snapshot.hosts[at], tuple(sorted(present, key=lambda instance: instance.id)))
 
 
 def unadjusted(snapshot: ClusterSnapshot, scene: Scene, inventory: Mapping[str, Instance]) -> Scene:
     """The scene with the demand that would be expected if nothing had contradicted, by who is in the inventory."""
     names = snapshot.names
-    there = (inventory.get(one.id, one) for one in scene.instances)
-    return replace(scene, instances=tuple(completed(one, names.classes, names.profiled) for one in there))
+    instances = (inventory.get(instance.id, instance) for instance in scene.instances)
+    return replace(scene, instances=tuple(completed(instance, names.classes, names.profiled) for instance in instances))
 
 
 def fingerprint(scene: Scene) -> str:
     """A digest of who is there with which settings, whatever is known of their demand."""
-    return _digest(scene.host, [replace(one, demand={}) for one in scene.instances])
+    return _digest(scene.host, [replace(instance, demand={}) for instance in scene.instances])
 
 
 def measured(connection: Connection, watch: Watch, scene: Scene) -> MeasuredWindow | None:
-    """What was measured in a window of who is there; None where nothing was measured.
+    """What was measured of the scene's instances in a window; None where nothing was measured.
 
-    Empty where it says nothing, for somebody came, went or was not measured. Who was measured before on this host, and
-    has not one sample now, stood still.
+    Empty where it says nothing, for an instance came, left or was not measured. One that was measured before on this
+    host, and has not one sample now, stood still.
     """
     begin_s = watch.ends_s - BUCKET_S
     series = held.series_on(connection, watch.host, demands.METRICS)
-    counted = held.counts(connection, series, begin_s, watch.ends_s)
+    counts = held.counts(connection, series, begin_s, watch.ends_s)
     samples = {
-        name: counted[number] for number, (name, metric) in series.items() if number in counted and metric == "cpu"
+        name: counts[number] for number, (name, metric) in series.items() if number in counts and metric == "cpu"
     }
     most = max(samples.values(), default=0)
     if not most:
         return None
-    known, there = {name for name, metric in series.values() if metric == "cpu"}, {one.id for one in scene.instances}
+    ever_measured = {name for name, metric in series.values() if metric == "cpu"}
+    vcpus = {instance.id: instance.vcpus for instance in scene.instances}
     partly = min(samples.values()) < _COMPLETE * most
-    if most < _FEWEST or partly or not (samples.keys() <= there <= known):
+    if most < _FEWEST or partly or not (samples.keys() <= vcpus.keys() <= ever_measured):
         return MeasuredWindow({}, {})
-    of = {number: series[number] for number in counted}
-    means = store.windows(connection, of, begin_s, watch.ends_s)
-    vcpus = {one.id: one.vcpus for one in scene.instances}
-    found = {name: metrics for (name, _), metrics in means.items() if name in samples}
-    return window_of(found, vcpus)
+    means = store.windows(connection, {number: series[number] for number in counts}, begin_s, watch.ends_s)
+    return window_of({name: metrics for (name, _), metrics in means.items() if name in samples}, vcpus)
 
 
-def window_of(found: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:
+def window_of(means: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:
     """A window by the means of each instance's metrics; empty where the demand for CPUs of one is not known."""
-    wanted = {name: _wanted(metrics, vcpus[name]) for name, metrics in found.items()}
-    if any("cpu" not in one for one in wanted.values()):
+    wanted = {name: _wanted(metrics, vcpus[name]) for name, metrics in means.items()}
+    if any("cpu" not in demand for demand in wanted.values()):
         return MeasuredWindow({}, {})
-    return MeasuredWindow(wanted, {name: share for name, one in found.items() if (share := _share(one)) is not None})
+    shares = {name: _share(metrics) for name, metrics in means.items()}
+    return MeasuredWindow(wanted, {name: share for name, share in shares.items() if share is not None})
 
 
 def held_against(
@@ -168,7 +175,7 @@ def held_against(
     judges: Sequence[OutcomeScorer],
     workloads: Sequence[WorkloadProfile],
 ) -> tuple[WindowRows, ...]:
-    """What was told before a window, and what is said of it with the demand that it had, beside what was measured."""
+    """What was predicted before a window, and what is with the demand that it had, beside what was measured."""
     if not window.shares:
         return ()
     levels: Mapping[str, str] = watch.told["levels"]
@@ -182,19 +189,21 @@ def held_against(
 
 def shared_window(watch: Watch, scene: Scene, window: MeasuredWindow) -> SharedWindow:
     """What training reads: who ran in a window, each with the demand that it had then."""
-    active = tuple(as_wanted(one, window.wanted[one.id]) for one in scene.instances if one.id in window.wanted)
+    active = tuple(
+        as_wanted(instance, window.wanted[instance.id]) for instance in scene.instances if instance.id in window.wanted
+    )
     return SharedWindow(scene.host, active, window.shares, watch.ends_s)
 
 
 def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPrediction]:
-    for version, said in watch.told["said"].items():
-        for instance, expected, lower, upper, outside in said["rows"]:
+    for version, by_model in watch.told["said"].items():
+        for instance, expected, lower, upper, outside in by_model["rows"]:
             if instance in shares:
                 yield CheckedPrediction(
                     source=_source(watch.host, watch.ends_s),
                     time=datetime.fromtimestamp(watch.ends_s, UTC),
                     version=version,
-                    role=said["role"],
+                    role=by_model["role"],
                     target="throughput",
                     platform=watch.told["platform"],
                     workload="",
@@ -214,7 +223,7 @@ def rows_of(
     shares: Mapping[str, float],
     ends_s: float,
 ) -> tuple[CheckedPrediction, ...]:
-    """What one model says of a scene beside the shares that were measured."""
+    """What one model predicts for a scene beside the shares that were measured."""
     source, time = _source(scene.host.id, ends_s), datetime.fromtimestamp(ends_s, UTC)
     by_target = {"throughput": shares}
     return judged(judge, scene, workloads, by_target, source, time, platform=platform_of(scene.host))
@@ -229,15 +238,15 @@ def _share(metrics: Mapping[str, float]) -> float | None:
     if "waiting" not in metrics:
         return None
     run, wait, throttled = metrics["cpu"], demands.held_back(metrics), metrics.get("throttled", 0.0)
-    asked = run + wait
-    if asked < 100 * LEAST_WANTED or throttled > HELD_BY_ITS_CAP * (asked + throttled):
+    wanted = run + wait
+    if wanted < 100 * LEAST_WANTED or throttled > HELD_BY_ITS_CAP * (wanted + throttled):
         return None
-    return run / asked
+    return run / wanted
 
 
 def _wanted(metrics: Mapping[str, float], vcpus: int) -> dict[Resource, float]:
-    found = {name: demands.wanted(metrics, name, vcpus) for name in RESOURCES if name in metrics}
-    return {name: value for name, value in found.items() if value is not None}
+    by_resource = {name: demands.wanted(metrics, name, vcpus) for name in RESOURCES if name in metrics}
+    return {name: value for name, value in by_resource.items() if value is not None}
 
 
 def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
@@ -257,8 +266,10 @@ def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
     return replace(instance, demand=now, load=1.0)
 
 
-def _is_measured(there: Sequence[Instance]) -> bool:
-    return any((known := one.demand.get("cpu")) is not None and known.origin == "measured" for one in there)
+def _is_measured(residents: Sequence[Instance]) -> bool:
+    return any(
+        (known := instance.demand.get("cpu")) is not None and known.origin == "measured" for instance in residents
+    )
 
 
 def _digest(*parts: object) -> str:

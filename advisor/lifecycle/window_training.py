@@ -39,7 +39,7 @@ def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) 
 
     InvalidInput where they hold too few shares to learn from.
     """
-    shares = sum(len(one.shares) for one in windows)
+    shares = sum(len(window.shares) for window in windows)
     if shares < LEAST_SHARES:
         message = (
             f"{len(windows)} windows of that time are stored, with {shares} shares; {LEAST_SHARES} are needed: "
@@ -47,15 +47,15 @@ def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) 
         )
         raise InvalidInput(message, field="from_telemetry")
     folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "windows"
+    home = folder / "windows"
     with tempfile.TemporaryDirectory(prefix=".windows-", dir=folder) as draft:
-        new = Path(draft) / made.name
+        new = Path(draft) / home.name
         new.mkdir()
         write_windows(new, f"windows-{now.astimezone(UTC):%Y%m%d}", windows)
-        if made.exists():  # moved out of the way whole: what is half removed would be taken for all of it
-            made.replace(Path(draft) / "former")
-        replace_whole(new, made)
-    return made
+        if home.exists():  # moved out of the way whole: what is half removed would be taken for all of it
+            home.replace(Path(draft) / "former")
+        replace_whole(new, home)
+    return home
 
 
 def span_s(text: str) -> float:
@@ -71,21 +71,23 @@ def turned_out(version: str, groups: Mapping[WindowKey, WindowFigures]) -> Turne
     """How a model's answers held in windows beside those of the prior on the same platforms; None where there are not
     enough windows, or not over a day."""
     prior = PriorPredictor.version
-    mine = {key: one for key, one in groups.items() if _counts(key, version) and one.rows}
-    platforms = {key.platform for key in mine}
-    others = [one for key, one in groups.items() if _counts(key, prior) and key.platform in platforms and one.rows]
-    scenes = sum(one.scenes for one in mine.values())
-    if version == prior or not others or scenes < ENOUGH_SCENES:
+    own = {key: figures for key, figures in groups.items() if _counts(key, version) and figures.rows}
+    platforms = {key.platform for key in own}
+    of_prior = [
+        figures for key, figures in groups.items() if _counts(key, prior) and key.platform in platforms and figures.rows
+    ]
+    scenes = sum(figures.scenes for figures in own.values())
+    if version == prior or not of_prior or scenes < ENOUGH_SCENES:
         return None
-    if max(one.last_s for one in mine.values()) - min(one.first_s for one in mine.values()) < ENOUGH_S:
+    if max(figures.last_s for figures in own.values()) - min(figures.first_s for figures in own.values()) < ENOUGH_S:
         return None
-    return TurnedOut(version, _error(mine.values()), _error(others), round(scenes))
+    return TurnedOut(version, _error(own.values()), _error(of_prior), round(scenes))
 
 
 def _counts(key: WindowKey, version: str) -> bool:
     return key.version == version and key.question == _JUDGED and not key.level
 
 
-def _error(found: Iterable[WindowFigures]) -> float:
-    several = list(found)
-    return sum(one.absolute for one in several) / sum(one.rows for one in several)
+def _error(groups: Iterable[WindowFigures]) -> float:
+    figures = list(groups)
+    return sum(group.absolute for group in figures) / sum(group.rows for group in figures)

@@ -141,9 +141,9 @@ class ClusterSnapshot(HostArrays):
 
     def without(self, ids: Iterable[str]) -> ClusterSnapshot:
         """The same cloud without these instances, whether they are there or coming."""
-        gone = dict.fromkeys(ids)
-        coming = tuple(one for one in self.names.coming if one.id not in gone)
-        return self.changed(instances=gone, seen={}, pending=coming, taken_at=self.taken_at)
+        removed = dict.fromkeys(ids)
+        coming = tuple(instance for instance in self.names.coming if instance.id not in removed)
+        return self.changed(instances=removed, seen={}, pending=coming, taken_at=self.taken_at)
 
     def index(self, host_id: str) -> int | None:
         """The position of a host, None if unknown."""
@@ -268,11 +268,11 @@ class ClusterSnapshot(HostArrays):
         former = self.names.classes, self.names.profiled
         if classes is former[0] and profiled == former[1]:
             return set()
-        guessed = [one for one in chain(placed.values(), coming) if "cpu" not in one.demand]
+        guessed = [instance for instance in chain(placed.values(), coming) if "cpu" not in instance.demand]
         return {
-            one.host
-            for one in guessed
-            if one.host and completed(one, *former).demand != completed(one, classes, profiled).demand
+            instance.host
+            for instance in guessed
+            if instance.host and completed(instance, *former).demand != completed(instance, classes, profiled).demand
         }
 
     def _residents(
@@ -309,7 +309,7 @@ class ClusterSnapshot(HostArrays):
 
 
 def _profiled(workloads: Iterable[WorkloadProfile]) -> frozenset[str]:
-    return frozenset(one.name for one in workloads if "cpu" in one.metrics)
+    return frozenset(workload.name for workload in workloads if "cpu" in workload.metrics)
 
 
 def _ticks(when: datetime | None) -> int:

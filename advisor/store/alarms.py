@@ -1,6 +1,6 @@
-"""Alarms: of each host where measured shares lie below the predicted ones, how far they have gone; the only SQL on it.
+"""Alarms: the state of each host whose measured shares lie below the predicted ones; the only SQL on it.
 
-One row per host, gone once all agrees again: its size is bounded by who is there.
+One row per host, deleted once measurements agree again, so the table is no longer than the list of hosts.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ alarms = sa.Table(
 
 
 def get(connection: sa.Connection, host: str) -> Mapping[str, Any] | None:
-    """What is kept of a host; None = nothing."""
-    found: Mapping[str, Any] | None = connection.scalar(sa.select(alarms.c.state).where(alarms.c.host == host))
-    return found
+    """The state of a host; None = there is none."""
+    state: Mapping[str, Any] | None = connection.scalar(sa.select(alarms.c.state).where(alarms.c.host == host))
+    return state
 
 
 def put(connection: sa.Connection, host: str, last_s: float, state: Mapping[str, Any]) -> None:
-    """Insert or replace what is kept of a host."""
+    """Insert or replace the state of a host."""
     upsert(connection, alarms, [{"host": host, "last_s": last_s, "state": dict(state)}])
 
 
 def delete(connection: sa.Connection, host: str) -> None:
-    """Keep nothing of a host."""
+    """Delete the state of a host."""
     connection.execute(sa.delete(alarms).where(alarms.c.host == host))
 
 
 def load_all(connection: sa.Connection) -> dict[str, Mapping[str, Any]]:
-    """What is kept, by host, in their order."""
+    """Every state by host, in the order of hosts."""
     query = sa.select(alarms.c.host, alarms.c.state).order_by(alarms.c.host)
     return {row.host: row.state for row in connection.execute(query)}
 
 
 def silent(connection: sa.Connection, before_s: float) -> dict[str, Mapping[str, Any]]:
-    """What is kept of hosts of which no window was looked at since then."""
+    """The states of hosts of which no window was looked at since then."""
     query = sa.select(alarms.c.host, alarms.c.state).where(alarms.c.last_s < before_s)
     return {row.host: row.state for row in connection.execute(query)}

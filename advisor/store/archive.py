@@ -1,4 +1,4 @@
-"""Whole databases as rows of plain values, out of one and into another of either kind; the tables are those of then."""
+"""Whole databases as rows of plain values, out of one and into another of either kind; the tables are of that time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Row = Sequence[Any]
 
 
 def tables_of(connection: sa.Connection) -> dict[str, sa.Table]:
-    """The tables as this database has them, whatever this code knows; who is referred to comes first."""
-    found = sa.MetaData()
-    found.reflect(connection)
-    return {table.name: table for table in found.sorted_tables if table.name != _KEPT_BY_ALEMBIC}
+    """The tables as this database has them, whatever this code knows; a table comes after those that it refers to."""
+    reflected = sa.MetaData()
+    reflected.reflect(connection)
+    return {table.name: table for table in reflected.sorted_tables if table.name != _KEPT_BY_ALEMBIC}
 
 
 def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
@@ -33,26 +33,26 @@ def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
 
 
 def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
-    """Make the tables of a revision anew, with nothing in them; returns where the counters stood before."""
-    there = tables_of(connection)
-    counted = connection.execute(sa.select(counters.counters)).all() if "counters" in there else []
-    stood = {row.name: int(row.value) for row in counted}
-    gone = sa.MetaData()
-    gone.reflect(connection)
-    gone.drop_all(connection)
+    """Make the tables of a revision anew and empty; returns the former values of the counters."""
+    former_tables = tables_of(connection)
+    counter_rows = connection.execute(sa.select(counters.counters)).all() if "counters" in former_tables else []
+    counter_values = {row.name: int(row.value) for row in counter_rows}
+    former = sa.MetaData()
+    former.reflect(connection)
+    former.drop_all(connection)
     migrate.bring_to(connection, revision)
     for table in reversed(tables_of(connection).values()):
         connection.execute(sa.delete(table))
-    return stood
+    return counter_values
 
 
 def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Insert rows that `read` gave, into the table of the same revision; KeyError when it has no such column."""
-    kept = [table.c[name] for name in columns]
-    if is_plain(table) and kept == list(table.columns):
+    written = [table.c[name] for name in columns]
+    if is_plain(table) and written == list(table.columns):
         add_new(connection, table, [tuple(row) for row in rows])
         return
-    times = {column.name for column in kept if isinstance(column.type, sa.DateTime)}
+    times = {column.name for column in written if isinstance(column.type, sa.DateTime)}
     values = [
         {name: _as_time(value) if name in times else value for name, value in zip(columns, row, strict=True)}
         for row in rows
@@ -60,15 +60,16 @@ def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], ro
     connection.execute(sa.insert(table), values)
 
 
-def finish(connection: sa.Connection, stood: Mapping[str, int]) -> None:
-    """Bring the tables to the newest, and let everybody who watches the counters notice that all is different now."""
+def finish(connection: sa.Connection, former_values: Mapping[str, int]) -> None:
+    """Bring the tables to the newest revision, and move every counter beyond its former value, so that all who watch
+    them read everything anew."""
     migrate.bring_to(connection, "head")
     _number_on(connection)
-    for name, value in stood.items():
+    for name, value in former_values.items():
         here = sa.and_(counters.counters.c.name == name, counters.counters.c.value <= value)
         connection.execute(sa.update(counters.counters).where(here).values(value=value))
-        known = connection.scalar(sa.select(counters.counters.c.value).where(counters.counters.c.name == name))
-        if known is None:
+        present = connection.scalar(sa.select(counters.counters.c.value).where(counters.counters.c.name == name))
+        if present is None:
             connection.execute(sa.insert(counters.counters).values(name=name, value=value))
     connection.execute(sa.update(counters.counters).values(value=counters.counters.c.value + 1))
     changes.begin_anew(connection, counters.read(connection).inventory)

@@ -92,17 +92,17 @@ def restore(database: Database, path: Path, *, replace: bool = False) -> Backup:
     backup = _checked(path)
     with database.write() as connection:
         locks.alone(connection, "tables")
-        found = migrate.fit(connection)
-        if found == "foreign":
-            migrate.refuse(database, found)
-        if found != "empty" and not replace and archive.is_used(connection):
+        tables_fit = migrate.fit(connection)
+        if tables_fit == "foreign":
+            migrate.refuse(database, tables_fit)
+        if tables_fit != "empty" and not replace and archive.is_used(connection):
             raise Conflict(f"database {database.name} is not empty; name another one, or replace all that it holds")
-        stood = archive.begin(connection, backup.revision)
+        counter_values = archive.begin(connection, backup.revision)
         try:
             _load(connection, path)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise _no_backup(path, f"its rows do not fit its tables ({type(error).__name__})") from error
-        archive.finish(connection, stood)
+        archive.finish(connection, counter_values)
     return backup
 
 
@@ -235,8 +235,8 @@ def _drop_leftovers(folder: Path) -> None:
 def _drop_if_unlocked(leftover: Path) -> None:
     handle = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.fstat(handle)
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
     finally:

@@ -41,7 +41,7 @@ def note(connection: sa.Connection, counter: int, noun: Noun, ids: Collection[st
     if len(ids) > MOST_AT_ONCE or (counter % _CHECKED_EVERY == 0 and _length(connection) > MOST_LOGGED):
         begin_anew(connection, counter)
         return
-    upsert(connection, changes, [{"noun": noun, "id": one, "counter": counter} for one in sorted(set(ids))])
+    upsert(connection, changes, [{"noun": noun, "id": item_id, "counter": counter} for item_id in sorted(set(ids))])
 
 
 def begin_anew(connection: sa.Connection, counter: int) -> None:
@@ -55,10 +55,10 @@ def since(connection: sa.Connection, generation: int) -> Changes | None:
     begin = connection.scalar(sa.select(changes.c.counter).where(changes.c.noun == _BEGIN))
     if begin is None or generation < begin:
         return None
-    found: dict[str, set[str]] = {"host": set(), "instance": set(), "workload": set()}
+    touched: dict[str, set[str]] = {"host": set(), "instance": set(), "workload": set()}
     for row in connection.execute(sa.select(changes.c.noun, changes.c.id).where(changes.c.counter > generation)):
-        found[row.noun].add(row.id)
-    return Changes(*(frozenset(found[noun]) for noun in ("host", "instance", "workload")))
+        touched[row.noun].add(row.id)
+    return Changes(*(frozenset(touched[noun]) for noun in ("host", "instance", "workload")))
 
 
 def _length(connection: sa.Connection) -> int:

@@ -1,4 +1,4 @@
-"""Demands: what the windows of each instance taught of it, and how busy everybody was; the only SQL about them."""
+"""Demands: what was learned of each instance by its windows, and how busy all of them were; the only SQL about them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
     """These rows; nobody else changes them before this transaction ends."""
-    wanted = set(keys)
+    wanted_keys = set(keys)
     # in one order, or two that hold some would wait for each other
     locked = sa.select(demands).order_by(*demands.primary_key).with_for_update()
-    rows = selected(connection, locked, demands.c.instance, {name for name, _ in wanted})
-    found = {(row.instance, row.resource): Learned(row.until_s, row.tally) for row in rows}
-    return {key: row for key, row in found.items() if key in wanted}
+    rows = selected(connection, locked, demands.c.instance, {name for name, _ in wanted_keys})
+    locked_rows = {(row.instance, row.resource): Learned(row.until_s, row.tally) for row in rows}
+    return {key: row for key, row in locked_rows.items() if key in wanted_keys}
 
 
 def put(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
@@ -114,15 +114,15 @@ def totals_at(connection: sa.Connection, times: Iterable[float]) -> dict[tuple[s
     return {(row.resource, row.time_s): (row.total, row.number) for row in rows}
 
 
-def add_totals(connection: sa.Connection, more: Mapping[tuple[str, float], tuple[float, int]]) -> None:
+def add_totals(connection: sa.Connection, additions: Mapping[tuple[str, float], tuple[float, int]]) -> None:
     """Add to what others have added of the same windows."""
-    if not more:
+    if not additions:
         return
     statement = insert(connection, totals, ["time_s", "resource", "total", "number"])
     added = {name: totals.c[name] + statement.excluded[name] for name in ("total", "number")}
     rows = [
         {"time_s": time_s, "resource": resource, "total": total, "number": number}
-        for (resource, time_s), (total, number) in more.items()
+        for (resource, time_s), (total, number) in additions.items()
     ]
     # In one order everywhere: two hosts add to the same windows at the same time.
     rows.sort(key=lambda row: (row["time_s"], row["resource"]))
@@ -134,8 +134,8 @@ def add_totals(connection: sa.Connection, more: Mapping[tuple[str, float], tuple
 
 def expire(connection: sa.Connection, before_s: float, now_s: float) -> None:
     """Forget instances that are gone and were last measured before a time, and how busy everybody was long ago."""
-    gone = sa.not_(sa.exists().where(instances.c.id == demands.c.instance))
-    connection.execute(sa.delete(demands).where(demands.c.until_s < before_s, gone))
+    absent = sa.not_(sa.exists().where(instances.c.id == demands.c.instance))
+    connection.execute(sa.delete(demands).where(demands.c.until_s < before_s, absent))
     connection.execute(sa.delete(totals).where(totals.c.time_s < now_s - KEEP_TOTALS_S))
 
 

@@ -169,9 +169,9 @@ def _postgresql_options(url: URL, busy_s: float) -> dict[str, Any]:
         "tcp_user_timeout": SILENCE_S * 1000,
         "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
     }
-    told = {name: value for name, value in ours.items() if name not in url.query}
+    connect_args = {name: value for name, value in ours.items() if name not in url.query}
     # last in, first out: what is not needed stays idle, and is found closed by the server without harm
-    return {"pool_size": SERVER_POOL, "pool_pre_ping": True, "pool_use_lifo": True, "connect_args": told}
+    return {"pool_size": SERVER_POOL, "pool_pre_ping": True, "pool_use_lifo": True, "connect_args": connect_args}
 
 
 def _one_line(cause: object) -> str:
@@ -198,10 +198,10 @@ def _checked(url: str) -> URL:
 def _file_id(path: str) -> tuple[int, int] | None:
     """Which file is there now, None = none."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _check_folder(url: URL, *, make: bool) -> None:

@@ -1,4 +1,4 @@
-"""Held: what was predicted for windows to come, and how that held, in groups of bounded size; the only SQL on it."""
+"""Held: predictions for windows to come, and how well they held, in groups of bounded size; the only SQL on both."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NEWEST = sa.select(  # made once: every question asks for it
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What was told before a window that ends at `ends_s` of those on a host; `told` is plain JSON."""
+    """What was predicted, before a window that ends at `ends_s`, for those on a host; `told` is plain JSON."""
 
     host: str
     ends_s: float
@@ -61,24 +61,24 @@ def newest(connection: sa.Connection) -> tuple[int, int]:
 
 
 def watched(connection: sa.Connection, ends_s: float) -> bool:
-    """Whether anything was told before the window that ends then."""
+    """Whether predictions are stored for the window that ends then."""
     return connection.scalar(sa.select(sa.func.count()).where(watches.c.ends_s == ends_s)) != 0
 
 
-def watch(connection: sa.Connection, told: Sequence[Watch]) -> None:
-    """Keep what was told before windows; where another process was faster its word stays."""
-    insert_new(connection, watches, [asdict(one) for one in told])
+def watch(connection: sa.Connection, forecasts: Sequence[Watch]) -> None:
+    """Store predictions for windows; where another process was faster its own stay."""
+    insert_new(connection, watches, [asdict(forecast) for forecast in forecasts])
 
 
 def due(connection: sa.Connection, before_s: float, most: int) -> tuple[Watch, ...]:
-    """Those whose windows ended before a time, the oldest first."""
+    """The predictions whose windows ended before a time, the oldest first, at most so many."""
     query = sa.select(watches).where(watches.c.ends_s <= before_s).order_by(watches.c.ends_s, watches.c.host)
     return tuple(Watch(**row) for row in connection.execute(query.limit(most)).mappings())
 
 
-def take(connection: sa.Connection, one: Watch) -> bool:
-    """Remove it; False = another process has done so, and what it says is counted."""
-    here = (watches.c.host == one.host, watches.c.ends_s == one.ends_s)
+def take(connection: sa.Connection, forecast: Watch) -> bool:
+    """Remove it; False = another process has done so, and counts it."""
+    here = (watches.c.host == forecast.host, watches.c.ends_s == forecast.ends_s)
     return connection.execute(sa.delete(watches).where(*here)).rowcount == 1
 
 
@@ -98,7 +98,7 @@ def counts(connection: sa.Connection, ids: Iterable[int], begin_s: float, end_s:
 def load(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:
     """Every group."""
     query = sa.select(*_KEY, held.c.figures)
-    return {WindowKey(*key): WindowFigures.from_json(told) for *key, told in connection.execute(query)}
+    return {WindowKey(*key): WindowFigures.from_json(stored) for *key, stored in connection.execute(query)}
 
 
 def change(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:
@@ -108,11 +108,12 @@ def change(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:
 
 
 def put(connection: sa.Connection, groups: Mapping[WindowKey, WindowFigures]) -> None:
-    """Insert or replace these, after `change`, and forget those that nothing was added to for long."""
+    """Insert or replace these groups, after `change`, and delete those that nothing was added to for KEEP_S."""
     number = (connection.scalar(sa.select(sa.func.max(held.c.number))) or 0) + 1
     rows = [
-        {**asdict(key), "number": number, "last_s": one.last_s, "figures": one.as_json()} for key, one in groups.items()
+        {**asdict(key), "number": number, "last_s": figures.last_s, "figures": figures.as_json()}
+        for key, figures in groups.items()
     ]
     upsert(connection, held, rows)
-    newest_s = max((one.last_s for one in groups.values()), default=0.0)
+    newest_s = max((figures.last_s for figures in groups.values()), default=0.0)
     connection.execute(sa.delete(held).where(held.c.last_s < newest_s - KEEP_S))

@@ -1,8 +1,9 @@
-"""Histories: stored samples and roll-ups as means of equal steps, for drawings; the only SQL that makes them."""
+"""Histories: stored samples and roll-ups as means of equal steps, for drawings and profiles; the only SQL on both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -12,6 +13,7 @@ from advisor.store.statements import chunks
 
 Key = tuple[str, str | None, str]  # host, instance (None = the host's own), metric
 Means = tuple[Sequence[float], Sequence[float]]  # ends of steps in s, means
+K = TypeVar("K")
 
 
 def of_host(
@@ -34,32 +36,33 @@ def _series(
     where: sa.ColumnElement[bool],
     instances: Sequence[str],
 ) -> dict[int, Key]:
-    found: dict[int, Key] = {}
-    for some in chunks([*instances, ""]):
-        wanted = sa.select(series).where(
-            where, series.c.instance.in_(some), sa.tuple_(series.c.scope, series.c.metric).in_(metrics)
+    keys: dict[int, Key] = {}
+    for part in chunks([*instances, ""]):
+        query = sa.select(series).where(
+            where, series.c.instance.in_(part), sa.tuple_(series.c.scope, series.c.metric).in_(metrics)
         )
-        for row in connection.execute(wanted):
+        for row in connection.execute(query):
             if row.instance or row.scope == "host":
-                found[row.id] = (row.host, row.instance or None, row.metric)
-    return found
+                keys[row.id] = (row.host, row.instance or None, row.metric)
+    return keys
 
 
 def means(
-    connection: sa.Connection, keys: Mapping[int, Key], begin_s: float, end_s: float, step_s: float
-) -> dict[Key, Means]:
-    """Means of samples, and of roll-ups from before, in steps of `step_s`, multiples of which all borders are."""
+    connection: sa.Connection, keys: Mapping[int, K], begin_s: float, end_s: float, step_s: float
+) -> dict[K, Means]:
+    """Means of samples and, from before, of roll-ups in steps that end at multiples of `step_s`; `keys` are series by
+    number."""
     ends = bucket(connection, samples.c.time_s, step_s).label("ends")
-    found: dict[Key, dict[float, tuple[float, int]]] = {}
-    for some in chunks(sorted(keys)):
-        here = (samples.c.series.in_(some), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
+    by_key: dict[K, dict[float, tuple[float, int]]] = {}
+    for part in chunks(sorted(keys)):
+        here = (samples.c.series.in_(part), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
         fresh = sa.select(samples.c.series, ends, sa.func.avg(samples.c.value), sa.func.count()).where(*here)
         old = sa.select(
             rollups.c.series, bucket(connection, rollups.c.time_s - 1.0, step_s), rollups.c.mean, rollups.c.number
-        ).where(rollups.c.series.in_(some), rollups.c.time_s > begin_s, rollups.c.time_s <= end_s)
+        ).where(rollups.c.series.in_(part), rollups.c.time_s > begin_s, rollups.c.time_s <= end_s)
         both = sa.union_all(fresh.group_by(samples.c.series, ends), old)
         for number, time_s, mean, count in connection.execute(both):
-            at = found.setdefault(keys[number], {})
-            before, former = at.get(time_s, (0.0, 0))
-            at[time_s] = (before * former + mean * count) / (former + count), former + count
-    return {key: (sorted(steps), [steps[at][0] for at in sorted(steps)]) for key, steps in found.items()}
+            steps = by_key.setdefault(keys[number], {})
+            before, former = steps.get(time_s, (0.0, 0))
+            steps[time_s] = (before * former + mean * count) / (former + count), former + count
+    return {key: (sorted(steps), [steps[at][0] for at in sorted(steps)]) for key, steps in by_key.items()}

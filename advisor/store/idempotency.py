@@ -55,9 +55,9 @@ def begin_anew(connection: sa.Connection, former: KeyUse, request: str, now: dat
     return connection.execute(sa.update(idempotency_keys).where(*_same(former)).values(values)).rowcount == 1
 
 
-def answer(connection: sa.Connection, use: KeyUse, told: Mapping[str, Any]) -> None:
+def answer(connection: sa.Connection, use: KeyUse, response: Mapping[str, Any]) -> None:
     """Keep what the request was answered with, unless the key stands for another one by now."""
-    connection.execute(sa.update(idempotency_keys).where(*_same(use)).values(answer=dict(told)))
+    connection.execute(sa.update(idempotency_keys).where(*_same(use)).values(answer=dict(response)))
 
 
 def delete(connection: sa.Connection, use: KeyUse) -> None:

@@ -53,7 +53,7 @@ def get(connection: sa.Connection, instance_id: str) -> Instance | None:
 
 def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Instance, ...]:
     """Those of `ids` that are instances, by id."""
-    return tuple(sorted(map(_read, among(connection, instances.c.id, ids)), key=lambda one: one.id))
+    return tuple(sorted(map(_read, among(connection, instances.c.id, ids)), key=lambda instance: instance.id))
 
 
 def delete(connection: sa.Connection, instance_id: str) -> bool:
@@ -78,7 +78,7 @@ def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 def on_hosts(connection: sa.Connection, host_ids: Iterable[str]) -> tuple[Instance, ...]:
     """Everything on these hosts, by id."""
-    return tuple(sorted(map(_read, among(connection, instances.c.host, host_ids)), key=lambda one: one.id))
+    return tuple(sorted(map(_read, among(connection, instances.c.host, host_ids)), key=lambda instance: instance.id))
 
 
 def aliases(connection: sa.Connection, host_ids: Iterable[str]) -> Mapping[tuple[str, str], str]:
@@ -149,8 +149,8 @@ def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], count
     """Replace what is told of the measured demand of these, which was news when the counter moved to `counter`."""
     here = instances.c.id == sa.bindparam("name")
     for name in sorted(news):
-        told = {"measured": dict(news[name]), "measured_at": counter}
-        connection.execute(sa.update(instances).where(here).values(told), {"name": name})
+        values = {"measured": dict(news[name]), "measured_at": counter}
+        connection.execute(sa.update(instances).where(here).values(values), {"name": name})
 
 
 def measured_since(connection: sa.Connection, counter: int) -> tuple[Instance, ...]:
@@ -161,14 +161,14 @@ def measured_since(connection: sa.Connection, counter: int) -> tuple[Instance, .
 
 def _read(row: sa.RowMapping) -> Instance:
     """An instance with its measured demand where nobody said by hand how much it wants, in a demand or a load."""
-    found = codec.decode(Instance, row)
-    if not row["measured"] or found.load != FULL_LOAD:
-        return found
-    by_hand = {resource for resource, demand in found.demand.items() if demand.origin in BY_HAND}
+    instance = codec.decode(Instance, row)
+    if not row["measured"] or instance.load != FULL_LOAD:
+        return instance
+    by_hand = {resource for resource, demand in instance.demand.items() if demand.origin in BY_HAND}
     told = _demands(row["measured"]).items()
-    seen = {resource: demand.within(found.vcpus) for resource, demand in told if resource not in by_hand}
-    return replace(found, demand={**found.demand, **seen})
+    from_windows = {resource: demand.within(instance.vcpus) for resource, demand in told if resource not in by_hand}
+    return replace(instance, demand={**instance.demand, **from_windows})
 
 
 def _demands(stored: Mapping[Resource, object]) -> Measured:
-    return {resource: codec.decode(Demand, one) for resource, one in stored.items()}
+    return {resource: codec.decode(Demand, value) for resource, value in stored.items()}

@@ -20,14 +20,14 @@ _KEYS: dict[What, int] = {
 }
 
 
-def alone(connection: sa.Connection, what: What) -> None:
+def alone(connection: sa.Connection, name: What) -> None:
     """Wait until nobody else holds this, alone or shared, and keep all others out."""
-    _lock(connection, sa.func.pg_advisory_xact_lock(_KEYS[what]))
+    _lock(connection, sa.func.pg_advisory_xact_lock(_KEYS[name]))
 
 
-def shared(connection: sa.Connection, what: What) -> None:
+def shared(connection: sa.Connection, name: What) -> None:
     """Hold this together with others who share it; whoever wants it alone waits."""
-    _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[what]))
+    _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[name]))
 
 
 def _lock(connection: sa.Connection, function: sa.Function[None]) -> None:

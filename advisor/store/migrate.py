@@ -24,17 +24,17 @@ _ONE_AT_A_TIME = threading.Lock()  # alembic keeps the running migration in a mo
 
 def fit(connection: sa.Connection) -> Fit:
     """How the tables of this database compare with those that this code knows."""
-    found = revision(connection)
-    if not found:
+    present = revision(connection)
+    if not present:
         return "foreign" if sa.inspect(connection).get_table_names() else "empty"
-    if found == _newest():
+    if present == _newest():
         return "current"
-    if found in revisions():
+    if present in revisions():
         return "older"
-    return "newer" if found > min(revisions()) else "unreleased"
+    return "newer" if present > min(revisions()) else "unreleased"
 
 
-def refuse(database: Database, found: Fit) -> None:
+def refuse(database: Database, tables_fit: Fit) -> None:
     """Raise SchemaMismatch, with what to do, unless the tables are the current ones."""
     sentences = {
         "unreleased": "was written before version 0.1.0: name another database, or see CHANGELOG.md",
@@ -43,8 +43,8 @@ def refuse(database: Database, found: Fit) -> None:
         "foreign": "holds tables of another program: name another database",
         "empty": "has no tables yet: run `cotenant db upgrade`",
     }
-    if found != "current":
-        raise SchemaMismatch(f"database {database.name} {sentences[found]}")
+    if tables_fit != "current":
+        raise SchemaMismatch(f"database {database.name} {sentences[tables_fit]}")
 
 
 def upgrade(database: Database) -> str:
@@ -54,9 +54,9 @@ def upgrade(database: Database) -> str:
     """
     with _ONE_AT_A_TIME, database.write() as connection:
         locks.alone(connection, "tables")
-        found = fit(connection)
-        if found in {"unreleased", "newer", "foreign"}:
-            refuse(database, found)
+        tables_fit = fit(connection)
+        if tables_fit in {"unreleased", "newer", "foreign"}:
+            refuse(database, tables_fit)
         bring_to(connection, "head")
         return revision(connection)
 

@@ -50,16 +50,16 @@ class Pending:
         return self.placed.host or ""
 
 
-def hold(connection: sa.Connection, held: Sequence[Pending]) -> None:
+def hold(connection: sa.Connection, answers: Sequence[Pending]) -> None:
     """Keep answers; IntegrityError when a host is gone."""
-    rows = [{"instance": one.placed.id, "host": one.host, **codec.columns(one)} for one in held]
+    rows = [{"instance": answer.placed.id, "host": answer.host, **codec.columns(answer)} for answer in answers]
     upsert(connection, pending, rows)
 
 
 def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> bool:
     """Forget answers, since the inventory shows these instances or they are gone; whether there were any."""
-    gone = [sa.delete(pending).where(pending.c.instance.in_(some)) for some in chunks(sorted(set(instance_ids)))]
-    return sum(connection.execute(one).rowcount for one in gone) > 0
+    deletes = [sa.delete(pending).where(pending.c.instance.in_(part)) for part in chunks(sorted(set(instance_ids)))]
+    return sum(connection.execute(delete).rowcount for delete in deletes) > 0
 
 
 def purge(connection: sa.Connection, now: datetime, reserve: timedelta) -> None:
@@ -72,13 +72,17 @@ def load_all(
 ) -> tuple[Pending, ...]:
     """What holds its host now, by instance; `reserve` is for how long an answer does. Of those that are `known` from
     before nothing else is read: an answer about an instance that replaces another one ends later."""
-    former = {(one.placed.id, one.host, one.recommendation, one.expires_at): one for one in known}
+    known_answers = {
+        (answer.placed.id, answer.host, answer.recommendation, answer.expires_at): answer for answer in known
+    }
     columns = pending.c.instance, pending.c.host, pending.c.recommendation, pending.c.expires_at
     query = sa.select(*columns).where(_holds(now, reserve)).order_by(pending.c.instance)
-    found = {row.instance: former.get(tuple(row)) for row in connection.execute(query)}
-    new = [name for name, one in found.items() if one is None]
-    found.update({row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)})
-    return tuple(one for one in found.values() if one is not None)
+    by_instance = {row.instance: known_answers.get(tuple(row)) for row in connection.execute(query)}
+    new = [name for name, answer in by_instance.items() if answer is None]
+    by_instance.update(
+        {row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)}
+    )
+    return tuple(answer for answer in by_instance.values() if answer is not None)
 
 
 def answered_since(connection: sa.Connection, since: datetime, reserve: timedelta) -> bool:

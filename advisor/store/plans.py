@@ -52,8 +52,8 @@ def list_page(connection: sa.Connection, *, kind: PlanKind | None, cursor: str |
 
 def expire(connection: sa.Connection, before: datetime, most: int) -> int:
     """Delete plans from before a time, the oldest first and so many at most; returns how many went."""
-    gone = sa.select(plans.c.id).where(plans.c.created_at < before).order_by(plans.c.created_at).limit(most)
-    return connection.execute(sa.delete(plans).where(plans.c.id.in_(gone.scalar_subquery()))).rowcount
+    expired = sa.select(plans.c.id).where(plans.c.created_at < before).order_by(plans.c.created_at).limit(most)
+    return connection.execute(sa.delete(plans).where(plans.c.id.in_(expired.scalar_subquery()))).rowcount
 
 
 def _read(row: sa.RowMapping) -> PlanEntry:

@@ -36,14 +36,14 @@ def put(connection: sa.Connection, reports: Sequence[ProbeReport]) -> int:
         return 0
     rows = [
         {
-            "host": one.host,
-            "instance": one.instance,
-            "peer": one.peer,
-            "probe": one.result.probe,
-            "taken_at": one.taken_at,
-            "result": one.result,
+            "host": report.host,
+            "instance": report.instance,
+            "peer": report.peer,
+            "probe": report.result.probe,
+            "taken_at": report.taken_at,
+            "result": report.result,
         }
-        for one in sorted(reports, key=lambda one: one.key)
+        for report in sorted(reports, key=lambda report: report.key)
     ]
     statement = insert(connection, probes, list(rows[0]))
     statement = statement.on_conflict_do_update(
@@ -86,8 +86,8 @@ def expire(connection: sa.Connection, before: datetime) -> int:
     if not connection.scalar(sa.select(sa.exists().where(old))):
         return 0
     generation = counters.bump(connection, "inventory")
-    gone = connection.scalars(sa.select(probes.c.host).where(old, probes.c.instance == "").distinct())
-    changes.note(connection, generation, "host", list(gone))
+    host_ids = connection.scalars(sa.select(probes.c.host).where(old, probes.c.instance == "").distinct())
+    changes.note(connection, generation, "host", list(host_ids))
     return connection.execute(sa.delete(probes).where(old)).rowcount
 
 

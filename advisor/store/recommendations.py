@@ -117,9 +117,9 @@ def expire(connection: sa.Connection, before: datetime, most: int) -> int:
     Those whose outcome is still among the observed rows stay.
     """
     observed_too = sa.exists().where(observed.c.source == OBSERVED_AS + recommendations.c.id)
-    gone = sa.select(recommendations.c.id).where(recommendations.c.created_at < before, ~observed_too)
-    gone = gone.order_by(recommendations.c.created_at).limit(most)
-    statement = sa.delete(recommendations).where(recommendations.c.id.in_(gone.scalar_subquery()))
+    expired = sa.select(recommendations.c.id).where(recommendations.c.created_at < before, ~observed_too)
+    expired = expired.order_by(recommendations.c.created_at).limit(most)
+    statement = sa.delete(recommendations).where(recommendations.c.id.in_(expired.scalar_subquery()))
     return connection.execute(statement).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Retention: old samples become five-minute means, old means, answers and plans go, in small steps between others'."""
+"""Retention: old samples become five-minute means; old means, answers and plans go; in steps between other writers."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ class Retention(BackgroundPass):
 
     def _answers(self, now: datetime, hold: Callable[[], bool], *, pausing: bool) -> Removed:
         removed = Removed()
-        for expire, kept, what in self._keep_answers:
+        for expire, keep_for, noun in self._keep_answers:
             while not self._stopping.is_set():
                 with self._resting(pausing=pausing), self._database.write() as connection:
-                    gone = expire(connection, now - kept, ANSWERS_AT_ONCE)
-                removed += Removed(**{what: gone})
-                if gone < ANSWERS_AT_ONCE:
+                    count = expire(connection, now - keep_for, ANSWERS_AT_ONCE)
+                removed += Removed(**{noun: count})
+                if count < ANSWERS_AT_ONCE:
                     break
                 if not hold():
                     return removed

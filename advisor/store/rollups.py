@@ -15,7 +15,6 @@ from advisor.store import locks
 from advisor.store.samples import samples, series, series_around
 from advisor.store.schema import UtcTime, metadata
 from advisor.store.statements import chunks
-from models.profiling.windows import Readings
 
 BUCKET_S = 300.0  # five of the windows that an agent pushes
 NOBODY = ""
@@ -110,8 +109,8 @@ def oldest(connection: sa.Connection, ids: Sequence[int]) -> float | None:
     """When the first sample of these series was taken; looks up each one's, for nothing orders samples by time."""
     first = sa.select(sa.func.min(samples.c.time_s)).where(samples.c.series == series.c.id).scalar_subquery()
     times = sa.select(first.label("time_s")).where(series.c.id.in_(ids)).subquery()
-    found: float | None = connection.scalar(sa.select(sa.func.min(times.c.time_s)))
-    return found
+    oldest_s: float | None = connection.scalar(sa.select(sa.func.min(times.c.time_s)))
+    return oldest_s
 
 
 def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: float) -> int:
@@ -121,9 +120,9 @@ def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: f
     here = (samples.c.series.in_(ids), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
     ends = bucket(connection, samples.c.time_s).label("ends")
     whole = (sa.func.avg(samples.c.value), sa.func.max(samples.c.value), sa.func.count())
-    found = sa.select(samples.c.series, ends, *whole).where(*here).group_by(samples.c.series, ends)
+    means = sa.select(samples.c.series, ends, *whole).where(*here).group_by(samples.c.series, ends)
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(rollups).from_select([column.name for column in rollups.columns], found)
+    statement = insert(rollups).from_select([column.name for column in rollups.columns], means)
     # What a clock that was ahead rolled up too early is joined by the samples that come later.
     old, new = rollups.c, statement.excluded
     joined = {
@@ -142,8 +141,8 @@ def expire(connection: sa.Connection, ids: Sequence[int], before_s: float) -> in
 
 def drop_empty(connection: sa.Connection, ids: Sequence[int]) -> int:
     """Delete those of these series of which nothing is kept; returns how many."""
-    kept = [sa.exists().where(table.c.series == series.c.id) for table in (samples, rollups)]
-    here = sa.and_(series.c.id.in_(ids), *(~one for one in kept))
+    has_rows = [sa.exists().where(table.c.series == series.c.id) for table in (samples, rollups)]
+    here = sa.and_(series.c.id.in_(ids), *(~exists for exists in has_rows))
     if connection.scalar(sa.select(series.c.id).where(here).limit(1)) is None:
         return 0
     locks.alone(connection, "series")  # nobody adds to one of them now
@@ -153,30 +152,12 @@ def drop_empty(connection: sa.Connection, ids: Sequence[int]) -> int:
 def reach_s(connection: sa.Connection, instance_id: str, since_s: float) -> float:
     """Seconds between the first and the last sample that a profile would be made of; inf where some are rolled up."""
     first, last = math.inf, -math.inf
-    for some in chunks(sorted(series_around(connection, instance_id))):
-        here = (rollups.c.series.in_(some), rollups.c.time_s >= since_s)
+    for part in chunks(sorted(series_around(connection, instance_id))):
+        here = (rollups.c.series.in_(part), rollups.c.time_s >= since_s)
         if connection.execute(sa.select(rollups.c.series).where(*here).limit(1)).first() is not None:
             return math.inf
         ends = sa.select(sa.func.min(samples.c.time_s), sa.func.max(samples.c.time_s))
-        begin, end = connection.execute(ends.where(samples.c.series.in_(some), samples.c.time_s >= since_s)).one()
+        begin, end = connection.execute(ends.where(samples.c.series.in_(part), samples.c.time_s >= since_s)).one()
         if begin is not None:
             first, last = min(first, begin), max(last, end)
     return max(last - first, 0.0)
-
-
-def around_instance(connection: sa.Connection, instance_id: str, since_s: float) -> Readings:
-    """What a profile is made of, since a time, as five-minute means: of samples and, from before, of roll-ups."""
-    keys = series_around(connection, instance_id)
-    ends = bucket(connection, samples.c.time_s).label("ends")
-    found: dict[int, dict[float, tuple[float, int]]] = {}
-    for some in chunks(sorted(keys)):
-        here = (samples.c.series.in_(some), samples.c.time_s >= since_s)
-        fresh = sa.select(samples.c.series, ends, sa.func.avg(samples.c.value), sa.func.count())
-        old = sa.select(rollups.c.series, rollups.c.time_s, rollups.c.mean, rollups.c.number)
-        old = old.where(rollups.c.series.in_(some), rollups.c.time_s >= since_s)
-        both = sa.union_all(fresh.where(*here).group_by(samples.c.series, ends), old)
-        for number, time_s, mean, count in connection.execute(both):
-            means = found.setdefault(number, {})
-            before, former = means.get(time_s, (0.0, 0))
-            means[time_s] = (before * former + mean * count) / (former + count), former + count
-    return {keys[number]: (list(means), [mean for mean, _ in means.values()]) for number, means in found.items()}

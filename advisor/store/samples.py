@@ -65,13 +65,13 @@ def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSamp
 def around_instance(connection: sa.Connection, instance_id: str, since_s: float) -> Readings:
     """What a profile is made of, since a time: all means of an instance and of its hosts, and its neighbours' CPU."""
     keys = series_around(connection, instance_id)
-    found: dict[int, tuple[list[float], list[float]]] = {}
+    readings: dict[int, tuple[list[float], list[float]]] = {}
     query = sa.select(samples).where(samples.c.time_s >= since_s)
     for number, time_s, value in selected(connection, query, samples.c.series, keys):
-        times, values = found.setdefault(number, ([], []))
+        times, values = readings.setdefault(number, ([], []))
         times.append(time_s)
         values.append(value)
-    return {keys[number]: found[number] for number in sorted(found)}
+    return {keys[number]: readings[number] for number in sorted(readings)}
 
 
 def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, tuple[str, str | None, str, str]]:
@@ -100,9 +100,9 @@ def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float
         .where(series.c.scope == "instance", series.c.metric == "cpu")
         .where(samples.c.time_s >= since_s, samples.c.value.between(0.0, MOST))
     )
-    found: dict[str, Usage] = {}
-    for some in chunks(instance_ids):
-        here = ranked.where(series.c.instance.in_(some)).subquery()
+    usage_of: dict[str, Usage] = {}
+    for part in chunks(instance_ids):
+        here = ranked.where(series.c.instance.in_(part)).subquery()
         # a quantile lies between the value of this rank and the next one
         below = [share * (here.c.windows - 1) // 100 for share in (95, 99)]
         near = sa.or_(*(here.c.rank.between(rank, rank + 1) for rank in below))
@@ -111,8 +111,8 @@ def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float
             values.setdefault((row.host, row.instance, row.windows), {})[row.rank] = row.value
         for (_, instance, count), by_rank in values.items():
             p95, p99 = (_quantile(by_rank, share * (count - 1)) / 100 for share in (95, 99))
-            found[instance] = Usage(p95, count, p99)
-    return found
+            usage_of[instance] = Usage(p95, count, p99)
+    return usage_of
 
 
 def _quantile(by_rank: Mapping[int, float], hundredths: int) -> float:
@@ -127,19 +127,19 @@ def _key(sample: MetricSample) -> SeriesKey:
 
 
 def _series_ids(connection: sa.Connection, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, int]:
-    found = _find(connection, keys)
-    missing = [key for key in keys if key not in found]
+    ids = _find(connection, keys)
+    missing = [key for key in keys if key not in ids]
     if not missing:
-        return found
+        return ids
     names = ("host", "instance", "scope", "metric")
     insert_new(connection, series, [dict(zip(names, key, strict=True)) for key in missing])
-    return {**found, **_find(connection, missing)}
+    return {**ids, **_find(connection, missing)}
 
 
 def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
     """Those that are there, and others of the same hosts and instances."""
-    found: dict[SeriesKey, int] = {}
-    for some in chunks(sorted({key[:2] for key in keys})):
-        for number, *key in connection.execute(with_pairs(connection, (series.c.host, series.c.instance), some)):
-            found[tuple(key)] = number
-    return found
+    ids: dict[SeriesKey, int] = {}
+    for part in chunks(sorted({key[:2] for key in keys})):
+        for number, *key in connection.execute(with_pairs(connection, (series.c.host, series.c.instance), part)):
+            ids[tuple(key)] = number
+    return ids

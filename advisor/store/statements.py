@@ -51,9 +51,9 @@ def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) 
 
 def keep_only(connection: sa.Connection, column: sa.Column[str], kept: Iterable[str]) -> None:
     """Delete the rows whose `column` is not among `kept`."""
-    gone = set(connection.scalars(sa.select(column))) - set(kept)
-    for some in chunks(sorted(gone)):
-        connection.execute(sa.delete(column.table).where(column.in_(some)))
+    surplus = set(connection.scalars(sa.select(column))) - set(kept)
+    for part in chunks(sorted(surplus)):
+        connection.execute(sa.delete(column.table).where(column.in_(part)))
 
 
 def existing(connection: sa.Connection, column: sa.Column[str], values: Iterable[str]) -> set[str]:
@@ -71,8 +71,8 @@ def selected(
 ) -> Iterator[Any]:
     """The rows of `query` whose `column` is one of `values`, which go by CHUNK in their order; each part is ordered as
     the query says."""
-    for some in chunks(sorted(set(values))):
-        yield from connection.execute(query.where(column.in_(some)))
+    for part in chunks(sorted(set(values))):
+        yield from connection.execute(query.where(column.in_(part)))
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -122,7 +122,9 @@ def insert(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> 
     arrays = [sa.bindparam(column.name, type_=postgresql.ARRAY(_sent(column))) for column in columns]
     sent = (sa.column(column.name, _sent(column)) for column in columns)
     rows = sa.func.unnest(*arrays).table_valued(*sent).render_derived()
-    values = [sa.cast(rows.c[one.name], one.type) if _is_json(one) else rows.c[one.name] for one in columns]
+    values = [
+        sa.cast(rows.c[column.name], column.type) if _is_json(column) else rows.c[column.name] for column in columns
+    ]
     return postgresql.insert(table).from_select(names, sa.select(*values), include_defaults=False)
 
 
@@ -163,9 +165,9 @@ def with_pairs(
     """
     table = columns[0].table
     if connection.dialect.name != "postgresql":
-        firsts, seconds = (sorted(set(one)) for one in zip(*pairs, strict=True))
+        firsts, seconds = (sorted(set(texts)) for texts in zip(*pairs, strict=True))
         return sa.select(table).where(columns[0].in_(firsts), columns[1].in_(seconds))
-    arrays = [sa.literal(list(one), postgresql.ARRAY(sa.Text)) for one in zip(*pairs, strict=True)]
+    arrays = [sa.literal(list(texts), postgresql.ARRAY(sa.Text)) for texts in zip(*pairs, strict=True)]
     names = [sa.column(column.name, sa.Text) for column in columns]
     wanted = sa.func.unnest(*arrays).table_valued(*names).render_derived("wanted")
     here = [column == wanted.c[column.name] for column in columns]

@@ -1,4 +1,4 @@
-"""Stays: since when each instance is on its host, what was told before it came, how it fared; the only SQL on them."""
+"""Stays: since when each instance is on its host, what was predicted before, how it fared; the only SQL on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPEN = stays.c.ended_s.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """One instance on one host; `told` and `fared` are plain JSON, None = nothing is known of how it came."""
+    """One instance on one host. `told` (what was predicted) and `fared` are plain JSON, None = nobody saw it come."""
 
     instance: str
     since_s: float
@@ -76,22 +76,22 @@ def hosts_known(connection: sa.Connection) -> set[str]:
     return set(connection.scalars(sa.select(stays.c.host).distinct()))
 
 
-def begin(connection: sa.Connection, begun: Sequence[Stay]) -> None:
-    """Keep these."""
-    upsert(connection, stays, [asdict(one) for one in begun])
+def begin(connection: sa.Connection, arrivals: Sequence[Stay]) -> None:
+    """Store stays that have begun."""
+    upsert(connection, stays, [asdict(stay) for stay in arrivals])
 
 
 def end(connection: sa.Connection, instances: Iterable[str], now_s: float) -> None:
-    """They are not there any more; of who was there before anybody looked nothing is kept."""
-    for some in chunks(sorted(set(instances))):
-        here = (stays.c.instance.in_(some), _OPEN)
+    """End the stays of these instances; those that began before anybody looked are deleted."""
+    for part in chunks(sorted(set(instances))):
+        here = (stays.c.instance.in_(part), _OPEN)
         connection.execute(sa.delete(stays).where(*here, stays.c.since_s == BEFORE))
         connection.execute(sa.update(stays).where(*here).values(ended_s=now_s))
 
 
-def reopen(connection: sa.Connection, one: Stay, since_s: float) -> bool:
+def reopen(connection: sa.Connection, stay: Stay, since_s: float) -> bool:
     """Go on with the last stay of an instance on its host that ended since a time; False when there is none."""
-    here = (stays.c.instance == one.instance, stays.c.host == one.host)
+    here = (stays.c.instance == stay.instance, stays.c.host == stay.host)
     last = sa.select(sa.func.max(stays.c.since_s)).where(*here, stays.c.ended_s >= since_s).scalar_subquery()
     return connection.execute(sa.update(stays).where(*here, stays.c.since_s == last).values(ended_s=None)).rowcount > 0
 
@@ -104,7 +104,7 @@ def hosts_to_look_at(connection: sa.Connection, since_s: float, ends_s: float, m
 
 
 def to_look_at(connection: sa.Connection, host: str, since_s: float, ends_s: float) -> tuple[Stay, ...]:
-    """Those on a host that came since a time, before the window that ends at `ends_s`, which was not looked at yet."""
+    """Stays on a host that began since a time and before the window that ends at `ends_s`, which is to be looked at."""
     query = sa.select(stays).where(stays.c.host == host, *_due(since_s, ends_s)).order_by(stays.c.instance)
     return tuple(Stay(**row) for row in connection.execute(query).mappings())
 
@@ -115,15 +115,15 @@ def _due(since_s: float, ends_s: float) -> tuple[sa.ColumnElement[bool], ...]:
     return _OPEN, *came, stays.c.told.is_not(None)
 
 
-def looked(connection: sa.Connection, one: Stay, ends_s: float, fared: Mapping[str, Any]) -> bool:
-    """Keep how it has fared up to a window; False where another process was faster."""
-    here = (stays.c.instance == one.instance, stays.c.since_s == one.since_s, stays.c.looked_s == one.looked_s)
+def looked(connection: sa.Connection, stay: Stay, ends_s: float, fared: Mapping[str, Any]) -> bool:
+    """Store how it has fared up to a window; False where another process was faster."""
+    here = (stays.c.instance == stay.instance, stays.c.since_s == stay.since_s, stays.c.looked_s == stay.looked_s)
     statement = sa.update(stays).where(*here).values(looked_s=ends_s, fared=dict(fared))
     return connection.execute(statement).rowcount == 1
 
 
 def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:
-    """Those that began since a time and of which it is known how, the newest first."""
+    """Stays whose beginning was seen since a time, the newest first."""
     query = sa.select(stays).where(stays.c.since_s >= since_s, stays.c.told.is_not(None))
     query = query.order_by(stays.c.since_s.desc(), stays.c.instance)
     return tuple(Stay(**row) for row in connection.execute(query).mappings())
@@ -131,16 +131,16 @@ def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:
 
 def asked_about(connection: sa.Connection, instances: Iterable[str], since: datetime) -> dict[str, AskedBefore]:
     """The newest answer about each of these since a time; one that was no dry run goes before one that was."""
-    found: dict[str, AskedBefore] = {}
-    for some in chunks(sorted(set(instances))):
-        for one in _heads(connection, recommendations.c.instance.in_(some), recommendations.c.created_at >= since):
-            former = found.get(one.instance)
-            if former is None or (one.dry_run, -one.created_at.timestamp()) <= (
+    newest: dict[str, AskedBefore] = {}
+    for part in chunks(sorted(set(instances))):
+        for answer in _heads(connection, recommendations.c.instance.in_(part), recommendations.c.created_at >= since):
+            former = newest.get(answer.instance)
+            if former is None or (answer.dry_run, -answer.created_at.timestamp()) <= (
                 former.dry_run,
                 -former.created_at.timestamp(),
             ):
-                found[one.instance] = one
-    return found
+                newest[answer.instance] = answer
+    return newest
 
 
 def asked(connection: sa.Connection, since: datetime) -> tuple[AskedBefore, ...]:
@@ -149,8 +149,8 @@ def asked(connection: sa.Connection, since: datetime) -> tuple[AskedBefore, ...]
 
 
 def expire(connection: sa.Connection, before_s: float) -> None:
-    """Forget who left before a time, or long before others; of who came before it and is still there only that it
-    is."""
+    """Delete stays that ended before a time, and the oldest beyond MOST_ENDED; of those that began before it and go on,
+    delete what was predicted and how they fared."""
     connection.execute(sa.delete(stays).where(stays.c.ended_s < before_s))
     old = (_OPEN, stays.c.since_s < before_s, stays.c.told.is_not(None))
     connection.execute(sa.update(stays).where(*old).values(told=None, fared=None))

@@ -26,14 +26,14 @@ class Transactions:
         self._database = database
         self._outdated: SchemaMismatch | None = None
         with database.read() as connection:
-            found = migrate.fit(connection)
-        if found == "empty":
+            tables_fit = migrate.fit(connection)
+        if tables_fit == "empty":
             self.upgrade()
             return
         try:
-            migrate.refuse(database, found)
+            migrate.refuse(database, tables_fit)
         except SchemaMismatch as error:
-            if found != "older":
+            if tables_fit != "older":
                 raise
             self._outdated = error
 

@@ -26,10 +26,10 @@ class WaitSums:
 def sums(connection: sa.Connection, host: str, instances: Sequence[str], since_s: float) -> tuple[WaitSums, ...]:
     """Of these instances on a host, since a time: CPU use, waiting, and whom they waited for, with the host."""
     plain = series.c.metric.in_(["cpu", "waiting", "waited_for_host"])
-    wanted = plain | series.c.metric.startswith(WAITED_FOR, autoescape=True)
-    found: list[WaitSums] = []
-    for some in chunks(sorted(instances)):
-        here = (series.c.host == host, series.c.scope == "instance", wanted, series.c.instance.in_(some))
+    wanted_metrics = plain | series.c.metric.startswith(WAITED_FOR, autoescape=True)
+    results: list[WaitSums] = []
+    for part in chunks(sorted(instances)):
+        here = (series.c.host == host, series.c.scope == "instance", wanted_metrics, series.c.instance.in_(part))
         fresh = sa.select(
             samples.c.series, sa.func.sum(samples.c.value).label("total"), sa.func.count().label("number")
         ).where(samples.c.time_s >= since_s)
@@ -45,5 +45,5 @@ def sums(connection: sa.Connection, host: str, instances: Sequence[str], since_s
             series.c.instance, series.c.metric, sa.func.sum(both.c.total), sa.func.sum(both.c.number)
         ).join(both, both.c.series == series.c.id)
         for instance, metric, total, number in connection.execute(query.group_by(series.c.instance, series.c.metric)):
-            found.append(WaitSums(instance, metric, float(total), int(number)))
-    return tuple(found)
+            results.append(WaitSums(instance, metric, float(total), int(number)))
+    return tuple(results)

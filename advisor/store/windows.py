@@ -1,4 +1,4 @@
-"""Windows kept for training: who wanted and got how much beside whom, one for each company of a host, load and day."""
+"""Windows kept for training: who wanted and got how much beside whom; one per host, day, load and set of instances."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ windows = sa.Table(
 
 
 def keep(connection: sa.Connection, window: SharedWindow) -> None:
-    """Store a window in place of the former one of that day with the same company at the same load of the host: what
-    they get may have changed since, as where CPUs became slow."""
+    """Store a window in place of the one of that day with the same instances at the same load of the host: what they
+    get may have changed since, as where CPUs became slow."""
     day = int(window.ends_s // _DAY_S)
     company = hashlib.sha256(f"{day} {window.load} {window.company}".encode()).hexdigest()
     row = {"host": window.host.id, "company": company, "ends_s": window.ends_s, "observed": _plain(window)}
@@ -50,40 +50,40 @@ def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]
     query = sa.select(windows.c.ends_s, windows.c.observed).where(windows.c.ends_s > begin_s)
     return tuple(
         SharedWindow(
-            host=codec.decode(Host, told["host"]),
-            instances=tuple(codec.decode(Instance, one) for one in told["instances"]),
-            shares=told["shares"],
+            host=codec.decode(Host, stored["host"]),
+            instances=tuple(codec.decode(Instance, instance) for instance in stored["instances"]),
+            shares=stored["shares"],
             ends_s=ends_s,
         )
-        for ends_s, told in connection.execute(query.order_by(windows.c.ends_s, windows.c.host))
+        for ends_s, stored in connection.execute(query.order_by(windows.c.ends_s, windows.c.host))
     )
 
 
 def _plain(window: SharedWindow) -> dict[str, Any]:
     """As plain values; what `codec.decode` takes for granted is left out, which is nine tenths."""
-    plain, one = (codec.encode(made) for made in (Host("-", "kvm", 1, 1.0), Instance("-")))
-    host = {name: value for name, value in plain.items() if name not in _OF_ANY_HOST}
+    any_host, any_instance = (codec.encode(default) for default in (Host("-", "kvm", 1, 1.0), Instance("-")))
+    usual_host = {name: value for name, value in any_host.items() if name not in _OF_ANY_HOST}
     instances = []
-    for each in window.instances:
-        told = {name: codec.encode(getattr(each, name)) for name in ("vcpus", "settings")}
+    for instance in window.instances:
+        size = {name: codec.encode(getattr(instance, name)) for name in ("vcpus", "settings")}
         demand = {
-            name: {**_other(codec.encode(known), _USUAL), "mean": known.mean} for name, known in each.demand.items()
+            name: {**_differing(codec.encode(known), _USUAL), "mean": known.mean}
+            for name, known in instance.demand.items()
         }
-        instances.append({"id": each.id, **_other(told, one), "demand": demand})
+        instances.append({"id": instance.id, **_differing(size, any_instance), "demand": demand})
     return {
-        "host": _other(codec.encode(window.host), host),
+        "host": _differing(codec.encode(window.host), usual_host),
         "instances": instances,
         "shares": {name: round(share, 5) for name, share in window.shares.items()},
     }
 
 
-def _other(value: Mapping[str, Any], than: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known and differs from what is taken for granted, at every depth."""
-    found = {}
-    for name, mine in value.items():
-        usual = than.get(name)
-        if isinstance(mine, Mapping):
-            mine = _other(mine, usual or {})  # noqa: PLW2901 - of the same name
-        if mine not in (usual, None, {}, []):
-            found[name] = mine
-    return found
+def _differing(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known and differs from the usual values, at every depth."""
+    differing = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            value = _differing(value, usual.get(name) or {})  # noqa: PLW2901 - of the same name
+        if value not in (usual.get(name), None, {}, []):
+            differing[name] = value
+    return differing

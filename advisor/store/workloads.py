@@ -33,8 +33,8 @@ def named(connection: sa.Connection, name: str) -> tuple[WorkloadProfile, ...]:
 
 def get_many(connection: sa.Connection, names: Iterable[str]) -> tuple[WorkloadProfile, ...]:
     """The profiles with these names, by name and platform."""
-    found = map(_read, among(connection, workloads.c.name, names))
-    return tuple(sorted(found, key=lambda profile: (profile.name, profile.platform)))
+    profiles = map(_read, among(connection, workloads.c.name, names))
+    return tuple(sorted(profiles, key=lambda profile: (profile.name, profile.platform)))
 
 
 def delete(connection: sa.Connection, name: str) -> bool:

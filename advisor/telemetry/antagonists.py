@@ -23,52 +23,52 @@ _BEFORE_S = 86_400.0
 LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
 
 
-def of_host(connection: Connection, host: str, there: Sequence[Instance], *, since: str, now: datetime) -> SlowingHere:
-    """Of everybody who is on the host now, in the last `since`: whole windows of five minutes."""
+def of_host(
+    connection: Connection, host: str, residents: Sequence[Instance], *, since: str, now: datetime
+) -> SlowingHere:
+    """Who slowed whom of the instances that are on the host now, in the last `since`: whole windows of five minutes."""
     end_s = now.timestamp() // BUCKET_S * BUCKET_S
     begin_s = end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S
-    names = [one.id for one in there]
+    by_name = {instance.id: instance for instance in residents}
+    names = list(by_name)
     watched = by_run_queue(waits.sums(connection, host, names, begin_s))
-    by_name = {one.id: one for one in there}
     keys = histories.of_host(connection, host, names, _METRICS)
-    found = measured_of(histories.means(connection, keys, begin_s, end_s, BUCKET_S), by_name)
-    windows = max((one.cpu.size for one in found.values()), default=0)
-    guessed = antagonists(found, lambda one, other: share_cpus(by_name[one], by_name[other]))
-    rest = [
-        MeasuredSlowing(one.victim, one.suspect, one.loss, "correlation", one.chance)
-        for one in guessed
-        if one.victim not in watched
+    measured = measured_of(histories.means(connection, keys, begin_s, end_s, BUCKET_S), by_name)
+    windows = max((used.cpu.size for used in measured.values()), default=0)
+    slowings = [slowing for of_victim in watched.values() for slowing in of_victim]
+    slowings += [
+        MeasuredSlowing(guess.victim, guess.suspect, guess.loss, "correlation", guess.chance)
+        for guess in antagonists(measured, lambda one, other: share_cpus(by_name[one], by_name[other]))
+        if guess.victim not in watched
     ]
-    every = sorted(
-        [*rest, *(one for some in watched.values() for one in some)], key=lambda one: (-one.loss, one.victim)
-    )
-    return SlowingHere(host, begin_s, end_s, windows, tuple(sorted(watched)), tuple(every))
+    slowings.sort(key=lambda slowing: (-slowing.loss, slowing.victim))
+    return SlowingHere(host, begin_s, end_s, windows, tuple(sorted(watched)), tuple(slowings))
 
 
-def by_run_queue(found: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, ...]]:
-    """Of each instance whose run queue was watched: the part of the CPU time that it wanted for which it waited while
-    another one ran."""
+def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, ...]]:
+    """By instance whose run queue was watched: for which part of the CPU time that it wanted it waited while another
+    one ran."""
     of: dict[str, dict[str, WaitSums]] = {}
-    for one in found:
-        of.setdefault(one.instance, {})[one.metric] = one
-    told: dict[str, tuple[MeasuredSlowing, ...]] = {}
+    for entry in sums:
+        of.setdefault(entry.instance, {})[entry.metric] = entry
+    slowed_by: dict[str, tuple[MeasuredSlowing, ...]] = {}
     for victim, metrics in of.items():
         if (parts := _parts(metrics)) is None:
             continue
-        told[victim] = tuple(
+        slowed_by[victim] = tuple(
             MeasuredSlowing(victim, other, min(part, 1.0), "run queue", None)
             for other, part in parts.items()
             if part >= LEAST_LOSS and other
         )
-    return told
+    return slowed_by
 
 
 def waited_more(connection: Connection, host: str, victim: str, since_s: float) -> Mapping[str, float] | None:
     """By how much more of the CPU time that it wants an instance waited since then than in the day before, by who ran
     meanwhile ("" = the host itself); None where nobody watched its run queue."""
-    now = {one.metric: one for one in waits.sums(connection, host, [victim], since_s)}
-    both = {one.metric: one for one in waits.sums(connection, host, [victim], since_s - _BEFORE_S)}
-    before = {name: _without(one, now.get(name)) for name, one in both.items()}
+    now = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s)}
+    both = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s - _BEFORE_S)}
+    before = {name: _without(entry, now.get(name)) for name, entry in both.items()}
     parts = _parts(now)
     if parts is None:
         return None
@@ -84,8 +84,8 @@ def _parts(metrics: Mapping[str, WaitSums]) -> Mapping[str, float] | None:
     windows = metrics["waited_for_host"].number
     if wanted <= 0:
         return {}
-    others = {name.removeprefix(WAITED_FOR): one for name, one in metrics.items() if name.startswith(WAITED_FOR)}
-    return {name: one.total / windows / wanted for name, one in {**others, "": metrics["waited_for_host"]}.items()}
+    ran = {name.removeprefix(WAITED_FOR): sums for name, sums in metrics.items() if name.startswith(WAITED_FOR)}
+    return {name: sums.total / windows / wanted for name, sums in {**ran, "": metrics["waited_for_host"]}.items()}
 
 
 def _without(both: WaitSums, later: WaitSums | None) -> WaitSums:
@@ -95,7 +95,7 @@ def _without(both: WaitSums, later: WaitSums | None) -> WaitSums:
 
 
 def measured_of(
-    means: Mapping[histories.Key, histories.Means], there: Mapping[str, Instance]
+    means: Mapping[histories.Key, histories.Means], instances: Mapping[str, Instance]
 ) -> dict[str, UsedAndWaited]:
     """CPU use and waiting of each instance on one axis of windows; NaN where nothing was measured."""
     steps = sorted({at for times, _ in means.values() for at in times})
@@ -103,12 +103,12 @@ def measured_of(
 
     def row(key: histories.Key) -> Floats:
         values = np.full(len(steps), np.nan)
-        times, found = means.get(key, ((), ()))
-        values[[at_step[at] for at in times]] = found
+        times, measured = means.get(key, ((), ()))
+        values[[at_step[at] for at in times]] = measured
         return values
 
     return {
-        name: UsedAndWaited(row((host, name, "cpu")), row((host, name, "waiting")), float(there[name].vcpus))
+        name: UsedAndWaited(row((host, name, "cpu")), row((host, name, "waiting")), float(instances[name].vcpus))
         for host, name in sorted({(host, name) for host, name, _ in means if name is not None})
     }
 

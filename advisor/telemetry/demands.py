@@ -34,7 +34,7 @@ ENOUGH = 12  # windows, an hour of them, before an instance tells how busy every
 _OF_CPU = ("cpu", "waiting", "throttled", "execution")
 METRICS = (*_OF_CPU, *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
-Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is told of it now
+Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is published of it now
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,65 +51,71 @@ class _Batch:
         first: dict[Key, float] = {}
         newest: dict[str, float] = {}
         on: dict[str, set[str]] = defaultdict(set)
-        for one in samples:
-            newest[one.host] = max(one.time_s, newest.get(one.host, 0.0))
-            if one.instance is not None and one.scope == "instance" and one.metric in RESOURCES:
-                key = one.instance, one.metric
-                first[key] = min(one.time_s, first.get(key, math.inf))
-                on[one.instance].add(one.host)
-        over = {name: max(_border(newest[host] - AFTER_S) for host in there) for name, there in on.items()}
-        return cls(first, over, {host for there in on.values() for host in there})
+        for sample in samples:
+            newest[sample.host] = max(sample.time_s, newest.get(sample.host, 0.0))
+            if sample.instance is not None and sample.scope == "instance" and sample.metric in RESOURCES:
+                key = sample.instance, sample.metric
+                first[key] = min(sample.time_s, first.get(key, math.inf))
+                on[sample.instance].add(sample.host)
+        over = {name: max(_border(newest[host] - AFTER_S) for host in hosts) for name, hosts in on.items()}
+        return cls(first, over, {host for hosts in on.values() for host in hosts})
 
 
-def learn(connection: Connection, taken: Sequence[MetricSample]) -> News:
-    """Learn every window that the samples, which must be stored, show to be over; what is news of whom.
+def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
+    """Learn every window that the samples, which must be stored, show to be over; returns what is news, by instance.
 
     Windows are taken from what is stored, in order of time, each once whatever is sent again. A sample that comes
     after its window was learned is not in it.
     """
-    batch = _Batch.of(taken)
-    known = demands.until(connection, batch.over)
-    new = {key: Learned(_border(first), as_json(_empty(key))) for key, first in batch.first.items() if key not in known}
+    batch = _Batch.of(samples)
+    learned_until = demands.until(connection, batch.over)
+    new = {
+        key: Learned(_border(first), as_json(_empty(key)))
+        for key, first in batch.first.items()
+        if key not in learned_until
+    }
     if new:
         demands.begin(connection, new)
-        known |= {key: row.until_s for key, row in new.items()}
-    due = {key for key, until_s in known.items() if until_s + BUCKET_S <= batch.over[key[0]]}
+        learned_until |= {key: row.until_s for key, row in new.items()}
+    due = {key for key, until_s in learned_until.items() if until_s + BUCKET_S <= batch.over[key[0]]}
     if not due:
         return {}
     rows = demands.held(connection, due)
     series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
-    there = instances.measured(connection, {name for name, _ in rows})
-    found: list[tuple[Key, Window]] = []
+    known = instances.measured(connection, {name for name, _ in rows})
+    windows: list[tuple[Key, Window]] = []
     until: dict[Key, float] = {}
     for (begin_s, over_s), keys in _alike(rows, batch).items():
         end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
-        wanted = _series_for(series, keys)
-        means = demands.windows(connection, wanted, begin_s, end_s)
+        series_of_keys = _series_for(series, keys)
+        means = demands.windows(connection, series_of_keys, begin_s, end_s)
         if not means and end_s < over_s:  # nobody measured for long: go on where the next sample is
-            end_s = min(_border(demands.first_after(connection, wanted, end_s) or over_s), over_s)
+            end_s = min(_border(demands.first_after(connection, series_of_keys, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
-        found += [(key, window) for key in keys for window in _windows(means, key, there)]
+        windows += [(key, window) for key in keys for window in _windows(means, key, known)]
     tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
-    found.sort(key=lambda one: (one[1].time_s, one[0]))
-    demands.add_totals(connection, _teach(tallies, found, _totals(connection, tallies, found)))
-    demands.put(connection, {key: Learned(until[key], one.written()) for key, one in tallies.items()})
-    return _news(there, {key: tallies[key].tally for key, _ in found})
+    windows.sort(key=lambda item: (item[1].time_s, item[0]))
+    demands.add_totals(connection, _teach(tallies, windows, _totals(connection, tallies, windows)))
+    demands.put(connection, {key: Learned(until[key], learning.written()) for key, learning in tallies.items()})
+    return _news(known, {key: tallies[key].tally for key, _ in windows})
 
 
-def news_of_history(connection: Connection, found: News) -> News:
-    """What another system's history says differently from what is told, and nobody has measured."""
+def news_of_history(connection: Connection, history: News) -> News:
+    """What another system's history says differently from what is published, where no agent has measured."""
     news: dict[str, Measured] = {}
-    for name, (_, told) in instances.measured(connection, found).items():
-        own = {resource: one for resource, one in told.items() if one.origin == "measured"}
-        now = {**found[name], **own}
-        if now.keys() != told.keys() or any(is_news(told.get(resource), one) for resource, one in now.items()):
+    for name, (_, current) in instances.measured(connection, history).items():
+        own = {resource: demand for resource, demand in current.items() if demand.origin == "measured"}
+        now = {**history[name], **own}
+        if now.keys() != current.keys() or any(
+            is_news(current.get(resource), demand) for resource, demand in now.items()
+        ):
             news[name] = now
     return news
 
 
 def tell(connection: Connection, news: News) -> None:
-    """Let everybody who watches the counters know, in a transaction of its own: counters must be locked first, that of
-    the inventory, too, for its writers change the same rows."""
+    """Publish the news by the counter `demand`, in a transaction of its own: counters must be locked first, that of the
+    inventory, too, for its writers change the same rows."""
     counters.hold(connection, "inventory")
     counter = counters.bump(connection, "demand")
     instances.tell_measured(connection, news, counter)
@@ -117,7 +123,7 @@ def tell(connection: Connection, news: News) -> None:
 
 @dataclass(slots=True)
 class _Learning:
-    """A tally, and its last window over the mean of then as it was added to what everybody did, None = it was not."""
+    """A tally; `added` is its last window over its mean as it was added to the totals, None = it was not added."""
 
     tally: Tally
     added: float | None = None
@@ -134,61 +140,61 @@ Totals = dict[tuple[str, float], tuple[float, int]]
 
 
 def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[Key, Window]], totals: Totals) -> Totals:
-    """Add windows in order of time; what they add to the totals.
+    """Add windows in order of time; returns what they add to the totals.
 
     How busy the others were in a window is looked up when the next one is over: until then all hosts have told.
     """
-    more: Totals = {}
+    additions: Totals = {}
     for key, window in windows:
-        one, time_s = tallies[key], window.time_s
-        _compare(one, totals.get((key[1], one.tally.last_s)))
-        one.tally.add(window)
-        ratio = window.demand / one.tally.mean if one.tally.mean > 0 and one.tally.n >= ENOUGH else None
-        one.added = ratio
+        learning, time_s = tallies[key], window.time_s
+        _compare(learning, totals.get((key[1], learning.tally.last_s)))
+        learning.tally.add(window)
+        ratio = window.demand / learning.tally.mean if learning.tally.mean > 0 and learning.tally.n >= ENOUGH else None
+        learning.added = ratio
         if ratio is not None:
-            for sums in (totals, more):
+            for sums in (totals, additions):
                 total, number = sums.get((key[1], time_s), (0.0, 0))
                 sums[key[1], time_s] = total + ratio, number + 1
-    return more
+    return additions
 
 
-def _compare(one: _Learning, everybody: tuple[float, int] | None) -> None:
+def _compare(learning: _Learning, everybody: tuple[float, int] | None) -> None:
     """Note how busy the others were in the last window, at least two of them."""
-    if everybody is None or one.tally.n == 0:
+    if everybody is None or learning.tally.n == 0:
         return
     total, number = everybody
-    if one.added is not None:
-        total, number = total - one.added, number - 1
+    if learning.added is not None:
+        total, number = total - learning.added, number - 1
     if number >= 2:
-        one.tally.compare(one.tally.last, total / number)
+        learning.tally.compare(learning.tally.last, total / number)
 
 
-def _totals(connection: Connection, tallies: Mapping[Key, _Learning], found: Iterable[tuple[Key, Window]]) -> Totals:
-    last = {one.tally.last_s for one in tallies.values() if one.tally.n}
-    return dict(demands.totals_at(connection, last | {window.time_s for _, window in found}))
+def _totals(connection: Connection, tallies: Mapping[Key, _Learning], windows: Iterable[tuple[Key, Window]]) -> Totals:
+    last = {learning.tally.last_s for learning in tallies.values() if learning.tally.n}
+    return dict(demands.totals_at(connection, last | {window.time_s for _, window in windows}))
 
 
 def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
-    """What differs by more than the noise from what is told."""
-    found: dict[str, dict[Resource, Demand]] = {}
+    """What differs by more than the noise from what is published."""
+    news: dict[str, dict[Resource, Demand]] = {}
     for (name, _), tally in sorted(learned.items()):
         if name not in known or tally.n < 1:
             continue
-        vcpus, told = known[name]
+        vcpus, current = known[name]
         now = estimated(tally, vcpus=vcpus)
-        if is_news(told.get(tally.resource), now):
-            found.setdefault(name, dict(told))[tally.resource] = now
-    return found
+        if is_news(current.get(tally.resource), now):
+            news.setdefault(name, dict(current))[tally.resource] = now
+    return news
 
 
 def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, float], list[Key]]:
     """Rows by where they begin and up to where windows are over: those of one host, as a rule, are all alike."""
-    found: dict[tuple[float, float], list[Key]] = defaultdict(list)
+    alike: dict[tuple[float, float], list[Key]] = defaultdict(list)
     for key, row in rows.items():
         over_s = batch.over[key[0]]
         if row.until_s + BUCKET_S <= over_s:  # somebody else may have been faster
-            found[row.until_s, over_s].append(key)
-    return found
+            alike[row.until_s, over_s].append(key)
+    return alike
 
 
 def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> Mapping[int, tuple[str, str]]:
@@ -200,7 +206,7 @@ def _metrics_of(resource: str) -> Sequence[str]:
     return _OF_CPU if resource == "cpu" else (resource,)
 
 
-def _windows(means: Means, key: Key, there: Known) -> list[Window]:
+def _windows(means: Means, key: Key, known: Known) -> list[Window]:
     """Each window of one instance and resource.
 
     Demand for CPUs is more than what it used by what it waited for (`wanted_cpus`), at most the vCPUs: threads of the
@@ -208,16 +214,16 @@ def _windows(means: Means, key: Key, there: Known) -> list[Window]:
     off. Where waiting is not measured, demand is what it used.
     """
     name, resource = key
-    found = []
+    windows = []
     for (owner, time_s), metrics in means.items():
-        if owner != name or resource not in metrics or name not in there:
+        if owner != name or resource not in metrics or name not in known:
             continue
-        value = wanted(metrics, resource, there[name][0])
+        value = wanted(metrics, resource, known[name][0])
         if value is not None:
-            found.append(
+            windows.append(
                 Window(time_s, value, ran=metrics.get("cpu", 0.0) / 100, executions=metrics.get("execution", 0.0))
             )
-    return found
+    return windows
 
 
 def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | None:
@@ -229,12 +235,12 @@ def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | N
 
 
 def held_back(metrics: Mapping[str, float]) -> float:
-    """The time that it waited for others, in % of one CPU: without what its own cap took."""
+    """The time that it waited for others, in % of one CPU, without the time that its own cap took."""
     return max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)
 
 
 def _empty(key: Key) -> Tally:
-    return Tally(next(one for one in RESOURCES if one == key[1]), BUCKET_S)
+    return Tally(next(resource for resource in RESOURCES if resource == key[1]), BUCKET_S)
 
 
 def _border(time_s: float) -> float:

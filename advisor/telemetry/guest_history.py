@@ -25,57 +25,63 @@ _Means = Sequence[tuple[float, float, float]]  # end, seconds, mean
 
 
 def demands_of(
-    told: Iterable[GuestHistory], there: Mapping[str, Instance], *, unknown: Sequence[str] = (), progress: Progress
+    histories: Iterable[GuestHistory],
+    instances: Mapping[str, Instance],
+    *,
+    unknown: Sequence[str] = (),
+    progress: Progress,
 ) -> MonitoringHistory:
     """The demand of every instance that its system has watched for an hour at least.
 
-    `told` is of instances that are `there`. What is common to instances is learned from windows only.
+    `histories` are of these `instances`. What is common to instances is learned from windows only.
     """
     tallies: dict[tuple[str, Resource], Tally] = {}
     windows: dict[Resource, dict[str, Row]] = defaultdict(dict)
     failed: list[str] = []
     answered: set[str] = set()
-    for at, one in enumerate(told):
-        progress(at, len(there))
-        failed += [one.failed] if one.failed else []
-        answered |= one.windows.keys()
+    for at, history in enumerate(histories):
+        progress(at, len(instances))
+        failed += [history.failed] if history.failed else []
+        answered |= history.windows.keys()
+        instance = instances[history.name]
         for resource in _RESOURCES:
-            row, means = _wanted(one, resource, there[one.name])
+            row, means = _wanted(history, resource, instance)
             if row:
-                windows[resource][one.name] = row
-                most = float(there[one.name].vcpus) if resource == "cpu" else math.inf
-                tallies[one.name, resource] = _before(resource, row, means, most)
-    progress(len(there), len(there))
-    for resource, known in windows.items():
-        teach(tallies, resource, known)
-    demands = learned(tallies, {name: one.vcpus for name, one in there.items()})
-    silent = {*_RESOURCES, "waiting"} - answered if there else set()
+                windows[resource][history.name] = row
+                most = float(instance.vcpus) if resource == "cpu" else math.inf
+                tallies[history.name, resource] = _before(resource, row, means, most)
+    progress(len(instances), len(instances))
+    for resource, rows in windows.items():
+        teach(tallies, resource, rows)
+    demands = learned(tallies, {name: instance.vcpus for name, instance in instances.items()})
+    silent = {*_RESOURCES, "waiting"} - answered if instances else set()
     return MonitoringHistory(demands, tuple(unknown), tuple(sorted(silent)), tuple(failed))
 
 
-def _wanted(one: GuestHistory, resource: Resource, instance: Instance) -> tuple[Row, _Means]:
-    """Windows and means of a resource; for CPUs with the waiting, but of an instance with a cap.
+def _wanted(history: GuestHistory, resource: Resource, instance: Instance) -> tuple[Row, _Means]:
+    """Windows and means of a resource; for CPUs with the waiting, unless the instance has a cap.
 
     Pressure is the time in which one task at least waited, so one CPU's worth of waiting at least. A task that its own
     cap holds back waits, too, and nobody can tell the two apart.
     """
-    row, means = one.windows.get(resource, {}), one.means.get(resource, ())
+    row, means = history.windows.get(resource, {}), history.means.get(resource, ())
     if resource != "cpu":
         most = LARGEST.get(resource, math.inf)
-        return {time_s: one for time_s, one in row.items() if one <= most}, [one for one in means if one[2] <= most]
+        possible = {time_s: value for time_s, value in row.items() if value <= most}
+        return possible, [mean for mean in means if mean[2] <= most]
     capped = instance.settings.cap_percent is not None
-    waiting = {} if capped else one.windows.get("waiting", {})
-    waited = {} if capped else {end_s: mean for end_s, _, mean in one.means.get("waiting", ())}
+    waiting = {} if capped else history.windows.get("waiting", {})
+    waited = {} if capped else {end_s: mean for end_s, _, mean in history.means.get("waiting", ())}
     grown = wanted({end_s: mean for end_s, _, mean in means}, waited, {}, instance.vcpus)
     return wanted(row, waiting, {}, instance.vcpus), [(end_s, step_s, grown[end_s]) for end_s, step_s, _ in means]
 
 
 def _before(resource: Resource, row: Row, means: _Means, most: float) -> Tally:
     """What the means before the first window teach, each in the shape of windows that were seen."""
-    found, seen = Tally(resource, float(WINDOW_S)), shapes(row, WINDOW_S)
+    tally, half_hours = Tally(resource, float(WINDOW_S)), shapes(row, WINDOW_S)
     first_s = min(row) - WINDOW_S
     for end_s, step_s, mean in means:
         if end_s <= first_s:
-            for time_s, value in seen.broken_down(end_s, step_s, mean, most).items():
-                found.add(Window(time_s, value))
-    return found
+            for time_s, value in half_hours.broken_down(end_s, step_s, mean, most).items():
+                tally.add(Window(time_s, value))
+    return tally

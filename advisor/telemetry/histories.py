@@ -23,22 +23,22 @@ _METRICS = [(metric.default_scope, metric.name) for metric in EIGHT]
 
 
 def stored(connection: Connection, host: str | None, instance: str | None, *, since: str, now: datetime) -> Histories:
-    """Of everybody who is on a host now, or of one instance and of the host it is on; empty where nothing is known."""
+    """Histories of everybody who is on a host now, or of one instance and its host; empty where nothing is known."""
     begin_s, end_s, step_s = _steps(since, now)
     if instance is not None:
-        there = instances.get(connection, instance)
-        on = [there.host] if there is not None and there.host else []
+        placed = instances.get(connection, instance)
+        on = [placed.host] if placed is not None and placed.host else []
         keys = histories.of_instance(connection, instance, on, _METRICS)
     else:
-        named = [one.id for one in instances.on_hosts(connection, [host or ""])]
-        keys = histories.of_host(connection, host or "", named, _METRICS)
-    found = histories.means(connection, keys, begin_s, end_s, step_s)
-    return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in found.items()))
+        names = [resident.id for resident in instances.on_hosts(connection, [host or ""])]
+        keys = histories.of_host(connection, host or "", names, _METRICS)
+    series_means = histories.means(connection, keys, begin_s, end_s, step_s)
+    return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in series_means.items()))
 
 
 def scraped(settings: Settings, instance: str | None, *, since: str, now: datetime) -> Histories:
-    """Of one instance and its host, from the store that `prometheus_url` names; nothing where no instance is named,
-    for a host with all its instances is too much to ask of another store for a page.
+    """Histories of one instance and its host, from the store that `prometheus_url` names; nothing where no instance is
+    named, for a host with all its instances is too much to ask of another store for a page.
 
     A store that does not answer, or with too much, is no error: what is predicted is shown without what was measured.
     """
@@ -51,13 +51,13 @@ def scraped(settings: Settings, instance: str | None, *, since: str, now: dateti
         return Histories(begin_s, end_s, step_s, (), elsewhere=True)
     except SeriesUnavailable as error:
         return Histories(begin_s, end_s, step_s, (), elsewhere=True, missing=error.message)
-    wanted = {
+    own_and_host = {
         (host, owner, metric): means
         for (host, owner, scope, metric), means in readings.items()
         if owner in {instance, None} and (scope, metric) in _METRICS and (owner is None) == (scope == "host")
     }
-    found = (_history(key, *step_means(*means, begin_s, step_s)) for key, means in wanted.items())
-    return Histories(begin_s, end_s, step_s, tuple(one for one in found if one.times), elsewhere=True)
+    drawn = (_history(key, *step_means(*means, begin_s, step_s)) for key, means in own_and_host.items())
+    return Histories(begin_s, end_s, step_s, tuple(history for history in drawn if history.times), elsewhere=True)
 
 
 def _steps(since: str, now: datetime) -> tuple[float, float, float]:

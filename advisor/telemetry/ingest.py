@@ -106,7 +106,7 @@ def _by_id(
     """
     if known_instances.issuperset(_named(batch)):  # as nearly always
         return batch
-    unknown = {one.host for one in batch if not known_instances.issuperset(_named([one]))}
+    unknown = {sample.host for sample in batch if not known_instances.issuperset(_named([sample]))}
     aliases = instances.aliases(connection, unknown & known_hosts) if unknown else {}
     if not aliases:
         return batch

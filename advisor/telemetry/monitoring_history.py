@@ -34,7 +34,7 @@ Row = Mapping[float, float]  # end of a window → value
 
 
 class WatchedSeries(Protocol):
-    """Who has watched: gives what a query of a preset means, every `step_s` seconds from `begin` to `end`."""
+    """A store of a monitoring system: gives what a query of a preset means, every `step_s` s from `begin` to `end`."""
 
     def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]: ...
 
@@ -55,8 +55,8 @@ class Preset:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringHistory:
-    """What was found: demands by instance and resource, names that no instance has, queries that gave nothing, and in
-    sentences what could not be read."""
+    """Demands by instance and resource; names that no instance has (`unknown`), queries that gave nothing (`silent`),
+    and in sentences what could not be read (`failed`)."""
 
     demands: Mapping[str, Mapping[Resource, Demand]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
@@ -78,35 +78,37 @@ def load_preset(name: str) -> Preset:
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise InvalidInput(f"{file} has more than {_MOST_BYTES >> 10} KiB", field="preset")
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="preset") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file} is no TOML: {error}", field="preset") from error
-    return _checked(file, told)
+    return _checked(file, document)
 
 
-def _checked(file: Path, told: Mapping[str, object]) -> Preset:
-    labels, queries = told.get("labels"), told.get("queries")
-    if not isinstance(labels, list) or not labels or not all(isinstance(one, str) and one for one in labels):
+def _checked(file: Path, document: Mapping[str, object]) -> Preset:
+    labels, queries = document.get("labels"), document.get("queries")
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) and label for label in labels):
         raise InvalidInput(f"{file}, field labels: must be a list of names of labels", field="labels")
     if not isinstance(queries, Mapping):
         raise InvalidInput(f"{file}, field queries: must be a table of PromQL by resource", field="queries")
     for name, query in queries.items():
         if name not in (*RESOURCES, *_EXTRA):
-            known = ", ".join((*RESOURCES, *_EXTRA))
-            raise InvalidInput(f"{file}, field queries.{name}: is none of {known}", field=f"queries.{name}")
+            allowed = ", ".join((*RESOURCES, *_EXTRA))
+            raise InvalidInput(f"{file}, field queries.{name}: is none of {allowed}", field=f"queries.{name}")
         if not isinstance(query, str) or not query.strip():
             raise InvalidInput(f"{file}, field queries.{name}: must be PromQL", field=f"queries.{name}")
     if not queries.keys() & set(RESOURCES):
         raise InvalidInput(f"{file}, field queries: has none of {', '.join(RESOURCES)}", field="queries")
-    return Preset(file.stem, str(told.get("about", "")), tuple(labels), {str(k): str(v) for k, v in queries.items()})
+    return Preset(
+        file.stem, str(document.get("about", "")), tuple(labels), {str(k): str(v) for k, v in queries.items()}
+    )
 
 
 def read(
     store: WatchedSeries,
     preset: Preset,
-    there: Iterable[Instance],
+    watched: Iterable[Instance],
     *,
     since_s: float,
     now: datetime,
@@ -116,42 +118,42 @@ def read(
 
     SeriesUnavailable where it does not answer or refuses a query.
     """
-    instances = list(there)
-    vcpus = {one.id: one.vcpus for one in instances}
-    whose = _Whose(preset.labels, _by_name(instances))
+    instances = list(watched)
+    vcpus = {instance.id: instance.vcpus for instance in instances}
+    owners = _SeriesOwners(preset.labels, _by_name(instances))
     tallies: dict[tuple[str, Resource], Tally] = {}
     answered: set[str] = set()
     borders = _borders(now, since_s)
     for at, (begin, end) in enumerate(borders):
         progress(at, len(borders))
-        found: dict[str, Mapping[str, Row]] = {}
+        rows: dict[str, Mapping[str, Row]] = {}
         for name, query in preset.queries.items():
             series = list(store.range(query.replace("$window", f"{WINDOW_S}s"), begin, end, WINDOW_S))
             answered |= {name} if series else set()
-            found[name] = _rows(whose, series)
+            rows[name] = _rows(owners, series)
         for resource in RESOURCES:
-            known = found.get(resource, {})
+            of_resource = rows.get(resource, {})
             if resource == "cpu":
-                waiting, throttled = (found.get(extra, {}) for extra in _EXTRA)
-                known = {
+                waiting, throttled = (rows.get(extra, {}) for extra in _EXTRA)
+                of_resource = {
                     name: wanted(row, waiting.get(name, {}), throttled.get(name, {}), vcpus[name])
-                    for name, row in known.items()
+                    for name, row in of_resource.items()
                 }
-            teach(tallies, resource, known)
+            teach(tallies, resource, of_resource)
     progress(len(borders), len(borders))
-    demands = {name: one for name, one in learned(tallies, vcpus).items() if name not in whose.doubtful}
-    return MonitoringHistory(demands, whose.unknown, tuple(sorted(preset.queries.keys() - answered)))
+    demands = {name: demand for name, demand in learned(tallies, vcpus).items() if name not in owners.doubtful}
+    return MonitoringHistory(demands, owners.unknown, tuple(sorted(preset.queries.keys() - answered)))
 
 
 def learned(
     tallies: Mapping[tuple[str, Resource], Tally], vcpus: Mapping[str, int]
 ) -> Mapping[str, Mapping[Resource, Demand]]:
     """Demands by instance and resource, of those that were watched for an hour at least."""
-    found: dict[str, dict[Resource, Demand]] = defaultdict(dict)
+    demands: dict[str, dict[Resource, Demand]] = defaultdict(dict)
     for (name, resource), tally in sorted(tallies.items()):
         if tally.n >= ENOUGH:
-            found[name][resource] = estimated(tally, vcpus=vcpus[name], origin="history")
-    return dict(found)
+            demands[name][resource] = estimated(tally, vcpus=vcpus[name], origin="history")
+    return dict(demands)
 
 
 def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime]]:
@@ -159,15 +161,15 @@ def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime
     step = timedelta(seconds=WINDOW_S)
     end = datetime.fromtimestamp(now.timestamp() // WINDOW_S * WINDOW_S, now.tzinfo)
     begin = end - timedelta(seconds=since_s // WINDOW_S * WINDOW_S) + step
-    found = []
+    borders = []
     while begin <= end:
-        found.append((begin, min(begin + _PART - step, end)))
+        borders.append((begin, min(begin + _PART - step, end)))
         begin += _PART
-    return found
+    return borders
 
 
-class _Whose:
-    """Tells of which instance a series is, and remembers names that none has."""
+class _SeriesOwners:
+    """Tells of which instance a series is, and remembers names that no instance has."""
 
     def __init__(self, labels: Sequence[str], by_name: Mapping[str, str]) -> None:
         self._labels = [label.split(".") for label in labels]
@@ -177,12 +179,12 @@ class _Whose:
 
     def instance(self, series: Scraped) -> str | None:
         names = list(self._names(series))
-        known = next((self._by_name[name] for name in names if name in self._by_name), None)
-        if known is not None:
-            self._spaces[known][series.labels.get("namespace", "")] = names[0]
+        owner = next((self._by_name[name] for name in names if name in self._by_name), None)
+        if owner is not None:
+            self._spaces[owner][series.labels.get("namespace", "")] = names[0]
         elif names:
             self._strangers.add(names[0])
-        return known
+        return owner
 
     @property
     def doubtful(self) -> set[str]:
@@ -191,7 +193,8 @@ class _Whose:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        return tuple(sorted(self._strangers | {one for name in self.doubtful for one in self._spaces[name].values()}))
+        doubted = {name for instance in self.doubtful for name in self._spaces[instance].values()}
+        return tuple(sorted(self._strangers | doubted))
 
     def _names(self, series: Scraped) -> Iterator[str]:
         for parts in self._labels:
@@ -201,26 +204,26 @@ class _Whose:
                 yield from names_in_group(text) if text.startswith("/") else (text,)
 
 
-def _rows(whose: _Whose, every: Iterable[Scraped]) -> Mapping[str, Row]:
+def _rows(owners: _SeriesOwners, scraped: Iterable[Scraped]) -> Mapping[str, Row]:
     """Values by instance; several series of one add up."""
-    found: dict[str, dict[float, float]] = defaultdict(dict)
-    for one in every:
-        name = whose.instance(one)
+    rows: dict[str, dict[float, float]] = defaultdict(dict)
+    for series in scraped:
+        name = owners.instance(series)
         if name is not None:
-            row = found[name]
-            for time_s, value in zip(one.times, one.values, strict=True):
+            row = rows[name]
+            for time_s, value in zip(series.times, series.values, strict=True):
                 row[time_s] = row.get(time_s, 0.0) + max(value, 0.0)
-    return found
+    return rows
 
 
 def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:
     """Id by every name that another system may use; a name that two instances have says nothing."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for one in instances:
-        for name in {one.id, *(one.labels[label] for label in _NAMES if one.labels.get(label))}:
-            found[name].add(one.id)
-    found |= {one.id: {one.id} for one in instances}  # its own id is never somebody else's name
-    return {name: next(iter(who)) for name, who in found.items() if len(who) == 1}
+    ids_by_name: dict[str, set[str]] = defaultdict(set)
+    for instance in instances:
+        for name in {instance.id, *(instance.labels[label] for label in _NAMES if instance.labels.get(label))}:
+            ids_by_name[name].add(instance.id)
+    ids_by_name |= {instance.id: {instance.id} for instance in instances}  # its own id is never somebody else's name
+    return {name: next(iter(ids)) for name, ids in ids_by_name.items() if len(ids) == 1}
 
 
 def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
@@ -231,21 +234,21 @@ def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
     }
 
 
-def teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, known: Mapping[str, Row]) -> None:
+def teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, rows: Mapping[str, Row]) -> None:
     """Add windows in order of time, each beside what the others did then, over their own means of this part.
 
     What is more than anything can move is left out.
     """
     most = LARGEST.get(resource, math.inf)
-    known = {name: {time_s: one for time_s, one in row.items() if one <= most} for name, row in known.items()}
+    rows = {name: {time_s: value for time_s, value in row.items() if value <= most} for name, row in rows.items()}
     ratios: dict[float, list[float]] = defaultdict(list)
-    means = {name: sum(row.values()) / len(row) for name, row in known.items() if row}
-    for name, row in known.items():
+    means = {name: sum(row.values()) / len(row) for name, row in rows.items() if row}
+    for name, row in rows.items():
         if means.get(name, 0.0) > 0:
             for time_s, value in row.items():
                 ratios[time_s].append(value / means[name])
     totals = {time_s: (math.fsum(values), len(values)) for time_s, values in ratios.items()}
-    for name, row in known.items():
+    for name, row in rows.items():
         tally = tallies.setdefault((name, resource), Tally(resource, float(WINDOW_S)))
         for time_s in sorted(row):
             total, number = totals.get(time_s, (0.0, 0))

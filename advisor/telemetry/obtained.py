@@ -28,7 +28,7 @@ Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s
 
 
 def stored(connection: Connection, instance: str, *, since: str, now: datetime) -> ObtainedHere:
-    """In windows of five minutes, wherever it was; NotFound when there is no such instance."""
+    """What was stored in windows of five minutes, wherever it was; NotFound when there is no such instance."""
     if instances.get(connection, instance) is None:
         raise NotFound(f"there is no instance {instance}")
     begin_s, end_s = _span(since, now)
@@ -56,23 +56,23 @@ def scraped(settings: Settings, instance: str, *, since: str, now: datetime) -> 
 
 
 def obtained(windows: Windows) -> tuple[Obtained, ...]:
-    """What windows say, the share of CPU time first; of that less is worse, and of everything else more."""
-    found = [_summary(SHARE, "", _SHARE_HELP, shares(windows), worse=-1)]
+    """Summaries of windows, the share of CPU time first; of that less is worse, and of everything else more."""
+    summaries = [_summary(SHARE, "", _SHARE_HELP, shares(windows), worse=-1)]
     for name in OUTCOMES:
         metric = _TOLD[name]
-        found.append(_summary(name, metric.unit, metric.help, list(windows.get(name, {}).values()), worse=1))
-    return tuple(one for one in found if one is not None)
+        summaries.append(_summary(name, metric.unit, metric.help, list(windows.get(name, {}).values()), worse=1))
+    return tuple(summary for summary in summaries if summary is not None)
 
 
 def shares(windows: Windows) -> list[float]:
     """Run / (run + wait) of each window in which it wanted any, without what its own cap took."""
-    found = []
+    ratios = []
     for at, run in windows.get("cpu", {}).items():
         metrics = {name: windows[name][at] for name in ("waiting", "throttled") if at in windows.get(name, {})}
-        asked = run + held_back(metrics)
-        if "waiting" in metrics and asked > 0:
-            found.append(run / asked)
-    return found
+        wanted = run + held_back(metrics)
+        if "waiting" in metrics and wanted > 0:
+            ratios.append(run / wanted)
+    return ratios
 
 
 def _summary(metric: str, unit: str, text: str, values: Sequence[float], *, worse: int) -> Obtained | None:

@@ -38,21 +38,21 @@ def take(
     `only` is the one host that the sender may speak for, None = any. Raises InvalidInput for a value that no database
     stores.
     """
-    check_value([(one.result.circumstances, one.result.marks) for one in batch])
+    check_value([(report.result.circumstances, report.result.marks) for report in batch])
     counters.hold(connection, "inventory")  # before any row: whoever changes hosts holds it first, too
-    known_hosts = hosts.staying(connection, (one.host for one in batch))
-    others = {name for one in batch for name in (one.instance, one.peer) if name}
-    known = instances.known(connection, others)
-    peers = known | hosts.known(connection, others)
+    known_hosts = hosts.staying(connection, (report.host for report in batch))
+    named = {name for report in batch for name in (report.instance, report.peer) if name}
+    known_instances = instances.known(connection, named)
+    peers = known_instances | hosts.known(connection, named)
     newest: dict[tuple[str, str, str, str], ProbeReport] = {}
     dropped: list[tuple[int, str]] = []
-    for position, one in enumerate(batch):
-        reason = _fault(one, now, only, known_hosts, known, peers)
+    for position, report in enumerate(batch):
+        reason = _fault(report, now, only, known_hosts, known_instances, peers)
         if reason:
             dropped.append((position, reason))
-        elif one.key not in newest or newest[one.key].taken_at < one.taken_at:
-            newest[one.key] = one
-    measured = sorted({one.host for one in newest.values() if not one.instance})
+        elif report.key not in newest or newest[report.key].taken_at < report.taken_at:
+            newest[report.key] = report
+    measured = sorted({report.host for report in newest.values() if not report.instance})
     before = hosts.get_many(connection, measured)
     were = with_probed(connection, before)
     accepted = probes.put(connection, list(newest.values()))
@@ -66,33 +66,38 @@ def with_probed(connection: Connection, items: Sequence[Host]) -> tuple[Host, ..
     """Hosts with what their stored results say of PROBED_VALUES: the median over far ends of those that count."""
     several = len(items) > MOST_BY_NAME
     values: dict[str, dict[str, list[float]]] = {}
-    for one in probes.of_hosts(connection, None if several else [host.id for host in items]):
-        if not one.why_not_counted:
-            told = values.setdefault(one.host, {})
-            for name, found in one.result.values.items():
-                told.setdefault(f"{one.result.probe}.{name}", []).append(found.value)
+    for report in probes.of_hosts(connection, None if several else [host.id for host in items]):
+        if not report.why_not_counted:
+            host_values = values.setdefault(report.host, {})
+            for name, figure in report.result.values.items():
+                host_values.setdefault(f"{report.result.probe}.{name}", []).append(figure.value)
     return tuple(
-        replace(host, probed={name: median(mine[name]) for name in PROBED_VALUES if name in mine})
-        if (mine := values.get(host.id))
+        replace(host, probed={name: median(readings[name]) for name in PROBED_VALUES if name in readings})
+        if (readings := values.get(host.id))
         else host
         for host in items
     )
 
 
 def _fault(
-    one: ProbeReport, now: datetime, only: str | None, known_hosts: set[str], known: set[str], peers: set[str]
+    report: ProbeReport,
+    now: datetime,
+    only: str | None,
+    known_hosts: set[str],
+    known_instances: set[str],
+    peers: set[str],
 ) -> str:
     """Why a result is not taken; empty where it is."""
-    if only not in {None, one.host}:
-        return f"this token is for the agent of host {only}, not of {one.host}"
-    if one.result.probe not in PROBE_NAMES:
-        return f"there is no probe {one.result.probe[:60]!r}; there are {', '.join(PROBE_NAMES)}"
-    if one.host not in known_hosts:
-        return f"unknown host {one.host[:60]!r}"
-    if one.instance and one.instance not in known:
-        return f"unknown instance {one.instance[:60]!r}"
-    if one.peer and one.peer not in peers:
-        return f"unknown peer {one.peer[:60]!r}; it is a host or an instance of the inventory"
-    if one.taken_at > now + CLOCK_SKEW:
-        return f"time is {(one.taken_at - now).total_seconds():.0f} s in the future; check the clock of the host"
+    if only not in {None, report.host}:
+        return f"this token is for the agent of host {only}, not of {report.host}"
+    if report.result.probe not in PROBE_NAMES:
+        return f"there is no probe {report.result.probe[:60]!r}; there are {', '.join(PROBE_NAMES)}"
+    if report.host not in known_hosts:
+        return f"unknown host {report.host[:60]!r}"
+    if report.instance and report.instance not in known_instances:
+        return f"unknown instance {report.instance[:60]!r}"
+    if report.peer and report.peer not in peers:
+        return f"unknown peer {report.peer[:60]!r}; it is a host or an instance of the inventory"
+    if report.taken_at > now + CLOCK_SKEW:
+        return f"time is {(report.taken_at - now).total_seconds():.0f} s in the future; check the clock of the host"
     return ""

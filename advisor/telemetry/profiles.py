@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, WorkloadProfile
 from advisor.errors import InvalidInput, NotFound
-from advisor.store import hosts, instances, rollups, samples
+from advisor.store import histories, hosts, instances, rollups, samples
 from models.physics.demands import GOODPUT
 from models.profiling.load_estimation import InstanceLimits
 from models.profiling.profiles import profile_windows
@@ -65,7 +66,11 @@ def read_stored(
         seconds = parse_since(since)
         since_s = now.timestamp() - seconds
         short = seconds <= ONE_BY_ONE_S or rollups.reach_s(connection, instance_id, since_s) <= ONE_BY_ONE_S
-        readings = (samples if short else rollups).around_instance(connection, instance_id, since_s)
+        if short:
+            readings = samples.around_instance(connection, instance_id, since_s)
+        else:
+            keys = samples.series_around(connection, instance_id)
+            readings = histories.means(connection, keys, since_s, math.inf, rollups.BUCKET_S)
     instance = instances.get(connection, instance_id)
     if not hosts_of(readings, instance_id):
         if instance is None:
@@ -81,13 +86,13 @@ def profile_stored(stored: Stored) -> InstanceProfile:
     return _noting(profile_windows(stored.windows, _limits(stored.instance, stored.host), vcpus), stored.notes)
 
 
-def profile_samples(found: Sequence[MetricSample], instance_id: str) -> InstanceProfile:
+def profile_samples(measured: Sequence[MetricSample], instance_id: str) -> InstanceProfile:
     """Profile an instance from samples at hand; NotFound where there are none of it."""
-    named = sorted({sample.instance for sample in found if sample.instance and sample.scope == "instance"})
+    named = sorted({sample.instance for sample in measured if sample.instance and sample.scope == "instance"})
     if instance_id not in named:
-        there = f"; there are {', '.join(named[:5])}" if named else ""
-        raise NotFound(f"there are no samples of instance {instance_id}{there}")
-    return profile_windows(_windows(by_series(found), instance_id))
+        hint = f"; there are {', '.join(named[:5])}" if named else ""
+        raise NotFound(f"there are no samples of instance {instance_id}{hint}")
+    return profile_windows(_windows(by_series(measured), instance_id))
 
 
 def profile_seen(seen: Seen, instance_id: str) -> InstanceProfile:
@@ -152,7 +157,7 @@ def _choose(profile: InstanceProfile, number: int | None) -> PhaseProfile:
             message = f"{profile.instance} has {len(working)} phases in which it works ({numbers}); choose with --phase"
             raise InvalidInput(message, field="phase")
         return working[0]
-    found = next((phase for phase in profile.phases if phase.number == number), None)
-    if found is None:
+    chosen = next((phase for phase in profile.phases if phase.number == number), None)
+    if chosen is None:
         raise InvalidInput(f"{profile.instance} has phases 1-{len(profile.phases)}, not {number}", field="phase")
-    return found
+    return chosen

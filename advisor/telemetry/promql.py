@@ -52,35 +52,35 @@ def read(settings: Settings, instance_id: str, *, since: str, now: datetime) -> 
     def select(selector: str) -> list[Scraped]:
         return list(store.select(selector, since_s, now))
 
-    mine = f'{{__name__=~"cotenant_.+",statistic="mean",instance="{instance_id}"}}'
-    own = [one for one in _named(select(mine)) if one.key[1] == instance_id]
-    hosts = hosts_of({one.key: (one.times, one.values) for one in own}, instance_id)
+    own_selector = f'{{__name__=~"cotenant_.+",statistic="mean",instance="{instance_id}"}}'
+    own = [entry for entry in _named(select(own_selector)) if entry.key[1] == instance_id]
+    hosts = hosts_of({entry.key: (entry.times, entry.values) for entry in own}, instance_id)
     if not hosts:
         raise NotFound(
             f"{store.url} has no series of instance {instance_id} in the last {since}; "
             "is the agent on its host scraped, with honor_labels: true?"
         )
     last = max(hosts, key=lambda host: (hosts[host][0], host))
-    there = f'statistic="mean",host={quoted(last)}'  # the store may say any name
+    on_host = f'statistic="mean",host={quoted(last)}'  # the store may say any name
     around = (
-        f'{{__name__=~"cotenant_.+",__name__!~"{ATTRIBUTED}.+",scope!="instance",{there}}}',
-        f'cotenant_cpu_ratio{{scope="instance",instance!="{instance_id}",{there}}}',
+        f'{{__name__=~"cotenant_.+",__name__!~"{ATTRIBUTED}.+",scope!="instance",{on_host}}}',
+        f'cotenant_cpu_ratio{{scope="instance",instance!="{instance_id}",{on_host}}}',
     )
     by_host: dict[str, list[_Series]] = defaultdict(list)
-    for one in (*own, *(one for selector in around for one in _named(select(selector)))):
-        by_host[one.key[0]].append(one)
-    found: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
+    for entry in (*own, *(entry for selector in around for entry in _named(select(selector)))):
+        by_host[entry.key[0]].append(entry)
+    readings: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
     notes: tuple[str, ...] = ()
     for host, series in by_host.items():
         source = _fullest(series)
         ends = _only(source, select(f"{_ENDS}{{host={quoted(host)}}}"))
-        found |= _windows_of([one for one in series if one.source == source], ends)
+        readings |= _windows_of([entry for entry in series if entry.source == source], ends)
         if host == last and ends is not None:
             target = {name: text for name, text in ends.labels.items() if name not in {"__name__", "host"}}
             matchers = ",".join(f"{name}={quoted(text)}" for name, text in sorted(target.items()))
-            finished = [one for one in select(f"{_FINISHED}{{{matchers}}}") if len(one.labels) == len(target) + 1]
-            notes = _unseen(host, ends, finished)
-    return Seen(found, notes)
+            counters = select(f"{_FINISHED}{{{matchers}}}")
+            notes = _unseen(host, ends, [counter for counter in counters if len(counter.labels) == len(target) + 1])
+    return Seen(readings, notes)
 
 
 def quoted(text: str) -> str:
@@ -89,43 +89,43 @@ def quoted(text: str) -> str:
 
 
 def _fullest(series: Sequence[_Series]) -> Source:
-    """Those scrapes that have most to say of a host."""
-    said: dict[Source, int] = defaultdict(int)
-    for one in series:
-        said[one.source] += len(one.times)
-    return max(said, key=lambda source: (said[source], sorted(source)))
+    """The scrapes that have most samples of a host."""
+    counts: dict[Source, int] = defaultdict(int)
+    for entry in series:
+        counts[entry.source] += len(entry.times)
+    return max(counts, key=lambda source: (counts[source], sorted(source)))
 
 
-def _only(source: Source, found: Sequence[Scraped]) -> Scraped | None:
-    """The one series from these scrapes; None where there is none, as of agents of before, or more than one."""
-    those = [one for one in found if _source(one.labels) == source]
-    return those[0] if len(those) == 1 else None
+def _only(source: Source, scraped: Sequence[Scraped]) -> Scraped | None:
+    """The one series from these scrapes; None where there is none, as with older agents, or more than one."""
+    matching = [entry for entry in scraped if _source(entry.labels) == source]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _windows_of(
-    there: Sequence[_Series], ends: Scraped | None
+    entries: Sequence[_Series], ends: Scraped | None
 ) -> dict[SeriesKey, tuple[Sequence[float], Sequence[float]]]:
     """One host's series from the same scrapes with each window once, at its end where the scrape says when that was.
 
     Where it does not, scrapes in which nothing of a host differs are taken for the same window, at the first of them.
     """
-    series = {one.key: one for one in there}
-    times = np.unique(np.concatenate([one.times for one in series.values()]))
+    series = {entry.key: entry for entry in entries}
+    times = np.unique(np.concatenate([entry.times for entry in series.values()]))
     table = np.full((len(series), len(times)), np.nan)
-    for row, one in zip(table, series.values(), strict=True):
-        row[np.searchsorted(times, one.times)] = one.values
-    said = dict(zip(ends.times, ends.values, strict=True)) if ends is not None else {}
-    end = np.array([said.get(time, np.nan) for time in times.tolist()])
+    for row, entry in zip(table, series.values(), strict=True):
+        row[np.searchsorted(times, entry.times)] = entry.values
+    end_at = dict(zip(ends.times, ends.values, strict=True)) if ends is not None else {}
+    end = np.array([end_at.get(time, np.nan) for time in times.tolist()])
     before = table[:, :-1]
     alike = ((table[:, 1:] == before) | (np.isnan(table[:, 1:]) & np.isnan(before))).all(axis=0)
     unknown = np.isnan(end[1:]) | np.isnan(end[:-1])
     first = np.concatenate([[True], ~np.where(unknown, alike, end[1:] == end[:-1])])
     when = np.where(np.isnan(end), times, end)
-    found: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
+    windows: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
     for key, row in zip(series, table, strict=True):
-        kept = first & ~np.isnan(row)
-        found[key] = when[kept].tolist(), row[kept].tolist()
-    return found
+        is_window = first & ~np.isnan(row)
+        windows[key] = when[is_window].tolist(), row[is_window].tolist()
+    return windows
 
 
 def _unseen(host: str, ends: Scraped, finished: Sequence[Scraped]) -> tuple[str, ...]:
@@ -133,13 +133,15 @@ def _unseen(host: str, ends: Scraped, finished: Sequence[Scraped]) -> tuple[str,
     if len(finished) != 1:
         return ()
     counts = dict(zip(finished[0].times, finished[0].values, strict=True))
-    seen = [(end, counts[time]) for time, end in zip(ends.times, ends.values, strict=True) if time in counts]
+    ends_and_counts = [(end, counts[time]) for time, end in zip(ends.times, ends.values, strict=True) if time in counts]
     # an agent that was started again counts from 0
-    made = sum(int(now - before if now >= before else now) for (_, before), (_, now) in pairwise(seen))
-    missed = made - sum(now != before for (before, _), (now, _) in pairwise(seen))
+    finished_since = sum(
+        int(now - before if now >= before else now) for (_, before), (_, now) in pairwise(ends_and_counts)
+    )
+    missed = finished_since - sum(now != before for (before, _), (now, _) in pairwise(ends_and_counts))
     if missed <= 0:
         return ()
-    return (f"no scrape saw {missed} of {made + 1} windows on host {host}; scrape its agent once per window",)
+    return (f"no scrape saw {missed} of {finished_since + 1} windows on host {host}; scrape its agent once per window",)
 
 
 def _source(labels: Mapping[str, str]) -> Source:
@@ -148,24 +150,24 @@ def _source(labels: Mapping[str, str]) -> Source:
 
 def _gauges() -> dict[str, tuple[str, float]]:
     """The exporter's gauges without their prefix → metric, and the factor to its unit."""
-    found = {}
+    gauges = {}
     for metric in (*BY_NAME, *ADDITIONAL_UNITS):
         name, factor = gauge_of(metric, unit_of(metric))
-        found[name] = metric, factor
-    return found
+        gauges[name] = metric, factor
+    return gauges
 
 
 GAUGES = _gauges()
 
 
-def _named(found: Sequence[Scraped]) -> list[_Series]:
-    """Those that are the agent's gauges, with their values in the metrics' units."""
+def _named(scraped: Sequence[Scraped]) -> list[_Series]:
+    """The series that are the agent's gauges, with their values in the metrics' units."""
     series = []
-    for one in found:
-        whose = _whose(one.labels)
-        if whose is not None:
-            key, factor = whose
-            series.append(_Series(key, _source(one.labels), one.times, [value / factor for value in one.values]))
+    for entry in scraped:
+        owner = _whose(entry.labels)
+        if owner is not None:
+            key, factor = owner
+            series.append(_Series(key, _source(entry.labels), entry.times, [value / factor for value in entry.values]))
     return series
 
 

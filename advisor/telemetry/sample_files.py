@@ -53,9 +53,9 @@ def _of_line(path: Path, number: int, line: bytes) -> Iterator[MetricSample]:
     batch = entry.get("samples") if isinstance(entry, dict) and "samples" in entry else [entry]
     if not isinstance(batch, list):
         raise InvalidInput(f"{path}, line {number}: samples is not a list", field="samples")
-    for one in batch:
+    for item in batch:
         try:
-            yield _sample(one)
+            yield _sample(item)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
             raise InvalidInput(f"{path}, line {number}: {reason}", field="samples") from error
@@ -66,10 +66,10 @@ def _sample(entry: Any) -> MetricSample:
     if not isinstance(entry, dict):
         raise TypeError("it is not a sample: host, instance, metric, value, time")
     instance, metric = entry.get("instance"), check_id(_text(entry["metric"]), "metric")
-    wanted = entry.get("scope") or ("host" if instance is None else "instance")
-    scope = next((known for known in SCOPES if known == wanted), None)
+    scope_text = entry.get("scope") or ("host" if instance is None else "instance")
+    scope = next((known for known in SCOPES if known == scope_text), None)
     if scope is None:
-        raise ValueError(f"scope {str(wanted)[:40]!r} is none of {', '.join(SCOPES)}")
+        raise ValueError(f"scope {str(scope_text)[:40]!r} is none of {', '.join(SCOPES)}")
     value = _number(entry["value"], "value", MAX_NUMBER)
     time_s = _number(entry["time_s"], "time_s", LAST_S) if "time_s" in entry else _time(_text(entry["time"]))
     owner = None if instance is None else check_id(_text(instance), "instance")

@@ -110,14 +110,14 @@ class SeriesStore:
 def series_in(where: str, status: int, body: bytes) -> Iterator[Scraped]:
     """The series of an answer of Prometheus's API, without NaN and infinity; SeriesUnavailable, with `where`, where
     it refuses or holds something else."""
-    for one in _result(where, status, body):
+    for item in _result(where, status, body):
         try:
-            labels = {str(name): str(value) for name, value in one["metric"].items()}
+            labels = {str(name): str(value) for name, value in item["metric"].items()}
             "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
-            every = [(float(at), float(value)) for at, value in one["values"]]
+            samples = [(float(at), float(value)) for at, value in item["values"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SeriesUnavailable(f"{where} answered with something that is no series") from error
-        pairs = [pair for pair in every if math.isfinite(pair[1])]
+        pairs = [pair for pair in samples if math.isfinite(pair[1])]
         if pairs:
             yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
 
@@ -127,10 +127,10 @@ def _result(where: str, status: int, body: bytes) -> Sequence[Mapping[str, Any]]
         answer = json.loads(body)
         if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
             return list(answer["data"]["result"])
-        said = str(answer["error"])
+        reason = str(answer["error"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SeriesUnavailable(f"{where} answered {status} and nothing that Prometheus would say") from error
-    raise SeriesUnavailable(f"{where} refused the query with {status}: {said[:200]}")
+    raise SeriesUnavailable(f"{where} refused the query with {status}: {reason[:200]}")
 
 
 def _secret(file: Path | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from advisor import offline
-from api.cli.options import AsJson, ReportOut, settings
+from api.cli.options import AsJson, ReportOut
 from api.cli.output import print_json, print_table, progress, say
 
 FIGURES = (
@@ -50,7 +50,6 @@ def evaluate(
         found = offline.evaluate(
             dataset,
             protocols=protocol or DEFAULT,
-            settings=settings(),
             models=[name.strip() for name in models.split(",") if name.strip()],
             together=together,
             report=report,

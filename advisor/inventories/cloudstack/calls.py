@@ -41,12 +41,12 @@ def account(cloud: str | None, environment: Mapping[str, str] = os.environ, ini:
 
     Plain http is taken to this machine only: a call on its way can be read and, for minutes, repeated.
     """
-    given = given_account(
+    fields = given_account(
         cloud, ("endpoint", "key", "secret"), variable="CLOUDSTACK_", environment=environment, ini=ini
     )
-    if not keeps_secrets(given["endpoint"]):
+    if not keeps_secrets(fields["endpoint"]):
         raise ValueError("the endpoint is not an https:// address, and not on this machine")
-    return Account(given["endpoint"], given["key"], given["secret"])
+    return Account(fields["endpoint"], fields["key"], fields["secret"])
 
 
 def signature(parameters: Mapping[str, str], secret: str) -> str:
@@ -82,7 +82,7 @@ class Api:
         return [row for page in self._pages(command, item, parameters) for row in page]
 
     def _pages(self, command: str, item: str, parameters: Mapping[str, str]) -> Iterator[list[Row]]:
-        told = 0
+        received = 0
         for page in range(1, MOST_PAGES + 1):
             answer = self._call({"command": command, "page": str(page), "pagesize": str(PAGE), **parameters})
             rows = answer.get(item, [])
@@ -91,9 +91,9 @@ class Api:
             count = answer.get("count", 0)
             if not isinstance(count, int):
                 raise CallError(f"{command} gave no count")
-            told += len(rows)
+            received += len(rows)
             yield rows
-            if not rows or told >= count:
+            if not rows or received >= count:
                 return
         raise CallError(f"{command} gave more than {MOST_PAGES} pages")
 
@@ -108,5 +108,5 @@ class Api:
             raise CallError(f"{command}: HTTP {status} and no answer of CloudStack's") from None
         if code != 200:
             raise CallError(f"{command}: {code} {inner.get('errortext', '')}"[:200], refused=code in REFUSED)
-        found: Mapping[str, Any] = inner
-        return found
+        answer: Mapping[str, Any] = inner
+        return answer

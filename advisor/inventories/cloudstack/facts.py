@@ -40,7 +40,7 @@ def host_facts(row: Row, source: str) -> Facts:
         "disabled_reason": reason,
         **{f"tag.{tag.strip()}": "true" for tag in tags.split(",") if tag.strip() and tags != "null"},
     }
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "id": str(row["id"]),
         "kind": kind,
         "pcpus": cpus,
@@ -49,13 +49,13 @@ def host_facts(row: Row, source: str) -> Facts:
         "enabled": not reason,
         "labels": clean_labels(labels),
     }
-    for name, promised, there in (
+    for name, promised, physical in (
         ("cpu_overcommit", row.get("cpuwithoverprovisioning"), cpus * mhz),
         ("memory_overcommit", row.get("memorywithoverprovisioning"), memory),
     ):
-        if promised and there > 0 and float(promised) > 0:
-            found[name] = float(promised) / there
-    return found
+        if promised and physical > 0 and float(promised) > 0:
+            facts[name] = float(promised) / physical
+    return facts
 
 
 def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, Any]) -> Facts:
@@ -69,8 +69,8 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
     tags = {str(tag.get("key")): str(tag.get("value")) for tag in row.get("tags") or ()}
     if "cotenant.workload" in tags:
         specs["cotenant:workload"] = tags["cotenant.workload"]
-    told = {**described(specs, vcpus)}
-    settings = dict(told.pop("isolation", {}))
+    from_details = {**described(specs, vcpus)}
+    settings = dict(from_details.pop("isolation", {}))
     if isinstance(settings.get("network"), Mapping):
         settings["network"] = NetworkSettings(**settings["network"])
     if offering.get("limitcpuuse") and speeds.get(host) and row.get("cpuspeed"):
@@ -91,7 +91,7 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
         "memory_mb": float(row["memory"]),
         "settings": settings,
         "labels": clean_labels(labels),
-        **told,
+        **from_details,
     }
 
 

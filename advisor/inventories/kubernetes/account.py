@@ -91,24 +91,24 @@ def _of_config(text: str, path: Path, context: str | None) -> ClusterAccount:
 
 
 def _named(config: Mapping[str, Any], kind: str, name: object, path: Path) -> Mapping[str, Any]:
-    for one in config.get(f"{kind}s") or ():
-        if one.get("name") == name:
-            found: Mapping[str, Any] = one.get(kind) or {}
-            return found
+    for entry in config.get(f"{kind}s") or ():
+        if entry.get("name") == name:
+            value: Mapping[str, Any] = entry.get(kind) or {}
+            return value
     raise ValueError(f"{path} has no {kind} {str(name)[:60]!r}")
 
 
-def _file(given: Mapping[str, Any], name: str, path: Path) -> Path | None:
+def _file(entry: Mapping[str, Any], name: str, path: Path) -> Path | None:
     """A file that is named, or a private one with the data that stands there, until the process ends."""
-    data = given.get(f"{name}-data")
+    data = entry.get(f"{name}-data")
     if not data:
-        return path.parent / given[name] if given.get(name) else None
+        return path.parent / entry[name] if entry.get(name) else None
     try:
         content = base64.b64decode(str(data), validate=True)
     except binascii.Error:
         raise ValueError(f"{path}: {name}-data is not base64") from None
     with tempfile.NamedTemporaryFile(prefix="cotenant-", suffix=".pem", delete=False) as file:
         file.write(content)  # mode 600; requests takes files only
-    made = Path(file.name)
-    atexit.register(made.unlink, missing_ok=True)
-    return made
+    private = Path(file.name)
+    atexit.register(private.unlink, missing_ok=True)
+    return private

@@ -43,15 +43,15 @@ class KubernetesApi:
 
     def pages(self, path: str, selector: str = "", labels: str = "") -> Iterator[tuple[str, list[Row]]]:
         """The pages of a list, each with the resource version of all of them; CallError."""
-        more = ""
+        next_page = ""
         while True:
-            query = {"limit": str(PAGE), "continue": more, "fieldSelector": selector, "labelSelector": labels}
+            query = {"limit": str(PAGE), "continue": next_page, "fieldSelector": selector, "labelSelector": labels}
             with self._get(path, query, LIST_S) as answer:
                 page = _json(path, answer.content)
             metadata = page.get("metadata") or {}
             yield str(metadata.get("resourceVersion") or ""), page.get("items") or []
-            more = str(metadata.get("continue") or "")
-            if not more:
+            next_page = str(metadata.get("continue") or "")
+            if not next_page:
                 return
 
     def everything(self, path: str, *, labels: str = "", absent_is_empty: bool = False) -> list[Row]:
@@ -101,19 +101,19 @@ class KubernetesApi:
         body: bytes | None = None,
         kind: str = "",
     ) -> Iterator[requests.Response]:
-        given = {name: value for name, value in query.items() if value}
+        filled = {name: value for name, value in query.items() if value}
         try:
             answer = self._session.request(
                 method,
                 self._asking.server + path,
-                params=given,
+                params=filled,
                 data=body,
                 headers={"Content-Type": kind} if kind else None,
                 timeout=(CONNECT_S, silence_s),
                 # Not the session's: REQUESTS_CA_BUNDLE would replace that.
                 verify=str(self._asking.ca) if self._asking.ca else True,
                 allow_redirects=False,
-                stream="watch" in given,
+                stream="watch" in filled,
             )
         except (requests.RequestException, OSError, ValueError) as error:
             raise CallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
@@ -134,12 +134,12 @@ def _event(path: str, line: bytes) -> tuple[str, Row]:
 
 def _json(path: str, body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise CallError(f"{path}: an answer that is none of Kubernetes'")
-    return found
+    return document
 
 
 def _told(answer: requests.Response) -> str:

@@ -1,4 +1,4 @@
-"""A cluster as it was told last, and what of it is news to the inventory; no I/O."""
+"""A cluster as its API last described it, and what of it is new to the inventory; no I/O."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def change(kind: Kind, row: Mapping[str, Any], *, deleted: bool = False) -> Chan
 
 @dataclass(slots=True)
 class WatchedCluster:
-    """What is there by key, which groups of instances and nodes changed since the last reading, and which ids of the
-    inventory each group had then."""
+    """Nodes, pods and guests by key; which groups of instances and which nodes changed since the last reading, and
+    which ids of the inventory each group had then."""
 
     nodes: dict[str, Facts] = field(default_factory=dict)
     pods: dict[str, PodSeen] = field(default_factory=dict)
@@ -60,31 +60,31 @@ class WatchedCluster:
     _ended: set[str] = field(default_factory=set)
     _said: list[str] = field(default_factory=list)
 
-    def apply(self, one: Change) -> None:
+    def apply(self, update: Change) -> None:
         """Take in what an object is now."""
-        self._ended.update(one.ended)
-        said = one.seen.wrong if isinstance(one.seen, PodSeen) else tuple(filter(None, [one.sentence]))
-        if said and self._sentences.get((one.kind, one.key)) != said:
-            self._said += said
-        _put(self._sentences, (one.kind, one.key), said or None)
-        if one.sentence:
+        self._ended.update(update.ended)
+        sentences = update.seen.wrong if isinstance(update.seen, PodSeen) else tuple(filter(None, [update.sentence]))
+        if sentences and self._sentences.get((update.kind, update.key)) != sentences:
+            self._said += sentences
+        _put(self._sentences, (update.kind, update.key), sentences or None)
+        if update.sentence:
             return  # what was known of it stays
-        if one.kind == "nodes":
-            self._node(one.key, one.seen)  # type: ignore[arg-type]
-        elif one.kind == "pods":
-            self._pod(one.key, one.seen)  # type: ignore[arg-type]
-        elif self.guests.get(one.key) != one.seen:
-            _put(self.guests, one.key, one.seen)
-            self._groups.add(one.key)
+        if update.kind == "nodes":
+            self._node(update.key, update.seen)  # type: ignore[arg-type]
+        elif update.kind == "pods":
+            self._pod(update.key, update.seen)  # type: ignore[arg-type]
+        elif self.guests.get(update.key) != update.seen:
+            _put(self.guests, update.key, update.seen)
+            self._groups.add(update.key)
 
     def replace(self, kind: Kind, everything: Iterable[Change]) -> None:
         """Take in a whole list: what it does not have is gone."""
-        there = {one.key: one for one in everything}
+        by_key = {entry.key: entry for entry in everything}
         known = {"nodes": self.nodes.keys(), "pods": self.pods.keys(), "guests": self.guests.keys()}[kind]
-        for key in known - there.keys():
+        for key in known - by_key.keys():
             self.apply(Change(kind, key, None, ended=(key,) if kind == "pods" else ()))
-        for one in there.values():
-            self.apply(one)
+        for entry in by_key.values():
+            self.apply(entry)
 
     def _node(self, name: str, seen: Facts | None) -> None:
         if self.nodes.get(name) == seen:
@@ -99,9 +99,9 @@ class WatchedCluster:
         former = self.pods.get(uid)
         if former == seen:
             return
-        for one in (former, seen):
-            if one is not None:
-                self._groups.add(one.group)
+        for pod in (former, seen):
+            if pod is not None:
+                self._groups.add(pod.group)
         if former is not None:
             _leave(self._members, former.group, uid)
             _leave(self._on, former.node, uid)
@@ -119,7 +119,7 @@ class WatchedCluster:
             source=NAME,
             parts=parts,
             hosts=tuple(self.nodes.values()),
-            instances=tuple(one for group in self._members for one in self._instances(group)),
+            instances=tuple(facts for group in self._members for facts in self._instances(group)),
             every_host="nodes" in every and not any(kind == "nodes" for kind, _ in self._sentences),
             every_instance="pods" in every,
             unclear=frozenset(key for kind, key in self._sentences if kind == "pods" and key not in self.pods),
@@ -163,17 +163,20 @@ class WatchedCluster:
         return bool(self._groups or self._new_nodes or self._ended or self._said or emptied)
 
     def _new_sentences(self) -> tuple[str, ...]:
-        said, self._said = tuple(self._said), []
-        return said
+        sentences, self._said = tuple(self._said), []
+        return sentences
 
     def _instances(self, group: str) -> list[Facts]:
         """A pod as an instance; of a guest the one where it runs, and while it moves another one, which holds its place
         on the other node and does nothing."""
-        there = [self.pods[uid] for uid in self._members.get(group, ()) if self.pods[uid].node in self.nodes]
-        there.sort(key=lambda one: (one.target, one.created, one.uid))
+        pods_there = [self.pods[uid] for uid in self._members.get(group, ()) if self.pods[uid].node in self.nodes]
+        pods_there.sort(key=lambda pod: (pod.target, pod.created, pod.uid))
         guest = self.guests.get(group)
-        main = next((one for one in there if guest is not None and one.node == guest.node), there[0] if there else None)
-        return [_instance(one, guest, None if one is main else group) for one in there]
+        main = next(
+            (pod for pod in pods_there if guest is not None and pod.node == guest.node),
+            pods_there[0] if pods_there else None,
+        )
+        return [_instance(pod, guest, None if pod is main else group) for pod in pods_there]
 
 
 def _instance(pod: PodSeen, guest: GuestSeen | None, moving: str | None) -> Facts:
@@ -188,14 +191,14 @@ def _instance(pod: PodSeen, guest: GuestSeen | None, moving: str | None) -> Fact
 
 
 def _ids(rows: Iterable[Facts]) -> Iterable[str]:
-    return (str(one["id"]) for one in rows)
+    return (str(facts["id"]) for facts in rows)
 
 
-def _put(there: dict[Any, Any], key: object, value: object) -> None:
+def _put(entries: dict[Any, Any], key: object, value: object) -> None:
     if value is None:
-        there.pop(key, None)
+        entries.pop(key, None)
     else:
-        there[key] = value
+        entries[key] = value
 
 
 def _leave(sets: dict[str, set[str]], key: str, uid: str) -> None:

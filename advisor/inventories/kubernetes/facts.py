@@ -59,19 +59,19 @@ class GuestSeen:
 def node_seen(row: Json) -> Facts:
     """A node as a host; ValueError where it does not tell yet what it has."""
     metadata, spec, status = (row.get(part) or {} for part in ("metadata", "spec", "status"))
-    name, told = str(metadata["name"]), status.get("allocatable") or status.get("capacity") or {}
+    name, offered = str(metadata["name"]), status.get("allocatable") or status.get("capacity") or {}
     if not _NODE_ID.match(name):
         raise ValueError(f"node {name[:60]!r} has a name that no host can have")
     labels = metadata.get("labels") or {}
     taints = spec.get("taints") or ()
-    extended = {key: value for key, value in told.items() if key not in _PLAIN and not key.startswith("hugepages-")}
+    extended = {key: value for key, value in offered.items() if key not in _PLAIN and not key.startswith("hugepages-")}
     reason = _away(spec, status)
-    cpus = int(pods.quantity((status.get("capacity") or told).get("cpu")))
+    cpus = int(pods.quantity((status.get("capacity") or offered).get("cpu")))
     return {
         "id": name,
-        "kind": "kvm" if pods.quantity(told.get(KVM)) else "lxc",
+        "kind": "kvm" if pods.quantity(offered.get(KVM)) else "lxc",
         "pcpus": as_cpus(cpus, f"node {name}'s cpu"),
-        "memory_mb": as_number(pods.quantity(told.get("memory")) / 2**20, f"node {name}'s memory", least=1.0),
+        "memory_mb": as_number(pods.quantity(offered.get("memory")) / 2**20, f"node {name}'s memory", least=1.0),
         "enabled": not reason,
         "cpu_overcommit": OVERCOMMIT,
         "labels": clean_labels(
@@ -81,7 +81,9 @@ def node_seen(row: Json) -> Facts:
                 "zone": labels.get(_ZONE),
                 "disabled_reason": reason,
                 **{f"node.{key}": value for key, value in labels.items()},
-                **{f"taint.{one.get('key')}": f"{one.get('value') or ''}:{one.get('effect')}" for one in taints},
+                **{
+                    f"taint.{taint.get('key')}": f"{taint.get('value') or ''}:{taint.get('effect')}" for taint in taints
+                },
                 **{f"resource.{key}": value for key, value in extended.items()},
             }
         ),
@@ -92,7 +94,9 @@ def _away(spec: Json, status: Json) -> str:
     """Why nobody is put there, empty = somebody may."""
     if spec.get("unschedulable"):
         return "cordoned"
-    ready = [one.get("status") for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    ready = [
+        condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"
+    ]
     return "not ready" if ready and ready[0] != "True" else ""
 
 
@@ -104,7 +108,7 @@ def pod_seen(row: Json) -> PodSeen | None:
         return None
     said, guest, uid = pods.said(row), pods.guest(row), str(metadata["uid"])
     labels = {"source": NAME, "name": f"{metadata.get('namespace')}/{metadata['name']}", **pods.class_labels(row)}
-    wrong = tuple(f"pod {metadata.get('namespace')}/{metadata['name']}: {one}" for one in said.wrong)
+    wrong = tuple(f"pod {metadata.get('namespace')}/{metadata['name']}: {sentence}" for sentence in said.wrong)
     return PodSeen(
         uid=uid,
         node=str(node),

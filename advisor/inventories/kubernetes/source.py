@@ -32,15 +32,15 @@ ABSENT_S = 60.0  # between two looks for what is not installed or not allowed
 
 @dataclass(slots=True)
 class _Watched:
-    """How it stands with one kind: its part of a reading, and whether changes come at once."""
+    """The state of one kind: its part of a reading, and whether changes come at once."""
 
     part: Part | None = None
     open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a thread tells: how its kind stands, and a whole list or one change."""
+class _Message:
+    """What a thread sends: the state of its kind, and a whole list or one change."""
 
     kind: Kind
     part: Part | None = None
@@ -75,17 +75,17 @@ class Kubernetes:
     def watch(self, stop: threading.Event) -> Iterator[Reading]:
         """A whole reading, then what changes as it changes, and every HEARTBEAT_S that the nodes are there, until
         `stop` is set. Where nothing is known of nodes or pods yet, the parts say why."""
-        told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         for kind in KINDS:
-            threading.Thread(target=_follow, args=(self._account, kind, told, stop), daemon=True, name=kind).start()
-        yield from self._readings(told, stop)
+            threading.Thread(target=_follow, args=(self._account, kind, messages, stop), daemon=True, name=kind).start()
+        yield from self._readings(messages, stop)
 
-    def _readings(self, told: queue.SimpleQueue[_Told], stop: threading.Event) -> Iterator[Reading]:
+    def _readings(self, messages: queue.SimpleQueue[_Message], stop: threading.Event) -> Iterator[Reading]:
         cluster, watched = WatchedCluster(), {kind: _Watched() for kind in KINDS}
         self._whole_next, beats_at = True, time.monotonic() + FIRST_S
         while not stop.is_set():
-            for one in _gathered(told, stop, beats_at):
-                _take(cluster, watched[one.kind], one)
+            for message in _gathered(messages, stop, beats_at):
+                _take(cluster, watched[message.kind], message)
             due = time.monotonic() >= beats_at
             reading = self._reading(cluster, watched, due=due)
             if reading is not None:
@@ -94,9 +94,13 @@ class Kubernetes:
                 beats_at = time.monotonic() + HEARTBEAT_S
 
     def _reading(self, cluster: WatchedCluster, watched: Mapping[Kind, _Watched], *, due: bool) -> Reading | None:
-        parts = tuple(one.part or Part(kind, "failed", reason="no answer yet") for kind, one in watched.items())
+        parts = tuple(
+            standing.part or Part(kind, "failed", reason="no answer yet") for kind, standing in watched.items()
+        )
         if self._whole_next:
-            if any(one.part is None for one in watched.values()) or any(part.state != "read" for part in parts[:2]):
+            if any(standing.part is None for standing in watched.values()) or any(
+                part.state != "read" for part in parts[:2]
+            ):
                 return Reading(NAME, parts) if due else None
             self._whole_next = False
             return cluster.whole(parts)
@@ -105,31 +109,31 @@ class Kubernetes:
         return None
 
 
-def _take(cluster: WatchedCluster, watched: _Watched, one: _Told) -> None:
-    watched.part = one.part or watched.part
-    watched.open = watched.open if one.open is None else one.open
-    if one.everything is not None:
-        cluster.replace(one.kind, one.everything)
-    if one.change is not None:
-        cluster.apply(one.change)
+def _take(cluster: WatchedCluster, watched: _Watched, message: _Message) -> None:
+    watched.part = message.part or watched.part
+    watched.open = watched.open if message.open is None else message.open
+    if message.everything is not None:
+        cluster.replace(message.kind, message.everything)
+    if message.change is not None:
+        cluster.apply(message.change)
 
 
-def _gathered(told: queue.SimpleQueue[_Told], stop: threading.Event, until: float) -> list[_Told]:
+def _gathered(messages: queue.SimpleQueue[_Message], stop: threading.Event, until: float) -> list[_Message]:
     """The first word and what comes within GATHER_S after it; none when `until` is over or `stop` is set."""
-    found: list[_Told] = []
+    gathered: list[_Message] = []
     ends = until
     while not stop.is_set() and (left := ends - time.monotonic()) > 0:
         try:
-            found.append(told.get(timeout=min(left, 0.2)))
+            gathered.append(messages.get(timeout=min(left, 0.2)))
         except queue.Empty:
             continue
-        if len(found) == 1:
+        if len(gathered) == 1:
             ends = min(until, time.monotonic() + GATHER_S)
-    return found
+    return gathered
 
 
 def _follow(
-    asking: Callable[[], ClusterAccount], kind: Kind, told: queue.SimpleQueue[_Told], stop: threading.Event
+    asking: Callable[[], ClusterAccount], kind: Kind, messages: queue.SimpleQueue[_Message], stop: threading.Event
 ) -> None:
     """In a thread: list, and watch from there; list again where the server has forgotten that version."""
     version, rows, rest_s = "", 0, REST_S[0]
@@ -139,24 +143,24 @@ def _follow(
             if not version:
                 changes, version = _listed(api, kind)
                 rows = len(changes)
-                told.put(_Told(kind, Part(kind, "read", rows), everything=tuple(changes)))
+                messages.put(_Message(kind, Part(kind, "read", rows), everything=tuple(changes)))
             for event, row in api.events(PATHS[kind], version, SELECTORS.get(kind, "")):
                 if stop.is_set():
                     return
                 rest_s = REST_S[0]
                 version = str((row.get("metadata") or {}).get("resourceVersion") or version)
                 if event == "OPEN":
-                    told.put(_Told(kind, Part(kind, "read", rows), open=True))
+                    messages.put(_Message(kind, Part(kind, "read", rows), open=True))
                 elif event != "BOOKMARK":
-                    told.put(_Told(kind, change=change(kind, row, deleted=event == "DELETED")))
+                    messages.put(_Message(kind, change=change(kind, row, deleted=event == "DELETED")))
         except (CallError, ValueError) as error:
             if isinstance(error, CallError) and error.status == GONE:
                 version = ""
-                told.put(_Told(kind, open=False))
+                messages.put(_Message(kind, open=False))
                 stop.wait(rest_s)
             else:
                 part = _trouble(kind, error)
-                told.put(_Told(kind, part, open=False))
+                messages.put(_Message(kind, part, open=False))
                 # A server that has just started refuses everybody until it has read its roles.
                 soon = part.state == "failed" or (part.state == "refused" and version != "")
                 version = version if soon else ""

@@ -61,19 +61,19 @@ class Libvirt:
             if first != answer.part.name:
                 reason = f"it is host {answer.host['id']}, as {first} is; name each host once, and give it a name"
                 answers[number] = _Answer(Part(answer.part.name, "failed", reason=reason))
-        read = [answer for answer in answers if answer.host is not None]
-        left_out = [sentence for answer in read for sentence in answer.left_out]
-        instances = _each_once(read, left_out)
+        answered = [answer for answer in answers if answer.host is not None]
+        left_out = [sentence for answer in answered for sentence in answer.left_out]
+        instances = _each_once(answered, left_out)
         return Reading(
             source=NAME,
             parts=tuple(answer.part for answer in answers),
-            hosts=tuple(answer.host for answer in read if answer.host is not None),
+            hosts=tuple(answer.host for answer in answered if answer.host is not None),
             instances=tuple(instances),
-            every_instance=len(read) == len(answers),
-            unclear=frozenset(uuid for answer in read for uuid in answer.unclear),
+            every_instance=len(answered) == len(answers),
+            unclear=frozenset(uuid for answer in answered for uuid in answer.unclear),
             own_labels=OWN_LABELS,
             left_out=tuple(left_out),
-            covers=frozenset(str(answer.host["id"]) for answer in read if answer.host is not None),
+            covers=frozenset(str(answer.host["id"]) for answer in answered if answer.host is not None),
         )
 
     def _host(self, uri: str) -> _Answer:
@@ -84,8 +84,8 @@ class Libvirt:
             return _Answer(Part(shown, "failed", reason=" ".join(str(error).split())[:300]))
 
     def _read(self, uri: str, shown: str) -> _Answer:
-        *told, running, active, stopped = self._ask(uri, (*_HOST, *_LISTS))
-        hostname, driver, nodeinfo, capabilities = told
+        *about_host, running, active, stopped = self._ask(uri, (*_HOST, *_LISTS))
+        hostname, driver, nodeinfo, capabilities = about_host
         host = host_facts(hostname, driver, nodeinfo, capabilities, NAME)
         states = {
             **dict.fromkeys(_uuids(stopped), _STOPPED),
@@ -100,17 +100,17 @@ class Libvirt:
             return instance_facts(uuid, xml, str(host["id"]), host["pcpus"], NAME, runs=states[uuid] != _STOPPED)
 
         definitions = self._definitions(uri, list(states))
-        found = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")
-        answer.domains = {uuid: (states[uuid], one) for uuid, one in found.items()}
-        answer.unclear = states.keys() - found.keys()
+        instances = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")
+        answer.domains = {uuid: (states[uuid], domain) for uuid, domain in instances.items()}
+        answer.unclear = states.keys() - instances.keys()
         return answer
 
     def _definitions(self, uri: str, uuids: list[str]) -> Mapping[str, str]:
-        found: dict[str, str] = {}
+        definitions: dict[str, str] = {}
         for start in range(0, len(uuids), _AT_A_TIME):
-            some = uuids[start : start + _AT_A_TIME]
-            found |= zip(some, self._ask(uri, [f"dumpxml --domain {uuid}" for uuid in some]), strict=True)
-        return found
+            part = uuids[start : start + _AT_A_TIME]
+            definitions |= zip(part, self._ask(uri, [f"dumpxml --domain {uuid}" for uuid in part]), strict=True)
+        return definitions
 
 
 def shown_uri(uri: str) -> str:
@@ -127,15 +127,15 @@ def _uuids(listed: str) -> list[str]:
 
 def _each_once(answers: Sequence[_Answer], left_out: list[str]) -> list[Facts]:
     """Every domain where it runs: while it moves it is on two hosts, and some leave their definition behind."""
-    found: dict[str, tuple[int, Facts]] = {}
+    domains: dict[str, tuple[int, Facts]] = {}
     for answer in answers:
         for uuid, (state, facts) in answer.domains.items():
-            other = found.get(uuid)
-            if other is not None and state == other[0] != _STOPPED:
+            former = domains.get(uuid)
+            if former is not None and state == former[0] != _STOPPED:
                 left_out.append(
-                    f"{facts['id']} ({uuid}) is active on {other[1]['host']} and on {facts['host']}; "
-                    f"it counts on {other[1]['host']}"
+                    f"{facts['id']} ({uuid}) is active on {former[1]['host']} and on {facts['host']}; "
+                    f"it counts on {former[1]['host']}"
                 )
-            if other is None or state > other[0]:
-                found[uuid] = state, facts
-    return [facts for _, facts in found.values()]
+            if former is None or state > former[0]:
+                domains[uuid] = state, facts
+    return [facts for _, facts in domains.values()]

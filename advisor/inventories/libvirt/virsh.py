@@ -69,6 +69,6 @@ def _run(argv: list[str], timeout_s: float) -> tuple[str, str]:
 def _reason(errors: str) -> str:
     """The last thing that went wrong, on one line; "failed to connect" stands before its reason."""
     lines = [line.strip().removeprefix("error: ") for line in errors.splitlines() if line.strip()]
-    told = [line for line in lines if line != "failed to connect to the hypervisor"]
-    kept = "".join(char if char.isprintable() else " " for char in (told or lines or [""])[0])
-    return kept[:_LONGEST_REASON]
+    reasons = [line for line in lines if line != "failed to connect to the hypervisor"]
+    reason = "".join(char if char.isprintable() else " " for char in (reasons or lines or [""])[0])
+    return reason[:_LONGEST_REASON]

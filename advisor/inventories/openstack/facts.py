@@ -24,7 +24,7 @@ def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str
     if zones is not None:
         return {host: str(zone["zoneName"]) for zone in zones for host in zone.get("hosts") or {}}
     named = [aggregate for aggregate in aggregates if aggregate.get("availability_zone")]
-    return {host: str(one["availability_zone"]) for one in named for host in one.get("hosts") or ()}
+    return {host: str(aggregate["availability_zone"]) for aggregate in named for host in aggregate.get("hosts") or ()}
 
 
 def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
 
 
 def not_modelled(row: Row) -> str:
-    """Why nothing is said of a hypervisor, such as one of ironic or VMware; empty where something is."""
+    """Why a hypervisor, such as one of ironic or VMware, is left out; empty where it is taken."""
     if _type(row) in KINDS:
         return ""
     name = row.get("hypervisor_hostname")
@@ -101,12 +101,12 @@ def instance_facts(
     if "cotenant:workload" in metadata:  # the only word of a tenant's that counts: what it runs, not what it may claim
         specs["cotenant:workload"] = metadata["cotenant:workload"]
     vcpus = int(flavor["vcpus"])
-    told = described(specs, vcpus)
-    settings = told.pop("isolation", {})
+    from_specs = described(specs, vcpus)
+    settings = from_specs.pop("isolation", {})
     if "network" in settings:
         settings["network"] = NetworkSettings(**settings["network"])
     if row.get("OS-EXT-STS:power_state") in STOPPED:
-        told["load"] = STOPPED_LOAD
+        from_specs["load"] = STOPPED_LOAD
     labels = {
         "source": source,
         "name": str(row.get("name", "")),
@@ -123,7 +123,7 @@ def instance_facts(
         "disk_gb": float(flavor.get("disk") or 0) if row.get("image") else 0.0,  # else it starts from a volume
         "settings": settings,
         "labels": _labels(labels),
-        **told,
+        **from_specs,
     }
 
 
@@ -144,13 +144,13 @@ def _overcommit(facts: Facts, inventories: Mapping[str, Row] | None) -> Facts:
     """What Placement promises over what there is; reserved amounts are not promised, dedicated CPUs once each."""
     if not inventories:
         return {}
-    found = {}
+    overcommit = {}
     cpus = [_promised(inventories[name]) for name in ("VCPU", "PCPU") if name in inventories]
     if sum(cpus) > 0 and facts["pcpus"] > 0:
-        found["cpu_overcommit"] = sum(cpus) / facts["pcpus"]
+        overcommit["cpu_overcommit"] = sum(cpus) / facts["pcpus"]
     if "MEMORY_MB" in inventories and facts["memory_mb"] > 0 and _promised(inventories["MEMORY_MB"]) > 0:
-        found["memory_overcommit"] = _promised(inventories["MEMORY_MB"]) / facts["memory_mb"]
-    return found
+        overcommit["memory_overcommit"] = _promised(inventories["MEMORY_MB"]) / facts["memory_mb"]
+    return overcommit
 
 
 def _promised(inventory: Row) -> float:

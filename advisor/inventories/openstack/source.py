@@ -117,13 +117,13 @@ class OpenStack:
             known = self._inventories.get(row["uuid"])
             if row.get("parent_provider_uuid") or (known and known[0] == row["generation"]):
                 continue
-            told = listings.inventories(row["uuid"])
-            if told is None:
+            inventories = listings.inventories(row["uuid"])
+            if inventories is None:
                 break  # whatever it is, it would be the same for the next thousand
-            self._inventories[row["uuid"]] = (row["generation"], told)
-        there = {row["uuid"] for row in providers}
-        self._inventories = {name: one for name, one in self._inventories.items() if name in there}
-        return {name: told for name, (_, told) in self._inventories.items()}
+            self._inventories[row["uuid"]] = (row["generation"], inventories)
+        uuids = {row["uuid"] for row in providers}
+        self._inventories = {name: entry for name, entry in self._inventories.items() if name in uuids}
+        return {name: inventories for name, (_, inventories) in self._inventories.items()}
 
 
 def _is_partial(service: Row) -> bool:

@@ -43,15 +43,15 @@ def account(
     """From PROXMOX_VE_ENDPOINT, _API_TOKEN, _CA_FILE and _FINGERPRINT, or a named section of ~/.proxmox.ini; ValueError
     says what lacks. What is given here counts for more. Plain http is taken to this machine only."""
     further = ("ca_file", "fingerprint")
-    given = given_account(
+    fields = given_account(
         cloud, ("endpoint", "api_token"), further, variable=_VARIABLE, environment=environment, ini=ini
     )
-    endpoint = given["endpoint"].rstrip("/").removesuffix("/api2/json")
+    endpoint = fields["endpoint"].rstrip("/").removesuffix("/api2/json")
     if not is_base(endpoint):
         raise ValueError("the endpoint is not an address like https://pve1.example.org:8006")
-    if not _TOKEN.match(given["api_token"]):
+    if not _TOKEN.match(fields["api_token"]):
         raise ValueError("the api_token is not USER@REALM!NAME=SECRET, as `pveum user token add` prints its parts")
-    return ProxmoxAccount(endpoint, given["api_token"], *given_certificate(given, ca_file, fingerprint))
+    return ProxmoxAccount(endpoint, fields["api_token"], *given_certificate(fields, ca_file, fingerprint))
 
 
 def _signed(token: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:

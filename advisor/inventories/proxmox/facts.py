@@ -43,8 +43,8 @@ def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
     """A node by its row and its status; an empty status leaves out what only that tells."""
     if row.get("status") != "online":
         raise ValueError("it is offline; the host stays as it is")
-    told = status.get("cpuinfo")
-    info: Row = told if isinstance(told, Mapping) else {}
+    cpuinfo = status.get("cpuinfo")
+    info: Row = cpuinfo if isinstance(cpuinfo, Mapping) else {}
     cpus, memory = as_cpus(info.get("cpus", row.get("maxcpu")), "cpus"), as_number(row.get("maxmem"), "maxmem")
     facts: dict[str, Any] = {
         "id": name,

@@ -23,13 +23,12 @@ from typing import Any
 from advisor.inventories.calls import CallError
 from advisor.inventories.proxmox.calls import ProxmoxApi, account
 from advisor.inventories.proxmox.facts import Row, created_s, guest_id, node_name
-from advisor.inventories.proxmox.rrd import Values, rows
+from advisor.inventories.proxmox.rrd import RrdRow, rows
 from advisor.inventories.proxmox.source import AT_ONCE, resources
 
 WINDOW_S = 300
 LONGEST_S = 3600.0  # of a mean that still says at which hour of the day
 _DAY_S, _WEEK_S = 86_400.0, 7 * 86_400.0
-_Told = tuple[float, float, Values]  # end, step and values of one row
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,11 @@ class ProxmoxHistory:
     def guests(self) -> Mapping[str, Row]:
         """By id what the cluster lists of each guest; ValueError where the account, CallError where the call is
         wrong."""
-        found = {}
+        guests = {}
         for row in resources(self._api):
             if row.get("type") in {"qemu", "lxc"} and not row.get("template"):
-                found[f"{self._prefix}{str(row.get('vmid'))[:20]}"] = row
-        return found
+                guests[f"{self._prefix}{str(row.get('vmid'))[:20]}"] = row
+        return guests
 
     def histories(self, guests: Mapping[str, Row], since_s: float, now_s: float) -> Iterator[GuestHistory]:
         """The history of each, some at once, of the last `since_s` seconds; one that cannot be read says why."""
@@ -83,15 +82,15 @@ def _read(api: ProxmoxApi, since_s: float, now_s: float, guest: tuple[str, Row])
         kind, number = guest_id(row)
         path = f"/nodes/{node_name(row)}/{kind}/{number}"
         born_s = created_s(_answer(api, f"{path}/config", dict)) if kind == "qemu" else 0.0
-        told = list(_rows(api, path, since_s))
+        read = list(_rows(api, path, since_s))
     except (ValueError, CallError) as error:
         return GuestHistory(name, failed=f"guest {name}: {error}"[:300])
     begin_s = max(now_s - since_s, born_s)  # a file outlives its guest, and goes to the next one of its number
-    within = [one for one in told if begin_s <= one[0] - one[1] and one[0] <= now_s]
+    within = [row for row in read if begin_s <= row.end_s - row.step_s and row.end_s <= now_s]
     return GuestHistory(name, _windows(within, now_s), _means(within))
 
 
-def _rows(api: ProxmoxApi, path: str, since_s: float) -> Iterator[_Told]:
+def _rows(api: ProxmoxApi, path: str, since_s: float) -> Iterator[RrdRow]:
     """Minutes as far back as they reach, and half hours before them; which frame has them depends on the version."""
     day = list(_frame(api, path, "day"))
     yield from day
@@ -101,37 +100,37 @@ def _rows(api: ProxmoxApi, path: str, since_s: float) -> Iterator[_Told]:
         yield from _frame(api, path, "week" if since_s <= _WEEK_S else "month")
 
 
-def _frame(api: ProxmoxApi, path: str, timeframe: str) -> Iterator[_Told]:
+def _frame(api: ProxmoxApi, path: str, timeframe: str) -> Iterator[RrdRow]:
     return rows(_answer(api, f"{path}/rrddata?timeframe={timeframe}&cf=AVERAGE", list))
 
 
 def _answer(api: ProxmoxApi, path: str, kind: type) -> Any:
-    found = api.get(path)
-    if not isinstance(found, kind):
+    answer = api.get(path)
+    if not isinstance(answer, kind):
         raise CallError(f"{path}: no {kind.__name__}")
-    return found
+    return answer
 
 
-def _windows(told: Sequence[_Told], now_s: float) -> Mapping[str, Mapping[float, float]]:
+def _windows(rows: Sequence[RrdRow], now_s: float) -> Mapping[str, Mapping[float, float]]:
     """Means of windows that are over, of which half at least is known."""
     sums: dict[tuple[str, float], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for end_s, step, values in {one[0]: one for one in told if one[1] <= WINDOW_S}.values():
-        window_s = -(-end_s // WINDOW_S) * WINDOW_S
-        for name, value in values.items():
-            held = sums[name, window_s]
-            held[0] += value * step
-            held[1] += step
-    found: dict[str, dict[float, float]] = defaultdict(dict)
+    for row in {row.end_s: row for row in rows if row.step_s <= WINDOW_S}.values():
+        window_s = -(-row.end_s // WINDOW_S) * WINDOW_S
+        for name, value in row.values.items():
+            total_and_seconds = sums[name, window_s]
+            total_and_seconds[0] += value * row.step_s
+            total_and_seconds[1] += row.step_s
+    windows: dict[str, dict[float, float]] = defaultdict(dict)
     for (name, window_s), (total, seconds) in sorted(sums.items()):
         if WINDOW_S / 2 <= seconds <= WINDOW_S and window_s <= now_s:
-            found[name][window_s] = total / seconds
-    return dict(found)
+            windows[name][window_s] = total / seconds
+    return dict(windows)
 
 
-def _means(told: Sequence[_Told]) -> Mapping[str, Sequence[tuple[float, float, float]]]:
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    means = {one[0]: one for one in told if WINDOW_S < one[1] <= LONGEST_S and one[0] % WINDOW_S == 0}
-    for end_s, step, values in sorted(means.values(), key=lambda one: one[0]):
-        for name, value in values.items():
-            found[name].append((end_s, step, value))
-    return dict(found)
+def _means(rows: Sequence[RrdRow]) -> Mapping[str, Sequence[tuple[float, float, float]]]:
+    means: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    by_end = {row.end_s: row for row in rows if WINDOW_S < row.step_s <= LONGEST_S and row.end_s % WINDOW_S == 0}
+    for end_s in sorted(by_end):
+        for name, value in by_end[end_s].values.items():
+            means[name].append((end_s, by_end[end_s].step_s, value))
+    return dict(means)

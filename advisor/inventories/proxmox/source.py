@@ -67,15 +67,15 @@ class Proxmox:
     ) -> list[Facts]:
         named = _named([row for row in rows if row.get("type") == "node"], node_name, left_out)
         online = [name for name, row in named.items() if row.get("status") == "online"]
-        told, failed = _asked(api, pool, {name: f"/nodes/{name}/status" for name in online})
-        parts.append(_part("nodes", len(told), failed))
-        found = taken(
+        statuses, failed = _asked(api, pool, {name: f"/nodes/{name}/status" for name in online})
+        parts.append(_part("nodes", len(statuses), failed))
+        hosts = taken(
             named,
-            lambda name, row: host_facts(row, told.get(name, {}), self._prefix + name, self.name),
+            lambda name, row: host_facts(row, statuses.get(name, {}), self._prefix + name, self.name),
             left_out,
             lambda name, _: f"node {name}",
         )
-        return list(found.values())
+        return list(hosts.values())
 
     def _guests(
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
@@ -94,18 +94,20 @@ class Proxmox:
                 left_out.append(f"guest {number}: {error}"[:300])
         known = {number: self._configs.get(path) for number, path in paths.items()}
         marks = {number: _mark(named[number]) for number in paths}
-        told = {number: kept[1] for number, kept in known.items() if kept is not None and kept[0] == marks[number]}
-        asked, failed = _asked(api, pool, {number: path for number, path in paths.items() if number not in told})
-        told |= asked
-        self._configs = {paths[number]: (marks[number], config) for number, config in told.items()}
-        parts.append(_part("guests", len(told), failed))
+        configs = {
+            number: cached[1] for number, cached in known.items() if cached is not None and cached[0] == marks[number]
+        }
+        fresh, failed = _asked(api, pool, {number: path for number, path in paths.items() if number not in configs})
+        configs |= fresh
+        self._configs = {paths[number]: (marks[number], config) for number, config in configs.items()}
+        parts.append(_part("guests", len(configs), failed))
 
         def facts(number: str, config: Row) -> Facts:
             row = named[number]
             return instance_facts(row, config, self._prefix + number, self._prefix + node_name(row), self.name)
 
-        found = taken(told, facts, left_out, lambda number, _: f"guest {number}")
-        return list(found.values()), frozenset(self._prefix + number for number in named.keys() - found.keys())
+        instances = taken(configs, facts, left_out, lambda number, _: f"guest {number}")
+        return list(instances.values()), frozenset(self._prefix + number for number in named.keys() - instances.keys())
 
 
 def resources(api: ProxmoxApi) -> list[Row]:
@@ -117,13 +119,13 @@ def resources(api: ProxmoxApi) -> list[Row]:
 
 
 def _named(rows: list[Row], name: Callable[[Row], str], left_out: list[str]) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    named: dict[str, Row] = {}
     for row in rows:
         try:
-            found[name(row)] = row
+            named[name(row)] = row
         except ValueError as error:
             left_out.append(str(error))
-    return found
+    return named
 
 
 def _mark(row: Row) -> tuple[object, ...]:
@@ -144,8 +146,8 @@ def _asked(
         return answer if isinstance(answer, dict) else CallError(f"{path}: no object")
 
     answers = dict(zip(paths, pool.map(ask, paths.values()), strict=True))
-    told = {name: answer for name, answer in answers.items() if not isinstance(answer, CallError)}
-    return told, [answer for answer in answers.values() if isinstance(answer, CallError)]
+    answered = {name: answer for name, answer in answers.items() if not isinstance(answer, CallError)}
+    return answered, [answer for answer in answers.values() if isinstance(answer, CallError)]
 
 
 def _part(name: str, rows: int, failed: list[CallError]) -> Part:

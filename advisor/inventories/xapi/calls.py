@@ -48,15 +48,15 @@ def account(
 
     ValueError says what lacks. What is given here counts for more. Plain http is taken to this machine only.
     """
-    given = given_account(
+    fields = given_account(
         cloud, ("host", "user", "password"), ("ca_file", "fingerprint"), variable=_VARIABLE, environment=environment,
         ini=ini,
     )  # fmt: skip
-    url = given["host"] if "://" in given["host"] else f"https://{given['host']}"
+    url = fields["host"] if "://" in fields["host"] else f"https://{fields['host']}"
     if not is_base(url):
         raise ValueError("the host is not a name or an address like https://xen1.example.org")
     return XapiAccount(
-        url.rstrip("/"), given["user"], given["password"], *given_certificate(given, ca_file, fingerprint)
+        url.rstrip("/"), fields["user"], fields["password"], *given_certificate(fields, ca_file, fingerprint)
     )
 
 
@@ -72,10 +72,10 @@ class XapiSession:
 
     def __enter__(self) -> XapiSession:
         asking = self._asking
-        told = self._call("session.login_with_password", asking.user, asking.password, _VERSION, _ORIGIN)
-        if not isinstance(told, str):
+        reference = self._call("session.login_with_password", asking.user, asking.password, _VERSION, _ORIGIN)
+        if not isinstance(reference, str):
             raise CallError("session.login_with_password: no session")
-        self._reference = told
+        self._reference = reference
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,20 +89,20 @@ class XapiSession:
     def records(self, of: str) -> Records:
         """All records of a class, such as `VM`, by reference."""
         name = f"{of}.get_all_records"
-        found = self._call(name, self._reference)
-        if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        records = self._call(name, self._reference)
+        if not isinstance(records, dict) or not all(isinstance(record, dict) for record in records.values()):
             raise CallError(f"{name}: no records")
-        return found
+        return records
 
     def _call(self, name: str, *arguments: str) -> Any:
-        told = _unpacked(name, self._post(name, rpc.dumps(arguments, name).encode()))
-        if told.get("Status") == "Success" and "Value" in told:
-            return told["Value"]
-        reason = [str(one) for one in told.get("ErrorDescription") or ["no reason"]]
+        answer = _unpacked(name, self._post(name, rpc.dumps(arguments, name).encode()))
+        if answer.get("Status") == "Success" and "Value" in answer:
+            return answer["Value"]
+        reason = [str(word) for word in answer.get("ErrorDescription") or ["no reason"]]
         if reason[0] == "HOST_IS_SLAVE":
             raise CallError(f"{name}: this is no coordinator of a pool; ask {' '.join(reason[1:2])[:100]}")
-        said = printable(" ".join(reason[: 1 if reason[0] in _MAY_NOT else 3]))
-        raise CallError(f"{name}: {said}"[:200], refused=reason[0] in _MAY_NOT)
+        words = printable(" ".join(reason[: 1 if reason[0] in _MAY_NOT else 3]))
+        raise CallError(f"{name}: {words}"[:200], refused=reason[0] in _MAY_NOT)
 
     def _post(self, name: str, body: bytes) -> bytes:
         status, reason, answer = self._server.answer(name, "/", body, "text/xml")
@@ -118,9 +118,9 @@ def _unpacked(name: str, body: bytes) -> Mapping[str, Any]:
         parser = DefusedExpatParser(reader)
         parser.feed(body)
         parser.close()
-        (told,) = cast(tuple[Any, ...], reader.close())
+        (answer,) = cast(tuple[Any, ...], reader.close())
     except (ExpatError, DefusedXmlException, rpc.Error, ValueError, TypeError, IndexError, KeyError, OverflowError):
         raise CallError(f"{name}: HTTP 200 and no answer of XAPI's") from None
-    if not isinstance(told, dict):
+    if not isinstance(answer, dict):
         raise CallError(f"{name}: HTTP 200 and no answer of XAPI's")
-    return told
+    return answer

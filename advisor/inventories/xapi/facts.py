@@ -86,14 +86,14 @@ def instance_facts(vm: Record, interfaces: Sequence[Record], name: str, host: st
 def _network(interfaces: Sequence[Record]) -> NetworkSettings | None:
     """All interfaces together; None where one of them is free."""
     rates = [
-        as_number(_mapping(one, "qos_algorithm_params").get("kbps") or 0, "kbps")
-        if one.get("qos_algorithm_type") == "ratelimit"
+        as_number(_mapping(interface, "qos_algorithm_params").get("kbps") or 0, "kbps")
+        if interface.get("qos_algorithm_type") == "ratelimit"
         else 0.0
-        for one in interfaces
+        for interface in interfaces
     ]
     return NetworkSettings("dedicated", sum(rates) * _MBIT_PER_KBPS) if rates and min(rates) > 0 else None
 
 
 def _mapping(record: Record, field: str) -> Record:
-    found = record.get(field)
-    return found if isinstance(found, Mapping) else {}
+    value = record.get(field)
+    return value if isinstance(value, Mapping) else {}

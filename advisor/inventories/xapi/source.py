@@ -32,72 +32,72 @@ class Xapi:
     def read(self) -> Reading:
         """Read what may be read; a VM that cannot be understood, or whose host is not live, stays as it is."""
         parts: list[Part] = []
-        found: dict[str, Records] = {}
+        records: dict[str, Records] = {}
         try:
             with self._open() as session:
                 for name in (*_NEEDED, *_FURTHER):
                     try:
-                        found[name] = session.records(name)
-                        parts.append(Part(name, "read", len(found[name])))
+                        records[name] = session.records(name)
+                        parts.append(Part(name, "read", len(records[name])))
                     except CallError as error:
                         parts.append(failed_part(name, error))
         except ValueError as error:
             return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
         except CallError as error:
             return Reading(self.name, (failed_part("connection", error),))
-        if any(name not in found for name in _NEEDED):
+        if any(name not in records for name in _NEEDED):
             return Reading(self.name, tuple(parts))
         left_out: list[str] = []
-        hosts, names = self._hosts(found, left_out)
-        instances, unclear = self._instances(found, names, left_out)
+        hosts, names = self._hosts(records, left_out)
+        instances, unclear = self._instances(records, names, left_out)
         return Reading(
             source=self.name,
             parts=tuple(parts),
             hosts=tuple(hosts),
             instances=tuple(instances),
-            every_host=len(hosts) == len(found["host"]),
+            every_host=len(hosts) == len(records["host"]),
             every_instance=True,
             unclear=unclear,
             own_labels=OWN_LABELS,
             left_out=tuple(left_out),
         )
 
-    def _hosts(self, found: dict[str, Records], left_out: list[str]) -> tuple[list[Facts], dict[str, str]]:
+    def _hosts(self, records: dict[str, Records], left_out: list[str]) -> tuple[list[Facts], dict[str, str]]:
         """Facts of hosts, and the name of each by reference. An agent goes by the name that the machine has itself."""
-        metrics, links = found["host_metrics"], found.get("PIF_metrics", {})
+        metrics, links = records["host_metrics"], records.get("PIF_metrics", {})
 
         def facts(reference: str, record: Record) -> Facts:
-            mine = [
+            own_links = [
                 links.get(str(pif.get("metrics")), {})
-                for pif in found.get("PIF", {}).values()
+                for pif in records.get("PIF", {}).values()
                 if pif.get("host") == reference and pif.get("physical") is True
             ]
             name = name_of(record, "hostname", "name_label", "uuid")
-            return host_facts(record, metrics.get(str(record.get("metrics"))), mine, name, self.name)
+            return host_facts(record, metrics.get(str(record.get("metrics"))), own_links, name, self.name)
 
-        hosts = taken(found["host"], facts, left_out, lambda _, record: f"host {_called(record)}")
+        hosts = taken(records["host"], facts, left_out, lambda _, record: f"host {_called(record)}")
         return list(hosts.values()), {reference: str(host["id"]) for reference, host in hosts.items()}
 
     def _instances(
-        self, found: dict[str, Records], hosts: dict[str, str], left_out: list[str]
+        self, records: dict[str, Records], hosts: dict[str, str], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of VMs that are on a host, and UUIDs of those that are there and could not be read."""
         present = {
             reference: record
-            for reference, record in found["VM"].items()
+            for reference, record in records["VM"].items()
             if record.get("power_state") in PRESENT
             and not any(record.get(field) for field in ("is_a_template", "is_a_snapshot", "is_control_domain"))
         }
-        often = Counter(str(record.get("name_label")) for record in present.values())
+        name_counts = Counter(str(record.get("name_label")) for record in present.values())
         by_vm: dict[str, list[Record]] = {}
-        for interface in found.get("VIF", {}).values():
+        for interface in records.get("VIF", {}).values():
             by_vm.setdefault(str(interface.get("VM")), []).append(interface)
 
         def facts(reference: str, record: Record) -> Facts:
             host = hosts.get(str(record.get("resident_on", NOWHERE)))
             if host is None:
                 raise ValueError("nothing is known of its host; it stays as it is")
-            fields = ("name_label", "uuid") if often[str(record.get("name_label"))] == 1 else ("uuid",)
+            fields = ("name_label", "uuid") if name_counts[str(record.get("name_label"))] == 1 else ("uuid",)
             return instance_facts(record, by_vm.get(reference, []), name_of(record, *fields), host, self.name)
 
         instances = taken(present, facts, left_out, lambda _, record: f"VM {_called(record)}")

@@ -49,14 +49,14 @@ class CloudEndpoint:
     def post(self, path: str, params: Mapping[str, str], json: object) -> tuple[int, bytes]:
         return self._ask("POST", path, params=params, json=json)
 
-    def _ask(self, method: str, path: str, **more: Any) -> tuple[int, bytes]:
+    def _ask(self, method: str, path: str, **request: Any) -> tuple[int, bytes]:
         """Status and body; a redirect is not followed, for the token would go along."""
         from keystoneauth1.exceptions import ClientException
         from requests.exceptions import RequestException
 
         options = {"raise_exc": False, "redirect": False, "stream": True, "headers": {"Accept": "application/json"}}
         try:
-            answer = self.adapter.request(path, method, **options, **more)
+            answer = self.adapter.request(path, method, **options, **request)
             body = bytearray()
             for part in answer.iter_content(2**16):
                 body += part

@@ -33,15 +33,20 @@ _METERS: Mapping[str, tuple[str, str, Sequence[str], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Gnocchi:
-    """Gives the rates of cumulative meters of these servers, by the names in `PRESET`."""
+    """Gives the rates of the servers' cumulative meters, by the names in `PRESET`."""
 
     endpoint: CloudEndpoint
     servers: Sequence[str]
 
     @classmethod
-    def of(cls, cloud: str | None, there: Iterable[Instance]) -> Gnocchi:
+    def of(cls, cloud: str | None, instances: Iterable[Instance]) -> Gnocchi:
         """That of a cloud, asked about every instance that has a UUID; InvalidInput where its settings do not fit."""
-        names = {name for one in there for name in (one.id, one.labels.get("uuid", "")) if _UUID.fullmatch(name)}
+        names = {
+            name
+            for instance in instances
+            for name in (instance.id, instance.labels.get("uuid", ""))
+            if _UUID.fullmatch(name)
+        }
         return cls(CloudEndpoint.of(cloud, "metric", "Gnocchi"), sorted(names))
 
     def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
@@ -61,28 +66,30 @@ class Gnocchi:
         for at in range(0, len(self.servers), MOST_SERVERS):
             chosen = {"in": {owner: list(self.servers[at : at + MOST_SERVERS])}}
             for meter in meters:
-                asked = {"operations": f"(metric {meter} mean)", "resource_type": kind, "search": chosen}
-                for name, means in self._means(times, asked, owner, meter):
+                question = {"operations": f"(metric {meter} mean)", "resource_type": kind, "search": chosen}
+                for name, means in self._means(times, question, owner, meter):
                     rates = list(_rates(means, step_s, scale))
                     yield Scraped({"server": name}, [at_s for at_s, _ in rates], [rate for _, rate in rates])
 
     def _means(
-        self, times: Mapping[str, str], asked: Mapping[str, object], owner: str, meter: str
+        self, times: Mapping[str, str], question: Mapping[str, object], owner: str, meter: str
     ) -> Sequence[tuple[str, Sequence[tuple[float, float]]]]:
         """The server of each resource that has the meter, with (begin in s, mean) of its windows."""
-        status, body = self.endpoint.post("/v1/aggregates", times, asked)
+        status, body = self.endpoint.post("/v1/aggregates", times, question)
         try:
             answer = json.loads(body)
             if status != 200:
-                said = str(answer["description"])
+                reason = str(answer["description"])
             else:
-                owners = {str(one["id"]): str(one[owner]) for one in answer["references"]}
-                return [(owners[name], _windows(told[meter]["mean"])) for name, told in answer["measures"].items()]
+                owners = {str(resource["id"]): str(resource[owner]) for resource in answer["references"]}
+                return [
+                    (owners[name], _windows(by_meter[meter]["mean"])) for name, by_meter in answer["measures"].items()
+                ]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise self.endpoint.unavailable(f"answered {status} and nothing that Gnocchi would say") from error
-        if "does not exist" in said:  # none of these servers has the meter, or a port
+        if "does not exist" in reason:  # none of these servers has the meter, or a port
             return []
-        raise self.endpoint.unavailable(f"refused the question with {status}: {said[:200]}")
+        raise self.endpoint.unavailable(f"refused the question with {status}: {reason[:200]}")
 
 
 def _windows(rows: Iterable[tuple[str, float, float]]) -> Sequence[tuple[float, float]]:

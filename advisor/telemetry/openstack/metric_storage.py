@@ -30,8 +30,8 @@ class MetricStorage:
         SeriesUnavailable where it does not answer, refuses, or answers with what is none.
         """
         seconds = int((end - begin).total_seconds()) + step_s // 2
-        asked = {"query": f"({query})[{seconds}s:{step_s}s]", "time": f"{end.timestamp():.3f}"}
-        status, body = self.endpoint.get("/api/v1/query", asked)
+        query_and_time = {"query": f"({query})[{seconds}s:{step_s}s]", "time": f"{end.timestamp():.3f}"}
+        status, body = self.endpoint.get("/api/v1/query", query_and_time)
         if status != 200:
             raise self.endpoint.unavailable(f"refused the query with {status}: {_fault(body)}")
         return series_in(self.endpoint.where, status, body)

@@ -241,7 +241,7 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
     with pytest.raises(InvalidInput, match="at least one dataset"):
         offline.train([], settings=settings)
     with pytest.raises(InvalidInput, match="not a dataset directory"):
-        offline.evaluate([tmp_path / "none"], protocols=(), settings=settings)
+        offline.evaluate([tmp_path / "none"], protocols=())
     (tmp_path / "link").symlink_to(PAPERS)
     for call in (offline.train, partial(offline.evaluate, protocols=())):
         with pytest.raises(InvalidInput, match=f"dataset {PAPERS.resolve()} stands twice"):
