@@ -10,14 +10,14 @@ import hashlib
 import json
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
+
+from tests.servers.local_http import QuietHandler, on_loopback
 
 TOKEN = "cotenant@pve!sync=0b7a9f0e-1111-4222-8333-444455556666"
 GIB = 1 << 30
@@ -121,26 +121,10 @@ def certified(folder: Path) -> tuple[ssl.SSLContext, Path, str]:
 def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of its API, for as long as the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             allowed = self.headers.get("Authorization") == f"PVEAPIToken={TOKEN}"
-            status, body = cluster.answer(self.path.removeprefix("/api2/json")) if allowed else (401, b"")
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(*(cluster.answer(self.path.removeprefix("/api2/json")) if allowed else (401, b"")))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with on_loopback(Handler, tls) as server:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -18,9 +18,7 @@ from advisor.inventories.kubernetes.account import ClusterAccount, account
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
-from advisor.settings import Settings
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, guest, launcher, node, pod, serving
-from tests.servers.fixtures import sqlite_with_tables
 
 
 @pytest.fixture
@@ -28,12 +26,6 @@ def api() -> Iterator[ApiServer]:
     with serving() as made:
         for name in ("n1", "n2"):
             made.put("nodes", node(name))
-        yield made
-
-
-@pytest.fixture
-def advisor(tmp_path: Path) -> Iterator[Advisor]:
-    with Advisor(Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)) as made:
         yield made
 
 
@@ -86,17 +78,12 @@ def test_nodes_and_bound_pods_are_hosts_and_instances(api: ApiServer, advisor: A
         "nodes",
         node("n3", ready="False", resources={"nvidia.com/gpu": "2"}, taints=[{"key": "gpu", "effect": "NoSchedule"}]),
     )
-    owner = {"kind": "ReplicaSet", "name": "web-7d4f", "controller": True}
-    api.put(
-        "pods",
-        pod(
-            "web-7d4f-x",
-            "n1",
-            ownerReferences=[owner],
-            labels={"pod-template-hash": "7d4f"},
-            annotations={"cotenant.io/min-throughput-ratio": "0.9"},
-        ),
-    )
+    more = {
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web-7d4f", "controller": True}],
+        "labels": {"pod-template-hash": "7d4f"},
+        "annotations": {"cotenant.io/min-throughput-ratio": "0.9"},
+    }
+    api.put("pods", pod("web-7d4f-x", "n1", **more))
     api.put("pods", pod("waiting"))
     api.put("pods", pod("done", "n1", phase="Succeeded"))
     advisor.inventory.follow(reading(api))

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from advisor.inventories.calls import CallError
 from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi, account
+from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
-from advisor.settings import Settings
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, certified, guest, node, serving
 
@@ -36,10 +35,11 @@ def _one(reading: Reading, name: str) -> dict[str, Any]:
     return next(dict(one) for one in (*reading.hosts, *reading.instances) if one["id"] == name)
 
 
-def test_nodes_and_guests_become_facts(source: Proxmox) -> None:
+def test_nodes_and_guests_become_facts_and_templates_are_no_guests(source: Proxmox, cluster: Cluster) -> None:
+    cluster.guests.append(guest(9000, template=1))
     reading = source.read()
-    assert reading.complete
-    assert not reading.left_out
+    assert (reading.complete, reading.left_out) == (True, ())
+    assert [one["id"] for one in reading.instances] == ["100", "101"]
     host, vm, container = _one(reading, "pve1"), _one(reading, "100"), _one(reading, "101")
     assert (host["pcpus"], host["threads_per_core"], host["cpu_mhz"], host["memory_mb"]) == (16, 2, 2994.37, 65536)
     assert (vm["host"], vm["vcpus"], vm["memory_mb"]) == ("pve1", 4, 4096)
@@ -51,31 +51,29 @@ def test_nodes_and_guests_become_facts(source: Proxmox) -> None:
     assert (container["host"], container["vcpus"], container["labels"]["guest"]) == ("pve2", 2, "lxc/101")
 
 
-def test_a_guest_moves_changes_stops_and_vanishes(source: Proxmox, cluster: Cluster, tmp_path: Path) -> None:
-    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.inventory.follow(source.read())
-        cluster.guests[0] |= {"node": "pve2", "maxcpu": 8}
-        cluster.configs[100]["cores"] = 4
-        cluster.guests[1]["status"] = "stopped"
-        advisor.inventory.follow(source.read())
-        there = {one.id: one for one in advisor.cloud.inventory().instances}
-        assert (there["100"].host, there["100"].vcpus) == ("pve2", 8)
-        assert there["101"].load == STOPPED_LOAD
-        del cluster.guests[0]
-        advisor.inventory.follow(source.read())
-        assert {one.id for one in advisor.cloud.inventory().instances} == {"101"}
+def test_a_guest_moves_changes_stops_and_vanishes(source: Proxmox, cluster: Cluster, advisor: Advisor) -> None:
+    advisor.inventory.follow(source.read())
+    cluster.guests[0] |= {"node": "pve2", "maxcpu": 8}
+    cluster.configs[100]["cores"] = 4
+    cluster.guests[1]["status"] = "stopped"
+    advisor.inventory.follow(source.read())
+    there = {one.id: one for one in advisor.cloud.inventory().instances}
+    assert (there["100"].host, there["100"].vcpus) == ("pve2", 8)
+    assert there["101"].load == STOPPED_LOAD
+    del cluster.guests[0]
+    advisor.inventory.follow(source.read())
+    assert {one.id for one in advisor.cloud.inventory().instances} == {"101"}
 
 
-def test_a_node_that_is_offline_stays_with_its_guests(source: Proxmox, cluster: Cluster, tmp_path: Path) -> None:
-    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.inventory.follow(source.read())
-        cluster.nodes[1] = {"type": "node", "id": "node/pve2", "node": "pve2", "status": "offline"}
-        cluster.guests[1]["status"] = "unknown"
-        news = advisor.inventory.follow(source.read())
-        assert "node pve2: it is offline; the host stays as it is" in news.left_out
-        found = advisor.cloud.inventory()
-        assert {one.id for one in found.hosts} == {"pve1", "pve2"}
-        assert {one.id for one in found.instances} == {"100", "101"}
+def test_a_node_that_is_offline_stays_with_its_guests(source: Proxmox, cluster: Cluster, advisor: Advisor) -> None:
+    advisor.inventory.follow(source.read())
+    cluster.nodes[1] = {"type": "node", "id": "node/pve2", "node": "pve2", "status": "offline"}
+    cluster.guests[1]["status"] = "unknown"
+    news = advisor.inventory.follow(source.read())
+    assert "node pve2: it is offline; the host stays as it is" in news.left_out
+    found = advisor.cloud.inventory()
+    assert {one.id for one in found.hosts} == {"pve1", "pve2"}
+    assert {one.id for one in found.instances} == {"100", "101"}
 
 
 def test_a_config_is_asked_again_when_its_row_changed_or_the_read_is_whole(source: Proxmox, cluster: Cluster) -> None:
@@ -90,11 +88,6 @@ def test_a_config_is_asked_again_when_its_row_changed_or_the_read_is_whole(sourc
     assert configs() == everyone[:1]
     assert configs() == []
     assert configs() == everyone
-
-
-def test_templates_are_no_guests(source: Proxmox, cluster: Cluster) -> None:
-    cluster.guests.append(guest(9000, template=1))
-    assert {one["id"] for one in source.read().instances} == {"100", "101"}
 
 
 def test_guests_of_a_named_cluster_do_not_meet_those_of_another(cluster: Cluster) -> None:
@@ -177,33 +170,3 @@ def test_its_certificate_is_verified_by_a_ca_file_or_a_fingerprint(cluster: Clus
             )
         ]
     assert states == [False, False, True, True]
-
-
-# the account
-
-
-def _environment(**more: str) -> dict[str, str]:
-    told = {"ENDPOINT": "https://pve1:8006/", "API_TOKEN": TOKEN, **more}
-    return {f"PROXMOX_VE_{name}": value for name, value in told.items()}
-
-
-def test_the_account_is_read_from_the_environment() -> None:
-    assert account(None, environment=_environment()) == ProxmoxAccount("https://pve1:8006", TOKEN)
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"ENDPOINT": "http://pve1:8006"}, "endpoint is not"),
-        ({"ENDPOINT": "https://root:x@pve1:8006"}, "endpoint is not"),
-        ({"API_TOKEN": "secret"}, "api_token is not"),
-        ({"API_TOKEN": f"{TOKEN}\r\nX: y"}, "api_token is not"),
-        ({"API_TOKEN": ""}, "names no api_token"),
-        ({"FINGERPRINT": "AB:CD"}, "fingerprint is not"),
-        ({"CA_FILE": "/nonexistent.pem"}, "no ca_file"),
-    ],
-)
-def test_an_account_that_cannot_be_right_is_refused_without_its_secret(more: dict[str, str], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as refused:
-        account(None, environment=_environment(**more))
-    assert "0b7a9f0e" not in str(refused.value)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from advisor.inventories.calls import CallError
 from advisor.inventories.reading import Reading
 from advisor.inventories.xapi import Xapi
-from advisor.inventories.xapi.calls import XapiAccount, XapiSession, account
+from advisor.inventories.xapi.calls import XapiAccount, XapiSession
 from advisor.service import Advisor
-from advisor.settings import Settings
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.proxmox_server import certified
 from tests.advisor.inventories.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
@@ -54,32 +53,29 @@ def test_hosts_and_vms_become_facts(source: Xapi, pool: Pool) -> None:
     assert pool.sessions == set()  # it logged out
 
 
-def test_a_vm_moves_changes_stops_and_comes_back(source: Xapi, pool: Pool, tmp_path: Path) -> None:
+def test_a_vm_moves_changes_stops_and_comes_back(source: Xapi, pool: Pool, advisor: Advisor) -> None:
     vms = pool.classes["VM"]
-    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.inventory.follow(source.read())
-        vms["OpaqueRef:v1"] |= {"resident_on": "OpaqueRef:h2", "VCPUs_at_startup": "4", "name_label": "renamed"}
-        advisor.inventory.follow(source.read())
-        there = {one.labels["uuid"]: one for one in advisor.cloud.inventory().instances}
-        moved = there[str(vm(1)["uuid"])]
-        assert (moved.host, moved.vcpus, moved.labels["name"]) == ("xen2", 4, "renamed")
-        vms["OpaqueRef:v2"] |= {"power_state": "Halted", "resident_on": NOWHERE}
-        vms["OpaqueRef:v3"] |= {"power_state": "Running", "resident_on": "OpaqueRef:h1"}
-        advisor.inventory.follow(source.read())
-        assert len(there) == 2
-        names = {one.labels["name"]: one.host for one in advisor.cloud.inventory().instances}
-        assert names == {"renamed": "xen2", "vm3": "xen1"}
+    advisor.inventory.follow(source.read())
+    vms["OpaqueRef:v1"] |= {"resident_on": "OpaqueRef:h2", "VCPUs_at_startup": "4", "name_label": "renamed"}
+    advisor.inventory.follow(source.read())
+    there = {one.labels["uuid"]: one for one in advisor.cloud.inventory().instances}
+    moved = there[str(vm(1)["uuid"])]
+    assert (len(there), moved.host, moved.vcpus, moved.labels["name"]) == (2, "xen2", 4, "renamed")
+    vms["OpaqueRef:v2"] |= {"power_state": "Halted", "resident_on": NOWHERE}
+    vms["OpaqueRef:v3"] |= {"power_state": "Running", "resident_on": "OpaqueRef:h1"}
+    advisor.inventory.follow(source.read())
+    names = {one.labels["name"]: one.host for one in advisor.cloud.inventory().instances}
+    assert names == {"renamed": "xen2", "vm3": "xen1"}
 
 
-def test_a_host_that_is_not_live_stays_with_its_vms(source: Xapi, pool: Pool, tmp_path: Path) -> None:
-    with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.inventory.follow(source.read())
-        pool.classes["host_metrics"]["OpaqueRef:hm2"]["live"] = False
-        news = advisor.inventory.follow(source.read())
-        assert any("host Xen 2: it is not live" in sentence for sentence in news.left_out)
-        found = advisor.cloud.inventory()
-        assert {one.id for one in found.hosts} == {"xen1", "xen2"}
-        assert {one.id for one in found.instances} == {"vm1", "vm2"}
+def test_a_host_that_is_not_live_stays_with_its_vms(source: Xapi, pool: Pool, advisor: Advisor) -> None:
+    advisor.inventory.follow(source.read())
+    pool.classes["host_metrics"]["OpaqueRef:hm2"]["live"] = False
+    news = advisor.inventory.follow(source.read())
+    assert any("host Xen 2: it is not live" in sentence for sentence in news.left_out)
+    found = advisor.cloud.inventory()
+    assert {one.id for one in found.hosts} == {"xen1", "xen2"}
+    assert {one.id for one in found.instances} == {"vm1", "vm2"}
 
 
 def test_two_vms_of_one_name_stay_two(source: Xapi, pool: Pool) -> None:
@@ -144,22 +140,6 @@ def test_a_server_is_known_by_its_fingerprint_or_its_ca_and_by_nothing_less(pool
         wrong = XapiAccount(url, USER, PASSWORD, fingerprint="0" * 64)
         with pytest.raises(CallError, match="no answer of 127"), XapiSession(wrong):
             pass
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "names no host and no user and no password"),
-        ({"host": "xen1", "user": "u"}, "names no password"),
-        ({"host": "http://xen1", "user": "u", "password": "p"}, "not a name or an address"),
-        ({"host": "https://u:p@xen1", "user": "u", "password": "p"}, "not a name or an address"),
-        ({"host": "xen1", "user": "u", "password": "p", "fingerprint": "12:34"}, "not SHA-256"),
-        ({"host": "xen1", "user": "u", "password": "p", "ca_file": "nowhere.pem"}, "there is no ca_file"),
-    ],
-)
-def test_an_account_that_cannot_be_used_is_one_sentence(given: dict[str, str], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        account(None, environment={f"XENSERVER_{name.upper()}": value for name, value in given.items()})
 
 
 def test_sync_reads_a_pool(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -141,10 +140,3 @@ def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytes
         assert rows is not None and rows <= 100 + 256
         assert changes.since(connection, 0) is None
         assert changes.since(connection, 399) == Changes(hosts=frozenset(["h399"]))
-
-
-def test_many_are_got_by_name_and_missing_ones_are_left_out(database: Database) -> None:
-    with database.write() as connection:
-        hosts.put(connection, [_host(f"h{number:04}") for number in range(1200)], NOW)
-        names = [f"h{number:04}" for number in chain(range(1100), [5000])]
-        assert [one.id for one in hosts.get_many(connection, reversed(names))] == names[:-1]

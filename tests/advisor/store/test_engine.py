@@ -75,18 +75,13 @@ def test_a_default_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypat
         Database(DATABASE)
 
 
-def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "reason"), [("c.sqlite3", "not a database"), ("", "unable to open")])
+def test_a_file_that_is_no_database_or_a_directory_is_unavailable(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "c.sqlite3").write_bytes(b"certainly no database" * 100)
-    database = Database(f"sqlite:///{tmp_path}/c.sqlite3")
-    with pytest.raises(StorageUnavailable, match="not a database"), database.read() as connection:
+    database = Database(f"sqlite:///{tmp_path}/{name}")
+    with pytest.raises(StorageUnavailable, match=reason), database.read() as connection:
         counters.read(connection)
     database.close()
-
-
-def test_a_directory_in_place_of_the_file_is_unavailable(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}")
-    with pytest.raises(StorageUnavailable), database.read() as connection:
-        counters.read(connection)
 
 
 def test_a_writer_that_waits_too_long_is_told_that_the_database_is_locked(url: str, database: Database) -> None:
@@ -114,23 +109,18 @@ def test_who_holds_a_counter_reads_what_was_written_last_and_keeps_others_from_m
     impatient.close()
 
 
-def test_readers_go_on_while_one_writes_and_see_what_was_before(url: str, database: Database) -> None:
+def test_a_read_goes_on_while_another_writes_and_sees_the_moment_of_its_beginning(url: str, database: Database) -> None:
     reader = Database(url, busy_s=0.05)
-    with database.write() as writing:
-        counters.bump(writing, "inventory")
-        with reader.read() as reading:
-            assert counters.read(reading).inventory == 0
     with reader.read() as reading:
-        assert counters.read(reading).inventory == 1
-    reader.close()
-
-
-def test_a_read_sees_one_moment(url: str, database: Database) -> None:
-    with database.read() as reading:
         before = counters.read(reading)
         with database.write() as writing:
             counters.bump(writing, "inventory")
+            with reader.read() as meanwhile:
+                assert counters.read(meanwhile).inventory == 0
         assert counters.read(reading) == before
+    with reader.read() as reading:
+        assert counters.read(reading).inventory == 1
+    reader.close()
 
 
 def test_connections_that_a_crowd_needed_rest_when_it_has_gone(database: Database) -> None:

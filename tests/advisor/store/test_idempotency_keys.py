@@ -74,15 +74,11 @@ def test_an_answer_comes_back_as_it_was_and_one_that_is_late_replaces_nothing(da
     assert again == KeptAnswer("ß".encode() * 5000, "/v1/placements/x")
 
 
-def test_what_failed_is_begun_anew(database: Database) -> None:
+def test_what_failed_is_begun_anew_and_a_key_from_a_clock_that_was_ahead_holds_nobody_up(database: Database) -> None:
     keys = keys_of(database)
-    keys.let_go(begun(keys))
-    begun(keys, "another question")
-
-
-def test_a_key_from_a_clock_that_was_ahead_holds_nobody_up(database: Database) -> None:
+    keys.let_go(begun(keys_of(database, NOW + timedelta(days=30)), "another question"))
     begun(keys_of(database, NOW + timedelta(days=30)))
-    begun(keys_of(database))
+    begun(keys)
 
 
 def test_old_keys_go_with_the_retention(database: Database, url: str) -> None:

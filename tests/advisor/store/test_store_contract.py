@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from advisor.domain import ModelCard, WorkloadProfile
+from advisor.domain import WorkloadProfile
 from advisor.errors import Conflict, InvalidInput
-from advisor.store import counters, hosts, instances, models, pending, samples, statements, workloads
+from advisor.store import counters, hosts, instances, pending, samples, statements, workloads
 from advisor.store.engine import Database
 from advisor.store.pending import Pending
 from profiler.observed import Host, Instance, MetricSample
@@ -24,25 +24,16 @@ HOST = Host("h1", "xen", 4, 8192)
 def test_a_page_ends_where_the_next_one_begins(database: Database) -> None:
     with database.write() as connection:
         hosts.put(connection, [Host(f"h{number}", "kvm", 4, 1024) for number in range(7)], NOW)
-    found: list[str] = []
+    found: list[list[str]] = []
     cursor = None
-    sizes = []
-    while True:
+    while not found or cursor is not None:
         with database.read() as connection:
             page = hosts.list_page(connection, cursor=cursor, limit=3)
-        found += [host.id for host in page.items]
-        sizes.append(len(page.items))
+        found.append([host.id for host in page.items])
         cursor = page.next_cursor
-        if cursor is None:
-            break
-    assert found == [f"h{number}" for number in range(7)]
-    assert sizes == [3, 3, 1]
-
-
-def test_a_page_that_holds_everything_has_no_next_one(database: Database) -> None:
-    with database.write() as connection:
-        hosts.put(connection, [HOST], NOW)
-        assert hosts.list_page(connection, cursor=None, limit=1).next_cursor is None
+    assert found == [["h0", "h1", "h2"], ["h3", "h4", "h5"], ["h6"]]
+    with database.read() as connection:
+        assert hosts.list_page(connection, cursor=None, limit=7).next_cursor is None, "it holds everything"
 
 
 def test_workloads_of_one_name_are_paged_by_platform(database: Database) -> None:
@@ -95,29 +86,25 @@ def test_a_page_size_outside_1_to_1000_is_refused(database: Database, limit: int
         hosts.list_page(connection, cursor=None, limit=limit)
 
 
-def test_putting_again_replaces(database: Database) -> None:
+def test_putting_again_replaces_and_deleting_says_whether_there_was_anything(database: Database) -> None:
     bigger = Host("h1", "xen", 8, 8192, labels={"zone": "a"})
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         hosts.put(connection, [bigger], NOW + timedelta(1))
         assert hosts.load_all(connection) == (bigger,)
         assert hosts.sightings(connection, NOW + timedelta(1)) == {"h1": NOW + timedelta(1)}
+        assert hosts.delete(connection, "h1")
+        assert not hosts.delete(connection, "h1")
 
 
-def test_replacing_all_deletes_what_is_not_named_even_thousands(database: Database) -> None:
-    many = [Host(f"h{number}", "kvm", 4, 1024) for number in range(2 * statements.CHUNK + 1)]
+def test_thousands_are_put_found_by_name_and_replaced(database: Database) -> None:
+    names = [f"h{number:04}" for number in range(2 * statements.CHUNK + 1)]
     with database.write() as connection:
-        hosts.replace_all(connection, many, NOW)
-        assert len(hosts.load_all(connection)) == len(many)
+        hosts.replace_all(connection, [Host(name, "kvm", 4, 1024) for name in names], NOW)
+        assert hosts.known(connection, [*names, "stranger"]) == set(names)
+        assert [host.id for host in hosts.get_many(connection, ["stranger", *reversed(names)])] == names
         hosts.replace_all(connection, [HOST], NOW)
         assert hosts.load_all(connection) == (HOST,)
-
-
-def test_known_finds_thousands_of_names(database: Database) -> None:
-    names = [f"h{number}" for number in range(3 * statements.CHUNK)]
-    with database.write() as connection:
-        hosts.put(connection, [Host(name, "kvm", 4, 1024) for name in names], NOW)
-        assert hosts.known(connection, [*names, "stranger"]) == set(names)
 
 
 def test_an_instance_on_a_host_that_does_not_exist_is_refused_and_nothing_is_written(database: Database) -> None:
@@ -134,13 +121,6 @@ def test_a_host_that_instances_refer_to_cannot_be_deleted(database: Database) ->
         instances.put(connection, [Instance("i1", host="h1")])
     with pytest.raises(Conflict), database.write() as connection:
         hosts.delete(connection, "h1")
-
-
-def test_deleting_says_whether_there_was_anything(database: Database) -> None:
-    with database.write() as connection:
-        hosts.put(connection, [HOST], NOW)
-        assert hosts.delete(connection, "h1")
-        assert not hosts.delete(connection, "h1")
 
 
 def test_pending_answers_go_with_their_host(database: Database) -> None:
@@ -180,9 +160,9 @@ def test_samples_sent_again_are_not_stored_again(database: Database) -> None:
         MetricSample("h1", "i1", "driver_domain", "cpu", 5.0, 100.0),
     ]
     with database.write() as connection:
-        assert samples.add(connection, batch) == 4
+        assert samples.add(connection, [*batch, batch[0]]) == 4, "twice in one batch"
     with database.write() as connection:
-        assert samples.add(connection, batch) == 0
+        assert samples.add(connection, batch) == samples.add(connection, []) == 0
         again = [
             MetricSample("h1", "i1", "instance", "cpu", 99.0, 100.0),
             MetricSample("h1", "i1", "instance", "cpu", 1.0, 120.0),
@@ -192,49 +172,19 @@ def test_samples_sent_again_are_not_stored_again(database: Database) -> None:
     assert sorted(values) == [1.0, 5.0, 30.0, 40.0]
 
 
-def test_a_sample_twice_in_one_batch_is_stored_once(database: Database) -> None:
-    sample = MetricSample("h1", None, "host", "event", 3.0, 100.0)
+def test_putting_and_keeping_nothing_is_fine(database: Database) -> None:
     with database.write() as connection:
-        assert samples.add(connection, [sample, sample]) == 1
-
-
-def test_adding_nothing_is_fine(database: Database) -> None:
-    with database.write() as connection:
-        assert samples.add(connection, []) == 0
         hosts.put(connection, [], NOW)
         instances.keep(connection, [])
 
 
-def test_counters_begin_at_zero_and_move_one_by_one(database: Database) -> None:
+def test_counters_begin_at_zero_and_move_one_by_one_or_from_where_they_were_expected(database: Database) -> None:
     with database.write() as connection:
         assert counters.read(connection) == counters.Counts()
         assert [counters.bump(connection, "inventory") for _ in range(3)] == [1, 2, 3]
-        assert counters.read(connection) == counters.Counts(inventory=3)
-
-
-def test_a_counter_moves_only_from_where_it_was_expected(database: Database) -> None:
-    with database.write() as connection:
         assert counters.bump_from(connection, "pending", 0)
         assert not counters.bump_from(connection, "pending", 0)
-        assert counters.read(connection).pending == 1
-
-
-def test_the_database_itself_refuses_a_second_active_model(database: Database) -> None:
-    with database.write() as connection:
-        models.add(connection, ModelCard("m1", "active", NOW, "paper", {}))
-        models.add(connection, ModelCard("m2", "active", NOW, "paper", {}))
-        assert [card.version for card in models.load_all(connection)] == ["m1"]
-
-
-def test_activation_retires_the_former_model(database: Database) -> None:
-    with database.write() as connection:
-        for version in ("m1", "m2"):
-            models.add(connection, ModelCard(version, "candidate", NOW, "paper", {}))
-        models.activate(connection, "m1")
-        models.activate(connection, "m2")
-        assert {card.version: card.status for card in models.load_all(connection)} == {"m1": "retired", "m2": "active"}
-        models.activate(connection, None)
-        assert models.active(connection) is None
+        assert counters.read(connection) == counters.Counts(inventory=3, pending=1)
 
 
 def test_hosts_heard_of_again_soon_are_not_written_again(database: Database) -> None:
@@ -277,10 +227,14 @@ def test_who_tells_of_a_host_says_after_how_long_its_silence_counts(database: Da
         assert hosts.patience(connection) == {"h1": 1200.0}  # of several, the one who takes longest
 
 
-def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told(database: Database) -> None:
+def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told_and_an_older_sighting_is_not(
+    database: Database,
+) -> None:
     later = NOW + timedelta(hours=2)
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
+        assert not hosts.heard(connection, {"h1": NOW - timedelta(days=1)}, now=NOW, fresh=10 * MINUTE)
+        assert hosts.sightings(connection, NOW) == {"h1": NOW}
         assert not hosts.heard(connection, {"h1": NOW + 10 * MINUTE}, now=later, fresh=10 * MINUTE)
         assert hosts.heard(connection, {"h1": later}, now=later, fresh=10 * MINUTE)
 
@@ -292,13 +246,6 @@ def test_a_sighting_in_the_future_is_unknown_and_the_next_one_takes_its_place(da
         assert hosts.sightings(connection, ahead) == {"h1": ahead}
         assert hosts.sightings(connection, NOW) == {"h1": None}
         assert hosts.heard(connection, {"h1": NOW}, now=NOW, fresh=10 * MINUTE)
-        assert hosts.sightings(connection, NOW) == {"h1": NOW}
-
-
-def test_an_older_sighting_does_not_turn_back_the_clock(database: Database) -> None:
-    with database.write() as connection:
-        hosts.put(connection, [HOST], NOW)
-        assert not hosts.heard(connection, {"h1": NOW - timedelta(days=1)}, now=NOW, fresh=10 * MINUTE)
         assert hosts.sightings(connection, NOW) == {"h1": NOW}
 
 
