@@ -75,7 +75,7 @@ class CloudWithHogs:
         shares = shares * np.exp(-np.abs(STRAY * self.rng.normal(size=len(self.vms))))
         samples = []
         for vm, want, share in zip(self.vms, wanted, shares, strict=True):
-            run, wait = _ran(float(want), float(share))
+            run, wait = ran(float(want), float(share), VCPUS)
             for at in range(SAMPLES):
                 time_s = begin_s + (at + 0.5) * WINDOW_S / SAMPLES
                 values = {"cpu": 100 * run, "waiting": 100 * wait}
@@ -98,11 +98,10 @@ class CloudWithHogs:
         return shares
 
 
-def _ran(want: float, share: float) -> tuple[float, float]:
+def ran(want: float, share: float, vcpus: int) -> tuple[float, float]:
     """Run and wait, in CPUs, of who wants so much and gets this share of its time."""
-    low, high = 0.0, 2.0 * VCPUS
-    for _ in range(40):
+    low, high = 0.0, 2.0 * vcpus
+    for _ in range(50):
         asked = (low + high) / 2
-        more = wanted_cpus(share * asked, (1 - share) * asked, VCPUS) < want
-        low, high = (asked, high) if more else (low, asked)
+        low, high = (asked, high) if wanted_cpus(share * asked, (1 - share) * asked, vcpus) < want else (low, asked)
     return share * low, (1 - share) * low

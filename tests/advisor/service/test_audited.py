@@ -19,18 +19,9 @@ from tests.models.made_models import make
 # Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
 # agent, histories from a Prometheus, contradictions, tests/api/test_schedulers_kubernetes.py.
 ELSEWHERE = {
-    "placement.release",
-    "alarm.raise",
-    "alarm.end",
-    "token.create",
-    "token.revoke",
-    "history.take",
-    "inventory.announce",
-    "inventory.follow",
-    "session.begin",
-    "session.end",
-    "session.refuse",
-}
+    "placement.release", "alarm.raise", "alarm.end", "token.create", "token.revoke", "history.take",
+    "inventory.announce", "inventory.follow", "session.begin", "session.end", "session.refuse",
+}  # fmt: skip
 
 
 def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
@@ -116,11 +107,7 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
     small.outcomes.record(held.id, "h1", {"n": 0.9})
     assert told(small)[1:] == [
         ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "prior"}),
-        (
-            "placement.answer",
-            (held.id, "n", "h1"),
-            {"host": "h1", "dry_run": False, "held": True, "model": "prior"},
-        ),
+        ("placement.answer", (held.id, "n", "h1"), {"host": "h1", "dry_run": False, "held": True, "model": "prior"}),
         ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "prior"}),
         ("plan.answer", (plan.id,), {"kind": "admit", "instances": 1}),
         ("outcome.put", (held.id, "h1"), {}),

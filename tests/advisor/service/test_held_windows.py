@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,9 @@ from models.data.scene import ProfileTable, build_batch
 from models.evaluation import window_figures
 from models.evaluation.window_figures import WindowFigures, WindowGroup, WindowKey
 from models.physics.prior import PriorPredictor
-from models.profiling.demand_estimation import wanted_cpus
 from profiler.demand import Demand
 from profiler.observed import MetricSample
+from tests.advisor.service.cloud_with_hogs import ran
 from tests.advisor.service.service_clock import Clock
 from tests.servers.fixtures import empty_url, kind, postgres_server
 
@@ -73,40 +73,19 @@ class Cloud:
 
     def group(self, **wanted: object) -> WindowGroup:
         wanted = {"level": "", "question": "forecast", "contended": True, **wanted}
-        found = [
-            one
-            for one in self.advisor.outcomes.quality("prior").windows
-            if all(getattr(one, name) == value for name, value in wanted.items())
-        ]
-        (one,) = found
-        return one
+        groups = self.advisor.outcomes.quality("prior").windows
+        (found,) = (one for one in groups if all(getattr(one, name) == value for name, value in wanted.items()))
+        return found
 
 
 def shares(wanted: list[float]) -> list[float]:
     """What the prior says that each gets of a demand that is known."""
-    scenes = []
-    for host in HOSTS:
-        there = [(vm, want) for vm, want in zip(VMS, wanted, strict=True) if vm.host == host.id]
-        scenes.append(
-            (
-                host,
-                [
-                    Instance(vm.id, vm.vcpus, 1024, demand={"cpu": Demand(want, common=0.0, windows=1.0)})
-                    for vm, want in there
-                ],
-            )
-        )
+    wanting = [
+        replace(vm, demand={"cpu": Demand(want, common=0.0, windows=1.0)}) for vm, want in zip(VMS, wanted, strict=True)
+    ]
+    scenes = [(host, [vm for vm in wanting if vm.host == host.id]) for host in HOSTS]
     said = PriorPredictor().predict(build_batch(scenes, ProfileTable.build(())), ()).throughput.expected
     return [float(one) for one in said.ravel()]
-
-
-def ran(want: float, share: float, vcpus: int) -> tuple[float, float]:
-    """Run and wait, in CPUs, of who wants so much and gets this share of its time."""
-    low, high = 0.0, 2.0 * vcpus
-    for _ in range(50):
-        asked = (low + high) / 2
-        low, high = (asked, high) if wanted_cpus(share * asked, (1 - share) * asked, vcpus) < want else (low, asked)
-    return share * low, (1 - share) * low
 
 
 def stored(settings: Settings) -> tuple[dict[WindowKey, WindowFigures], int]:

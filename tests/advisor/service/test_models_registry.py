@@ -143,15 +143,6 @@ def test_a_broken_artifact_is_not_registered(advisor: Advisor, trained: Path, tm
     assert len(advisor.models.listing()) == 1
 
 
-def test_activating_a_broken_model_changes_nothing(advisor: Advisor, trained: Path, settings: Settings) -> None:
-    version = advisor.models.register(trained).version
-    spoil(settings.model_dir / version)
-    with pytest.raises(BrokenArtifact):
-        advisor.models.activate(version)
-    assert advisor.models.get(version).status == "candidate"
-    assert advisor.cloud.ready()["model"] == "prior"
-
-
 def test_activating_a_model_that_nobody_registered_is_not_found(advisor: Advisor) -> None:
     with pytest.raises(NotFound, match="no model ghost"):
         advisor.models.activate("ghost")
@@ -243,9 +234,9 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
     with pytest.raises(InvalidInput, match="not a dataset directory"):
         offline.evaluate([tmp_path / "none"], protocols=())
     (tmp_path / "link").symlink_to(PAPERS)
-    for call in (offline.train, partial(offline.evaluate, protocols=())):
+    for call in (partial(offline.train, settings=settings), partial(offline.evaluate, protocols=())):
         with pytest.raises(InvalidInput, match=f"dataset {PAPERS.resolve()} stands twice"):
-            call([PAPERS, tmp_path / "link"], settings=settings)
+            call([PAPERS, tmp_path / "link"])
     assert not settings.model_dir.exists()
 
 

@@ -84,31 +84,21 @@ def test_a_dated_inventory_goes_stale(advisor: Advisor, clock: Clock) -> None:
     assert [one.code for one in advisor.placements.place(REQUEST).recommendation.rejected] == ["host.no_data"]
 
 
-def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(
+def test_a_host_not_heard_of_for_too_long_is_rejected_until_a_fresh_sample_makes_it_count_again(
     advisor: Advisor, clock: Clock, sample: MetricSample
 ) -> None:
+    generation = advisor.inventory.generation()
     advisor.telemetry.ingest([sample])
     clock.turn(3601)
     answer = advisor.placements.place(REQUEST).recommendation
     assert answer.candidates == ()
     assert [(one.host, one.code) for one in answer.rejected] == [("h1", "host.no_data")]
-
-
-def test_a_sample_makes_a_stale_host_count_again_at_once(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
-    advisor.telemetry.ingest([sample])
-    clock.turn(7200)
-    assert advisor.placements.place(REQUEST).recommendation.candidates == ()
-    advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])
-    assert [one.host for one in advisor.placements.place(REQUEST).recommendation.candidates] == ["h1"]
-
-
-def test_samples_that_are_old_themselves_do_not_freshen_a_host(
-    advisor: Advisor, clock: Clock, sample: MetricSample
-) -> None:
-    clock.turn(7200)
-    answer = advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp() - 3601)])
-    assert answer["accepted"] == 1
-    assert advisor.placements.place(REQUEST).recommendation.candidates == ()
+    clock.turn(3600)
+    for age_s, hosts in ((3601, []), (0, ["h1"])):
+        sent = replace(sample, time_s=clock.now.timestamp() - age_s)
+        assert advisor.telemetry.ingest([sent])["accepted"] == 1
+        assert [one.host for one in advisor.placements.place(REQUEST).recommendation.candidates] == hosts
+    assert advisor.inventory.generation() == generation
 
 
 def test_a_host_that_keeps_sending_samples_never_goes_stale(
@@ -120,32 +110,17 @@ def test_a_host_that_keeps_sending_samples_never_goes_stale(
         assert len(advisor.placements.place(REQUEST).recommendation.candidates) == 1
 
 
-def test_samples_do_not_move_the_generation(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
-    before = advisor.inventory.generation()
-    clock.turn(7200)
-    advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])
-    assert advisor.inventory.generation() == before
-
-
-COLOCATION = Colocation(
-    "run-1",
-    "I",
-    "1",
-    (
-        Outcome(Instance("a", workload="web"), "throughput", 1900.0, 1560.0, "req/s"),
-        Outcome(Instance("b", workload="batch"), "throughput", 112.0, None, "req/s"),
-    ),
+OUTCOMES = (
+    Outcome(Instance("a", workload="web"), "throughput", 1900.0, 1560.0, "req/s"),
+    Outcome(Instance("b", workload="batch"), "throughput", 112.0, None, "req/s"),
 )
+COLOCATION = Colocation("run-1", "I", "1", OUTCOMES)
 
 
-def test_a_colocation_is_taken_once(advisor: Advisor) -> None:
+def test_a_colocation_is_taken_once_and_the_same_run_with_other_values_is_a_conflict(advisor: Advisor) -> None:
     assert advisor.outcomes.record_colocation(COLOCATION)
     assert not advisor.outcomes.record_colocation(COLOCATION)
     assert advisor.outcomes.record_colocation(replace(COLOCATION, repeat="2"))
-
-
-def test_the_same_run_with_other_values_is_a_conflict(advisor: Advisor) -> None:
-    advisor.outcomes.record_colocation(COLOCATION)
     with pytest.raises(Conflict, match="run-1, repeat 1"):
         advisor.outcomes.record_colocation(replace(COLOCATION, driver_cpus=(0,)))
 

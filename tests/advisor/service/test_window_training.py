@@ -30,15 +30,8 @@ DAY_S = 86_400.0
 
 
 def window(ends_s: float, load: float = 1.0, *names: str) -> SharedWindow:
-    there = tuple(
-        Instance(
-            name,
-            vcpus=2,
-            settings=IsolationSettings(weight=512),
-            demand={"cpu": Demand(load, common=0.0, origin="measured")},
-        )
-        for name in names or ("a", "b")
-    )
+    settings, demand = IsolationSettings(weight=512), Demand(load, common=0.0, origin="measured")
+    there = tuple(Instance(name, 2, settings=settings, demand={"cpu": demand}) for name in names or ("a", "b"))
     return SharedWindow(Host("h", "kvm", pcpus=4, memory_mb=1e4), there, dict.fromkeys(("a", "b"), 0.75), ends_s)
 
 
@@ -47,29 +40,19 @@ def database(advisor: Advisor, settings: Settings) -> Database:
     return Database(settings.database)
 
 
-def test_a_window_comes_back_as_it_was_kept(database: Database) -> None:
+@pytest.mark.parametrize(("pcpus", "memory_mb"), [(4, 1e4), (1, 1.0)])
+def test_a_window_comes_back_as_it_was_kept(database: Database, pcpus: int, memory_mb: float) -> None:
+    kept = replace(window(300.0), host=Host("h", "kvm", pcpus, memory_mb))
     with database.write() as connection:
-        windows.keep(connection, window(300.0))
-        assert windows.since(connection, 0.0) == (window(300.0),)
+        windows.keep(connection, kept)
+        assert windows.since(connection, 0.0) == (kept,)
         assert windows.since(connection, 300.0) == ()
-
-
-def test_a_window_of_the_smallest_host_comes_back_too(database: Database) -> None:
-    small = replace(window(300.0), host=Host("h", "kvm", pcpus=1, memory_mb=1.0))
-    with database.write() as connection:
-        windows.keep(connection, small)
-        assert windows.since(connection, 0.0) == (small,)
 
 
 def test_steady_company_is_kept_once_a_day_for_each_load_as_it_was_last(database: Database) -> None:
     with database.write() as connection:
-        for one in (
-            window(300.0),
-            window(600.0, 1.01),
-            window(900.0, 1.5),
-            window(1200.0, 1.0, "a"),
-            window(DAY_S + 300.0),
-        ):
+        again, busier, alone = window(600.0, 1.01), window(900.0, 1.5), window(1200.0, 1.0, "a")
+        for one in (window(300.0), again, busier, alone, window(DAY_S + 300.0)):
             windows.keep(connection, one)
         assert [one.ends_s for one in windows.since(connection, 0.0)] == [600.0, 900.0, 1200.0, DAY_S + 300.0]
 
@@ -115,8 +98,7 @@ def test_a_model_that_turned_out_worse_is_told_from_one_that_did_not() -> None:
     assert window_training.turned_out("m-1", groups(0.09, 200, 0.5)) is None
     for error, worse in ((0.09, True), (0.052, False), (0.02, False)):
         found = window_training.turned_out("m-1", groups(error, 200))
-        assert found is not None
-        assert found.worse is worse
+        assert found is not None and found.worse is worse
 
 
 @pytest.mark.parametrize(("cause", "answers"), [("activate", "prior"), ("force", "m-1")])
@@ -126,8 +108,7 @@ def test_what_turned_out_worse_goes_back_unless_somebody_forced_it(advisor: Advi
         registry.record(connection, Activation(datetime(2026, 1, 1, tzinfo=UTC), "prior", "m-1", cause))
         held.put(connection, groups(0.03, 200))
     found = advisor.roll_back_if_worse()
-    assert found is not None
-    assert not found.worse
+    assert found is not None and not found.worse
     with advisor._database.write() as connection:
         held.put(connection, groups(0.09, 200))
     found = advisor.roll_back_if_worse()
