@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 from cotenant_client import AsyncClient, Client
+from tests.servers.local_http import QuietHandler, on_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,11 @@ class StandIn:
 def standing_in() -> Iterator[StandIn]:
     """The server on a free port of loopback, until the end of the block."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            stand_in.seen.append(Seen(self.command, self.path, dict(self.headers), body))
+            stand_in.seen.append(Seen(self.command, self.path, dict(self.headers), self.request_body()))
             reply = stand_in.replies.pop(0) if len(stand_in.replies) > 1 else stand_in.replies[0]
             stand_in.asked.set()
             with suppress(OSError):
@@ -78,23 +77,12 @@ def standing_in() -> Iterator[StandIn]:
             self.end_headers()
             self.wfile.write(reply.body[: len(reply.body) // 2] if reply.how == "half" else reply.body)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    server = Server(("127.0.0.1", 0), Handler)
-    stand_in = StandIn(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield stand_in
-    finally:
-        stand_in.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with on_loopback(Handler) as server:
+        stand_in = StandIn(f"http://127.0.0.1:{server.server_address[1]}")
+        try:
+            yield stand_in
+        finally:
+            stand_in.over.set()
 
 
 def by(kind: str, url: str, call: Callable[[Any], Any], **options: Any) -> Any:

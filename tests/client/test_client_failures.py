@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -28,24 +29,11 @@ HTML = b"<html>Bad gateway</html>"
 NEW = {"id": "n"}
 
 
-def ready(client: Any) -> Any:
-    return client.ready()
-
-
-def place(client: Any) -> Any:
-    return client.place(instance=NEW)
-
-
-def place_dry(client: Any) -> Any:
-    return client.place(instance=NEW, dry_run=True)
-
-
-def put(client: Any) -> Any:
-    return client.put_inventory(hosts=[], instances=[])
-
-
-def put_with_generation(client: Any) -> Any:
-    return client.put_inventory(mode="merge", generation=7)
+ready = methodcaller("ready")
+place = methodcaller("place", instance=NEW)
+place_dry = methodcaller("place", instance=NEW, dry_run=True)
+put = methodcaller("put_inventory", hosts=[], instances=[])
+put_with_generation = methodcaller("put_inventory", mode="merge", generation=7)
 
 
 @pytest.mark.parametrize("call", [ready, place_dry, put_with_generation])
@@ -102,17 +90,17 @@ def test_a_failure_that_stays_is_not_asked_again(stand_in: StandIn, kind: str, f
     assert len(stand_in.seen) == 1
 
 
-def test_nobody_there_is_one_sentence(kind: str) -> None:
-    with pytest.raises(Unavailable) as failed:
-        by(kind, "http://127.0.0.1:1", ready, tries=1)
-    assert str(failed.value) == "http://127.0.0.1:1 cannot be asked: nothing listens there"
-    assert (failed.value.kind, failed.value.sent, failed.value.status) == ("refused", False, None)
-
-
-def test_a_name_that_nobody_has_is_one_sentence(kind: str) -> None:
-    with pytest.raises(Unavailable, match="name cannot be resolved") as failed:
-        by(kind, "http://cotenant.invalid", ready, tries=1)
-    assert failed.value.kind == "name"
+@pytest.mark.parametrize(
+    ("url", "failure", "words"),
+    [
+        ("http://127.0.0.1:1", "refused", "http://127.0.0.1:1 cannot be asked: nothing listens there$"),
+        ("http://cotenant.invalid", "name", "name cannot be resolved"),
+    ],
+)
+def test_nobody_there_is_one_sentence(kind: str, url: str, failure: str, words: str) -> None:
+    with pytest.raises(Unavailable, match=words) as failed:
+        by(kind, url, ready, tries=1)
+    assert (failed.value.kind, failed.value.sent, failed.value.status) == (failure, False, None)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +194,6 @@ def test_what_another_thread_has_under_way_ends_when_the_client_is_closed(stand_
     client.close()
     thread.join(20)
     assert said == ["closed"]
-
-
-def test_a_client_that_was_closed_says_so(stand_in: StandIn) -> None:
-    client = Client(stand_in.url)
-    client.close()
     with pytest.raises(Unavailable, match="the client was closed"):
         client.ready()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from tests.client.stand_in import Reply, StandIn, by
 TOKEN = "cot_a1b2_secret"
 
 
-def ready(client: Any) -> Any:
-    return client.ready()
+ready = methodcaller("ready")
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> Path:

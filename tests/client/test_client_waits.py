@@ -40,23 +40,17 @@ def test_waits_double_up_to_a_bound_and_half_of_each_is_chance() -> None:
     assert found != waits(tries=8)
 
 
-def test_the_service_says_how_long_to_wait() -> None:
+def test_the_service_says_how_long_to_wait_in_seconds_or_as_a_date() -> None:
     found = waits("5", "0", "7", tries=4)
     assert [5.1 <= found[0] <= 5.25, found[1] <= 0.5, 7.5 <= found[2] <= 8.0] == [True] * 3
-
-
-def test_the_service_may_say_it_as_a_date() -> None:
-    (found,) = waits(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True), tries=2)
-    assert 28 <= found <= 31
+    (until_then,) = waits(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True), tries=2)
+    assert 28 <= until_then <= 31
     assert max(waits(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True), "soon", tries=3)) <= 0.5
 
 
-def test_it_does_not_wait_beyond_the_deadline() -> None:
+def test_it_does_not_wait_beyond_the_deadline_and_says_how_long_it_was_asked_to() -> None:
     assert waits("5", "5", "60", deadline_s=30.0) == pytest.approx([5.2, 5.4], abs=0.2)
     assert waits("60", deadline_s=30.0) == []
-
-
-def test_who_is_asked_to_wait_beyond_the_deadline_learns_how_long() -> None:
     steps = conversation("http://c", ASKED, Patience(4, 10.0, 30.0))
     step = next(steps)
     assert isinstance(step, Try)
@@ -66,13 +60,13 @@ def test_who_is_asked_to_wait_beyond_the_deadline_learns_how_long() -> None:
     assert failed.value.retry_after_s == 100
 
 
-def test_a_try_has_no_more_time_than_is_left() -> None:
-    step = next(conversation("http://c", ASKED, Patience(4, 10.0, 3.0)))
+@pytest.mark.parametrize(
+    ("call", "deadline_s", "times"),
+    [(ASKED, 3.0, (3.0, 3.0)), (Call("POST", "/v1/plans", patience_s=30.0), 15.0, (40.0, 45.0))],
+)
+def test_a_try_has_what_time_is_left_and_a_call_that_takes_longer_more(
+    call: Call[Any], deadline_s: float, times: tuple[float, float]
+) -> None:
+    step = next(conversation("http://c", call, Patience(4, 10.0, deadline_s)))
     assert isinstance(step, Try)
-    assert step.timeout_s == pytest.approx(3.0, abs=0.1)
-
-
-def test_a_call_that_takes_longer_gets_more_time() -> None:
-    step = next(conversation("http://c", Call("POST", "/v1/plans", patience_s=30.0), Patience(4, 10.0, 15.0)))
-    assert isinstance(step, Try)
-    assert (step.timeout_s, step.left_s) == pytest.approx((40.0, 45.0), abs=0.1)
+    assert (step.timeout_s, step.left_s) == pytest.approx(times, abs=0.1)

@@ -49,11 +49,22 @@ def test_who_says_nothing_is_closed_without_a_word(service: Served) -> None:
         assert rest_of(silent) == b""
 
 
-def test_a_head_that_does_not_end_is_told_so_while_others_are_answered(service: Served) -> None:
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        pytest.param(HEAD, (408, "request.slow"), id="a head that does not end"),
+        pytest.param(HEAD + b"Content-Length: 100\r\n\r\n{", (408, "request.slow"), id="a body that does not come"),
+        pytest.param(HEAD + b"X-Filler: " + b"x" * 2 * connections.MOST_HEAD_BYTES,
+                     (431, "request.head_too_large"), id="a head that is too large"),
+    ],
+)  # fmt: skip
+def test_what_does_not_come_is_told_so_while_others_are_answered(
+    service: Served, sent: bytes, told: tuple[int, str]
+) -> None:
     with service.connect() as slow:
-        slow.sendall(HEAD)
+        slow.sendall(sent)
         assert service.get("/healthz").status_code == 200
-        assert code_of(rest_of(slow)) == (408, "request.slow")
+        assert code_of(rest_of(slow)) == told
 
 
 def test_a_second_head_that_does_not_end_is_told_so_too(service: Served) -> None:
@@ -72,12 +83,6 @@ def test_a_connection_that_is_kept_is_not_taken_for_a_slow_head(service: Served)
             time.sleep(0.8)
 
 
-def test_a_body_that_does_not_come_is_told_so(service: Served) -> None:
-    with service.connect() as slow:
-        slow.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
-        assert code_of(rest_of(slow)) == (408, "request.slow")
-
-
 def test_a_body_that_trickles_is_told_so_although_it_never_stops(service: Served) -> None:
     with service.connect() as slow:
         slow.sendall(HEAD + b"Content-Length: 10000\r\n\r\n")
@@ -92,12 +97,6 @@ def test_a_body_that_trickles_is_told_so_although_it_never_stops(service: Served
             except TimeoutError:
                 slow.sendall(b" ")
         assert code_of(answer) == (408, "request.slow")
-
-
-def test_a_head_that_is_too_large_is_told_so(service: Served) -> None:
-    with service.connect() as greedy:
-        greedy.sendall(HEAD + b"X-Filler: " + b"x" * 2 * connections.MOST_HEAD_BYTES)
-        assert code_of(rest_of(greedy)) == (431, "request.head_too_large")
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 104857600", b"Transfer-Encoding: chunked"])

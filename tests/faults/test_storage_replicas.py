@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,12 +36,10 @@ def two(settings: Settings) -> Iterator[tuple[Advisor, Advisor]]:
         yield one, other
 
 
-def _at_once(*works: object) -> None:
-    threads = [threading.Thread(target=work) for work in works]  # type: ignore[arg-type]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def _at_once(*works: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(len(works)) as pool:
+        for work in [pool.submit(work) for work in works]:
+            work.result()
 
 
 def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advisor, Advisor]) -> None:
@@ -49,9 +48,8 @@ def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advis
         one.inventory.put_host(Host(f"h{number}", "kvm", 4, 8192))
         began = time.monotonic()
         assert other.cloud.ready()["hosts"] == number + 1
-        answer = other.placements.place(
-            PlacementRequest(Instance("new"), hosts=(f"h{number}",), dry_run=True)
-        ).recommendation
+        request = PlacementRequest(Instance("new"), hosts=(f"h{number}",), dry_run=True)
+        answer = other.placements.place(request).recommendation
         assert [candidate.host for candidate in answer.candidates] == [f"h{number}"]
         assert time.monotonic() - began < 1.0
 
@@ -84,9 +82,8 @@ def test_of_writers_that_read_the_same_generation_one_wins_and_no_update_is_lost
 
 def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, Advisor]) -> None:
     """Each host has memory for one: two replicas that do not see each other's answers would give it twice."""
-    two[0].inventory.put(
-        Inventory(tuple(Host(f"h{number}", "kvm", 4, 1024.0) for number in range(8)), ()), mode="merge", generation=None
-    )
+    cloud = Inventory(tuple(Host(f"h{number}", "kvm", 4, 1024.0) for number in range(8)), ())
+    two[0].inventory.put(cloud, mode="merge", generation=None)
     given: list[str] = []
 
     def place(advisor: Advisor, name: str) -> None:
@@ -99,9 +96,8 @@ def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, 
 
 
 def test_samples_that_two_replicas_get_at_once_are_stored_once(two: tuple[Advisor, Advisor]) -> None:
-    two[0].inventory.put(
-        Inventory((Host("h1", "kvm", 4, 1024), Host("h2", "kvm", 4, 1024)), ()), mode="merge", generation=None
-    )
+    cloud = Inventory((Host("h1", "kvm", 4, 1024), Host("h2", "kvm", 4, 1024)), ())
+    two[0].inventory.put(cloud, mode="merge", generation=None)
     begin = datetime.now(UTC).timestamp() - 5000
     batches = [
         [
@@ -131,9 +127,8 @@ def test_a_model_that_one_replica_activates_answers_on_all(two: tuple[Advisor, A
     assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
     version = two[0].models.register(trained).version
     two[0].models.activate(version, force=True)
-    assert [(advisor.cloud.ready()["model"], advisor.cloud.ready()["degraded"]) for advisor in two] == [
-        (version, False)
-    ] * 2
+    answers = [advisor.cloud.ready() for advisor in two]
+    assert [(answer["model"], answer["degraded"]) for answer in answers] == [(version, False)] * 2
     two[1].models.roll_back()
     assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
 
