@@ -148,6 +148,8 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
     (least,) = {one.group for one in found.beside}
     assert least == 2
     assert all(one.lower is None and "too few to tell" in one.text for one in found.beside)
+    with pytest.raises(InvalidInput, match="90m, 24h or 7d"):
+        cloud.advisor.outcomes.worth(since="soon")
 
 
 def test_an_arrival_counts_once_whoever_looks_and_whatever_goes_missing_for_a_while(
@@ -193,8 +195,3 @@ def test_hosts_that_are_new_bring_whom_they_have_and_what_is_old_is_forgotten(
     cloud.put()
     advisor.look_at_arrivals()
     assert not kept(settings), "who is there since long has not come now"
-
-
-def test_a_time_that_is_none_is_refused(advisor: Advisor) -> None:
-    with pytest.raises(InvalidInput, match="90m, 24h or 7d"):
-        advisor.outcomes.worth(since="soon")

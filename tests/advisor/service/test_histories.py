@@ -53,6 +53,8 @@ def test_a_host_has_the_series_of_who_is_on_it_and_its_own(filled: Advisor) -> N
     assert mine.unit == "%"
     assert all(told.begin_s < at <= told.end_s for at in mine.times)
     assert list(mine.times) == sorted(mine.times)
+    with pytest.raises(InvalidInput, match="is not a time such as"):
+        filled.telemetry.histories(host="h1", since="yesterday")
 
 
 def test_an_instance_has_its_series_wherever_it_was_and_those_of_its_host_now(filled: Advisor) -> None:
@@ -71,8 +73,3 @@ def test_what_is_rolled_up_stays_in_the_picture(filled: Advisor, clock: Clock) -
     assert after.keys() == before.keys() == {"a", "b", None}
     assert after["b"].values == pytest.approx([50.0] * len(after["b"].values))
     assert sum(after["a"].values) / len(after["a"].values) == pytest.approx(11.0, abs=0.6)
-
-
-def test_a_time_that_is_none_is_refused(filled: Advisor) -> None:
-    with pytest.raises(InvalidInput, match="is not a time such as"):
-        filled.telemetry.histories(host="h1", since="yesterday")

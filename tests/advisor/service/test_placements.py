@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -96,51 +97,17 @@ def test_answers_are_listed_newest_first(advisor: Advisor, clock: Clock) -> None
     assert [one.recommendation.id for one in (*page.items, *rest.items)] == ids[::-1]
 
 
-def test_equal_decision_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
-    placed = Counter(first(advisor.placements.place(ask(f"n{number}")).recommendation) for number in range(8))
-    assert placed == {host.id: 2 for host in HOSTS}
-
-
-def test_decision_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
-    placed: list[str] = []
-
-    def place(number: int) -> None:
-        placed.append(first(advisor.placements.place(ask(f"n{number}")).recommendation))
-
-    threads = [threading.Thread(target=place, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert Counter(placed) == {host.id: 2 for host in HOSTS}
-
-
-def test_another_process_on_the_same_database_counts_the_pending_answers(
-    advisor: Advisor, settings: Settings, clock: Clock
+@pytest.mark.parametrize("threads", [1, 8], ids=["in a row", "at the same time"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_equal_answers_spread_over_the_hosts(
+    advisor: Advisor, settings: Settings, clock: Clock, processes: int, threads: int
 ) -> None:
-    with Advisor(settings, clock=clock) as other:
-        placed = [
-            first(one.placements.place(ask(f"n{number}")).recommendation)
-            for number, one in enumerate([advisor, other, advisor, other])
-        ]
-    assert sorted(placed) == [host.id for host in HOSTS]
+    def placed(one: Advisor, number: int) -> str:
+        return first(one.placements.place(ask(f"n{number}")).recommendation)
 
-
-def test_answers_of_two_processes_at_the_same_time_do_not_overtake_each_other(
-    advisor: Advisor, settings: Settings, clock: Clock
-) -> None:
-    placed: list[str] = []
-
-    def place(one: Advisor, name: str) -> None:
-        placed.extend(first(one.placements.place(ask(f"{name}{number}")).recommendation) for number in range(4))
-
-    with Advisor(settings, clock=clock) as other:
-        threads = [threading.Thread(target=place, args=pair) for pair in ((advisor, "a"), (other, "b"))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert Counter(placed) == {host.id: 2 for host in HOSTS}
+    with Advisor(settings, clock=clock) as other, ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(placed, [advisor, other if processes == 2 else advisor] * 4, range(8)))
+    assert Counter(found) == {host.id: 2 for host in HOSTS}
 
 
 def test_pending_answers_survive_a_restart(advisor: Advisor, settings: Settings, clock: Clock) -> None:
@@ -219,14 +186,12 @@ def test_a_pending_answer_whose_host_lost_its_cpus_breaks_no_later_answer(adviso
     assert advisor.cloud.ready()["hosts"] == 3
 
 
-def test_nothing_is_held_when_no_host_fits(advisor: Advisor) -> None:
+def test_nothing_is_held_when_no_host_fits_or_there_is_none(advisor: Advisor) -> None:
     answer = advisor.placements.place(PlacementRequest(Instance("huge", memory_mb=1e6))).recommendation
     assert answer.candidates == ()
     assert {one.code for one in answer.rejected} == {"capacity.memory"}
     assert advisor.placements.get(answer.id) == answer
 
-
-def test_a_question_about_an_empty_cloud_has_an_empty_answer(advisor: Advisor) -> None:
     advisor.inventory.put(Inventory(), mode="replace", generation=None)
     answer = advisor.placements.place(ask("a")).recommendation
     assert answer.candidates == answer.rejected == ()

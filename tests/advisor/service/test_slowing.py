@@ -73,14 +73,13 @@ def test_the_run_queue_wins_over_a_correlation(pressed: Advisor, clock: Clock) -
     assert told.watched == ("victim",)
 
 
-def test_whom_nobody_knows_is_not_waited_for(pressed: Advisor, clock: Clock) -> None:
-    stranger = MetricSample("h1", "victim", "instance", "waited_for:stranger", 1.0, clock().timestamp())
-    ((_, reason),) = pressed.telemetry.ingest([stranger])["dropped"]
+def test_whom_it_waited_for_is_somebody_known_and_no_metric_of_a_profile(pressed: Advisor, clock: Clock) -> None:
+    waited_for = [
+        MetricSample("h1", "victim", "instance", f"waited_for:{name}", 5.0, clock().timestamp())
+        for name in ("stranger", "calm")
+    ]
+    ((_, reason),) = pressed.telemetry.ingest(waited_for)["dropped"]
     assert reason == "unknown instance 'stranger'"
-
-
-def test_whom_it_waited_for_is_no_metric_of_a_profile(pressed: Advisor, clock: Clock) -> None:
-    pressed.telemetry.ingest([MetricSample("h1", "victim", "instance", "waited_for:calm", 5.0, clock().timestamp())])
     own = pressed.telemetry.profile("victim", since="12h").windows.own
     assert "cpu" in own
     assert not any("waited_for" in metric for metric in own)
