@@ -47,7 +47,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "completed"),
-    [("cotenant wor", {"worth"}), ("cotenant models sh", {"shadow"}), ("cotenant where --js", {"--json"})],
+    [("cotenant wor", {"worth"}), ("cotenant models sha", {"shadow"}), ("cotenant where --js", {"--json"})],
 )
 def test_a_shell_can_complete_commands_and_options(words: str, completed: set[str], tmp_path: Path) -> None:
     asked = {"_COTENANT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
