@@ -137,7 +137,7 @@ def plan(
         if progress:
             progress("weighing measurements", 1 - max(left, 0.0) / budget_s)
         picked = [step.pair for step in done]
-        candidates = sorted({pair for at in open_tables for pair in tables[at].unknown()})
+        candidates = sorted({pair for at in open_tables for pair in tables[at].likely})
         seconds = {pair: cost(picked, pair) for pair in candidates}
         worth = _worthwhile(tables, open_tables, candidates)
         affordable = [pair for pair in worth if seconds[pair] <= left]
@@ -170,7 +170,11 @@ def _draw(seed: int, draws: int, errors: int) -> Floats:
 
 
 class _Table:
-    """One question over all draws: the true worth of its options, and the choice once some pairs are known."""
+    """One question over all draws: the true worth of its options, and the choice once some pairs are known.
+
+    `likely` are the pairs that are worth a look: of those it depends on that are unknown and can be measured, the
+    MOST_PAIRS most likely to matter.
+    """
 
     def __init__(self, question: UncertainQuestion, drawn: Floats, pair_of: Ints) -> None:
         self._question = question
@@ -194,11 +198,6 @@ class _Table:
             self._known = self._known | (self._pair_of == pair)
             self._settle()
 
-    def unknown(self) -> set[int]:
-        """Unknown pairs that this question depends on and that can be measured; the MOST_PAIRS most likely to
-        matter."""
-        return self._likely
-
     def doubt(self) -> tuple[float, float]:
         """The probability that full knowledge would change the choice, and its expected gain."""
         return float((self._full != self.choice).mean()), float((self._of(self._full) - self._of(self.choice)).mean())
@@ -209,7 +208,7 @@ class _Table:
 
     def gain(self, pair: int, *, last: bool) -> tuple[float, float]:
         """Mean and variance over draws of the gain of knowing the pair now or, with `last`, after all others."""
-        if pair not in self._likely:
+        if pair not in self.likely:
             return 0.0, 0.0
         if (pair, last) not in self._cache:
             if last:
@@ -223,7 +222,7 @@ class _Table:
     def _settle(self) -> None:
         self._cache.clear()
         self.choice = self._choices(self._known)
-        self._likely = self._likeliest()
+        self.likely = self._likeliest()
 
     def _likeliest(self) -> set[int]:
         """Pairs whose errors correlate most (over draws) with the gain of full knowledge."""
@@ -243,15 +242,13 @@ class _Table:
 
     def turn(self, number: int, pair: int) -> tuple[DecisionChange | None, Bools]:
         """What knowing the pair changes here, None for nothing, and in which draws (M,)."""
-        after = self.with_pair(pair) if pair in self._likely else self.choice
+        after = self.with_pair(pair) if pair in self.likely else self.choice
         changed = after != self.choice
         if not changed.any():
             return None, changed
         changes, counts = np.unique(np.stack([self.choice, after])[:, changed], axis=1, return_counts=True)
-        one, other = changes[:, counts.argmax()]
-        return DecisionChange(
-            number, int(one), int(other), float(changed.mean()), self.gain(pair, last=False)[0]
-        ), changed
+        now, then = changes[:, counts.argmax()].tolist()
+        return DecisionChange(number, now, then, float(changed.mean()), self.gain(pair, last=False)[0]), changed
 
 
 def _worthwhile(tables: Sequence[_Table], open_tables: Sequence[int], candidates: Sequence[int]) -> dict[int, float]:

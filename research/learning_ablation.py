@@ -78,26 +78,26 @@ class JudgedRows:
 
 def ablations(metrics: Sequence[str]) -> dict[str, Ablation]:
     """Every ablation by what it leaves out, for a dataset with these keys of features; the first leaves out nothing."""
-    found = {"nothing": Ablation()}
-    found |= {name: _without_member(at) for at, name in enumerate(BASE_LEARNERS)}
+    parts = {"nothing": Ablation()}
+    parts |= {name: _without_member(at) for at, name in enumerate(BASE_LEARNERS)}
     nobody = (0.0,) * len(BASE_LEARNERS)
-    found["all four"] = Ablation(instead=[(residual_model, "_weight_grid", lambda: iter([nobody]))])
-    found["effects of names"] = Ablation(instead=[(fitted_target, "choose_regularisation", _no_effects)])
-    found["factors"] = Ablation(instead=[(effects, "RANKS", ())])
-    found["chosen weights (a quarter each)"] = Ablation(
+    parts["all four"] = Ablation(instead=[(residual_model, "_weight_grid", lambda: iter([nobody]))])
+    parts["effects of names"] = Ablation(instead=[(fitted_target, "choose_regularisation", _no_effects)])
+    parts["factors"] = Ablation(instead=[(effects, "RANKS", ())])
+    parts["chosen weights (a quarter each)"] = Ablation(
         instead=[(fitted_target, "choose_stacking_weights", _quarter_each)]
     )
-    found["weights of their own for known workloads"] = Ablation(
+    parts["weights of their own for known workloads"] = Ablation(
         instead=[(fitted_target, "_stacking_weights", partial(_of_all, fitted_target._stacking_weights))]
     )
     judged = {name: what for name, what in fitted_target.LEFT_OUT.items() if name != "unseen_platform"}
-    found["judging of left-out platforms"] = Ablation(instead=[(fitted_target, "LEFT_OUT", judged)])
-    found |= {name: Ablation(columns=columns) for name, columns in GROUPS.items()}
+    parts["judging of left-out platforms"] = Ablation(instead=[(fitted_target, "LEFT_OUT", judged)])
+    parts |= {name: Ablation(columns=columns) for name, columns in GROUPS.items()}
     for key in metrics:
         if not key.startswith(PLATFORM):
             names = {f"{where} {key}" for where in ("own", "near", "host", "socket", "core")}
-            found[f"`{key}`"] = Ablation(columns=names.__contains__)
-    return found
+            parts[f"`{key}`"] = Ablation(columns=names.__contains__)
+    return parts
 
 
 def _without_member(at: int) -> Ablation:

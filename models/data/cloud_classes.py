@@ -35,8 +35,8 @@ EVERYBODY: Trait = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What one instance teaches: the logarithm of its mean, whom it is like, its day where that is known, and whether
-    its mean is that of whole days."""
+    """What one instance teaches: the logarithm of its mean, its traits, its day where that is known, and whether its
+    mean is that of whole days."""
 
     log: int
     traits: tuple[Trait, ...]
@@ -44,13 +44,13 @@ class Taught:
     whole: bool = True
 
     def left_out(self, trait: Trait, of: LogSums) -> LogSums:
-        """The sums of a trait without it, where it counts there."""
+        """The sums of a trait without this instance, where they count it."""
         return of.plus(self.log, -1, self.hours) if trait in (EVERYBODY, *self.traits) else of
 
 
 @dataclass(frozen=True, slots=True)
 class ClassAccuracy:
-    """How well classes tell the demand of instances that are known, each by all others (leave-one-out).
+    """How well classes tell the demand of known instances, each from all others (leave-one-out).
 
     `factor` is by how much they are off, up or down: exp of the root mean square of the logarithm; `without` the same
     for one figure for all machines of public traces. `n` is the number of instances.
@@ -98,21 +98,21 @@ class CloudClasses:
 
     @cached_property
     def _teach(self) -> Mapping[Trait, LogSums]:
-        """The sums that count."""
+        """The sums that demands are taken from: `whole` where enough were seen for a whole day, else all."""
         return self.whole if self.whole.get(EVERYBODY, LogSums()).n >= LEAST_KNOWN else self.sums
 
     def _own(self, name: str) -> Taught | None:
-        """What an instance itself adds to the sums that count."""
+        """What an instance itself adds to the sums of `_teach`."""
         own = self.known.get(name)
         return own if own is not None and (own.whole or self._teach is self.sums) else None
 
     @property
     def speaks(self) -> bool:
-        """Whether enough is known for a word about the others."""
+        """Whether enough instances are known to say anything of the others."""
         return len(self.known) >= LEAST_KNOWN
 
     def knows(self, name: str, value: str) -> bool:
-        """Whether anybody who is known has this trait."""
+        """Whether any known instance has this trait."""
         return (name, value) in self._teach
 
     def demand_of(self, instance: Instance) -> Demand | None:
@@ -128,7 +128,7 @@ class CloudClasses:
 
     @cached_property
     def accuracy(self) -> ClassAccuracy | None:
-        """How well they tell those who are known, or MOST_TRIED of them; None where too few are."""
+        """How well the classes tell the known instances, or MOST_TRIED of them; None where too few are known."""
         if not self.speaks:
             return None
         plain = centre_of(())[0]
@@ -156,7 +156,7 @@ def completed(instance: Instance, classes: CloudClasses, profiled: Collection[st
     """The instance with the demand of its class where nothing is known of its own, drawn towards it where no whole day
     of that was measured, and with the class's day as far as its own was not seen for a week; else as it is.
 
-    A load that is not 1 is a word about its demand, too, and so is a workload with a profile (`profiled`: the names).
+    A load that is not 1 says something of its demand, too, and so does a workload with a profile (`profiled`: names).
     """
     seen = instance.demand.get("cpu")
     if seen is not None and (seen.origin not in SEEN or (seen.windows >= WEEK and seen.hours)):

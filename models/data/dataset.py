@@ -341,7 +341,7 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
     """Co-locations in order of appearance; DatasetError at the first wrong row."""
     table = find_table(path, "colocations")
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
-    there: dict[tuple[str, str, str, str], Instance] = {}
+    described: dict[tuple[str, str, str, str], Instance] = {}
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
     windows: dict[tuple[str, str, str], tuple[float, float]] = {}
@@ -355,7 +355,7 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
         if key in seen:
             raise row.error("outcome", f"{outcome.outcome} of {outcome.instance.id} stands in line {seen[key]} already")
         seen[key] = row.line
-        if there.setdefault(key[:4], outcome.instance) != outcome.instance:
+        if described.setdefault(key[:4], outcome.instance) != outcome.instance:
             raise row.error("instance", f"{outcome.instance.id} is described otherwise in another line of run {run[1]}")
         cpus = _driver_cpus(row, cells["driver_cpus"])
         if driver.setdefault(run, cpus) != cpus:
@@ -409,7 +409,7 @@ def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
 
 
 def _demand(cells: Mapping[str, Any]) -> dict[Resource, Demand]:
-    """What it wanted in one window, which does not vary."""
+    """The demand of an instance in one window, within which it does not vary."""
     more = {"open_loop": cells["open_loop"], "burst_ms": cells["burst_ms"], "common": 0.0, "windows": 1.0}
     return {
         resource: Demand(cells[column], resource, **more, origin="measured")

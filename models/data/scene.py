@@ -36,8 +36,7 @@ class ProfileTable:
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
     the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name; "" = of any
-    that is not there. `means` are
-    rows of which nobody measured anything: a single number for `cpu` was given.
+    that is not there. `means` are rows of which nobody measured anything: a single number for `cpu` was given.
     """
 
     columns: tuple[str, ...]
@@ -191,22 +190,21 @@ class SceneBatch:
         """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself stands
         in place of its platform's."""
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
-        found = np.full(len(self), np.nan)
+        values = np.full(len(self), np.nan)
         if known:
             names, at = np.unique(self.platform, return_inverse=True)
             usual = known.get("", np.nan)
-            found = np.array([known.get(str(name), usual) for name in names])[at]
+            values = np.array([known.get(str(name), usual) for name in names])[at]
         key = column.removeprefix(PROBED)
         if key == column or key not in PROBED_VALUES:
-            return found
+            return values
         own = self.probed[:, PROBED_VALUES.index(key)]
-        return np.where(np.isnan(own), found, own)
+        return np.where(np.isnan(own), values, own)
 
     def take(self, scenes: Ints) -> SceneBatch:
         """The scenes with these indices, in this order; an index may repeat."""
         return SceneBatch(
-            self.table,
-            **{f.name: getattr(self, f.name)[scenes] for f in fields(self) if f.name != "table"},
+            self.table, **{f.name: getattr(self, f.name)[scenes] for f in fields(self) if f.name != "table"}
         )
 
     def with_slot(self, **values: NDArray[np.generic]) -> SceneBatch:

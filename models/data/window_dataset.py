@@ -1,4 +1,4 @@
-"""Windows that agents measured as a dataset directory: who wanted how much beside whom, and what share of it he got."""
+"""Windows that agents measured as a dataset directory: what each instance wanted, beside whom, and its share of it."""
 
 from __future__ import annotations
 

@@ -57,8 +57,4 @@ def _keys(examples: Examples) -> Iterator[list[tuple[Hashable, Hashable]]]:
         yield [(pair, pair[:3]) for pair in pairs]
 
 
-COMPOSITIONS = {
-    "compose_additive": compose_additive,
-    "compose_product": compose_product,
-    "compose_max": compose_max,
-}
+COMPOSITIONS = {"compose_additive": compose_additive, "compose_product": compose_product, "compose_max": compose_max}

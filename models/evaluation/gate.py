@@ -101,10 +101,7 @@ class GateVerdict:
 
 
 def gate(
-    candidate: Sequence[HeldOutPredictions],
-    active: Sequence[HeldOutPredictions] | None,
-    *,
-    against: str | None = None,
+    candidate: Sequence[HeldOutPredictions], active: Sequence[HeldOutPredictions] | None, *, against: str | None = None
 ) -> GateVerdict:
     """Check a candidate by the rule of this module; `active` None = no learned model is active.
 

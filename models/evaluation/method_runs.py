@@ -41,12 +41,12 @@ def run_methods(
     where: str,
 ) -> FoldPredictions:
     """Fit every method on each fold's training rows and predict its test rows; all methods share the folds."""
-    said: dict[str, list[IntervalPrediction]] = {name: [] for name in methods}
+    predictions: dict[str, list[IntervalPrediction]] = {name: [] for name in methods}
     for number, fold in enumerate(folds):
         train, test = examples.take(fold.train), examples.take(fold.test)
         for name, method in methods.items():
             with clock.doing(name, f"{where}: fold {number + 1} of {len(folds)}"):
-                said[name].append(method(train, test))
+                predictions[name].append(method(train, test))
     row = np.concatenate([fold.test for fold in folds])
     resource = limiting(examples)
     # features of all predictions would be the largest thing in memory, and are not needed any more
@@ -55,7 +55,7 @@ def run_methods(
     return FoldPredictions(
         row=row,
         rows=rows,
-        guesses={name: joined(guesses) for name, guesses in said.items()},
+        guesses={name: joined(guesses) for name, guesses in predictions.items()},
         unseen_victim=np.array(unseen, dtype=bool),
         resource=tuple(resource[at] for at in row),
         repeat=repeats(examples)[row],

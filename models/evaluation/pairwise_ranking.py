@@ -11,9 +11,7 @@ from models.evaluation.row_groups import around, codes
 from models.features.examples import Examples
 
 NOT_REPEATED = 0.01  # the standard error that stands in where nothing was repeated: gaps under about 3 % do not count
-MOST_COMPARED = (
-    4_000_000  # comparisons; beyond, every victim's neighbours are compared with a random part of the others
-)
+MOST_COMPARED = 4_000_000  # beyond, every victim's neighbours are compared with a random part of the others only
 TIE = 1e-9
 
 

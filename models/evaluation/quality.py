@@ -107,16 +107,16 @@ def assess(
 
 def _missing(version: str, scenes: int, windows: Sequence[WindowGroup]) -> list[str]:
     """How much is needed before anything is said."""
-    told = (
+    needed = (
         [f"{scenes} scenes were observed, {FEW} are needed before anything is said about {version}."] if scenes else []
     )
     if windows:
         most = max((one.scenes for one in windows if one.contended and one.question == "forecast"), default=0)
-        told.append(
+        needed.append(
             f"{most} contended windows were held against {version}; {ENOUGH_SCENES} on hosts of one kind, over a day, "
             "are needed before its intervals are calibrated."
         )
-    return told
+    return needed
 
 
 def _too_narrow(version: str, group: WindowGroup) -> str:

@@ -44,7 +44,7 @@ def figures_of(predictions: FoldPredictions, seconds: Mapping[str, float]) -> di
     for name, rank in ranks(models).items():
         models[name]["rank"] = rank
     best = best_of(models)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "rows": len(predictions),
         "folds": predictions.folds,
         "noise": noise.to_json(),
@@ -54,12 +54,12 @@ def figures_of(predictions: FoldPredictions, seconds: Mapping[str, float]) -> di
     }
     if composed:
         simple = best_of(composed)
-        found |= {
+        figures |= {
             "compositions": composed,
             "best_composition": simple,
             "difference_to_composition": _differences({**models, **composed}, means, simple),
         }
-    return found | _broken_down(predictions)
+    return figures | _broken_down(predictions)
 
 
 def ranks(models: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

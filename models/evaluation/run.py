@@ -67,8 +67,10 @@ def examine(
     name = " + ".join(one.name for one in data)
     if len(examples) < LEAST_ROWS:
         raise DatasetError(f"{name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
-    found, points = _protocols(examples, protocols, methods, lambda what, done: say(what, READ + (1 - READ) * done))
-    ranked = [one for protocol, one in found.items() if protocol != "random_row"]  # which leaks
+    protocol_figures, points = _protocols(
+        examples, protocols, methods, lambda what, done: say(what, READ + (1 - READ) * done)
+    )
+    ranked = [one for protocol, one in protocol_figures.items() if protocol != "random_row"]  # which leaks
     figures: dict[str, Any] = {
         "dataset": name,
         "origin": ", ".join(dict.fromkeys(one.origin for one in data)),
@@ -78,7 +80,7 @@ def examine(
         "columns": len(examples.names),
         "limits": {name: text for name, text in LIMITS.items() if name in methods},
         "average_rank": average_ranks(ranked),
-        "protocols": found,
+        "protocols": protocol_figures,
     }
     say("done", 1.0)
     return Evaluation(figures, points)
@@ -92,22 +94,22 @@ def _protocols(
     fits = sum(len(folds) for folds in planned.values())
     composed = sum(len(planned.get(protocol, ())) for protocol in MORE)
     clock = EvaluationProgress(say, dict.fromkeys(methods, fits) | dict.fromkeys(composing, composed))
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     points: dict[str, ScatterPoints] = {}
     for protocol, folds in planned.items():
         if not folds:
-            found[protocol] = {"skipped": why_skipped(protocol), "models": {}}
+            figures[protocol] = {"skipped": why_skipped(protocol), "models": {}}
             continue
         used = {**methods, **composing} if protocol in MORE else dict(methods)
         before = {name: clock.seconds(name) for name in used}
         predictions = run_methods(examples, folds, used, clock, protocol)
-        found[protocol] = figures_of(predictions, {name: clock.seconds(name) - before[name] for name in used})
+        figures[protocol] = figures_of(predictions, {name: clock.seconds(name) - before[name] for name in used})
         if protocol == "unseen_workload":
             for name, parts in by_role(predictions).items():
-                found[protocol]["models"][name] |= parts
+                figures[protocol]["models"][name] |= parts
         if (some := _points(predictions)) is not None:
             points[protocol] = some
-    return found, points
+    return figures, points
 
 
 def _usable(folds: Sequence[ProtocolFold]) -> list[ProtocolFold]:

@@ -137,24 +137,24 @@ def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, targe
     A profile is used for its own dataset only, even where another dataset has a workload of the same name.
     """
     parts = [_one(dataset, metrics, target) for dataset in datasets]
-    kept = [part for part in parts if part is not None]
-    if not kept:
+    filled = [part for part in parts if part is not None]
+    if not filled:
         return _nothing(metrics)
     return replace(
-        kept[0],
-        x=np.concatenate([part.x for part in kept]),
-        ratio=np.concatenate([part.ratio for part in kept]),
-        base=np.concatenate([part.base for part in kept]),
-        size=np.concatenate([part.size for part in kept]),
-        victim=tuple(chain.from_iterable(part.victim for part in kept)),
-        neighbours=tuple(chain.from_iterable(part.neighbours for part in kept)),
-        pair=tuple(chain.from_iterable(part.pair for part in kept)),
-        platform=tuple(chain.from_iterable(part.platform for part in kept)),
-        setting=tuple(chain.from_iterable(part.setting for part in kept)),
-        run=tuple(chain.from_iterable(part.run for part in kept)),
-        key=tuple(chain.from_iterable(part.key for part in kept)),
-        ends_s=np.concatenate([part.ends_s for part in kept]),
-        importance=np.concatenate([part.importance for part in kept]),
+        filled[0],
+        x=np.concatenate([part.x for part in filled]),
+        ratio=np.concatenate([part.ratio for part in filled]),
+        base=np.concatenate([part.base for part in filled]),
+        size=np.concatenate([part.size for part in filled]),
+        victim=tuple(chain.from_iterable(part.victim for part in filled)),
+        neighbours=tuple(chain.from_iterable(part.neighbours for part in filled)),
+        pair=tuple(chain.from_iterable(part.pair for part in filled)),
+        platform=tuple(chain.from_iterable(part.platform for part in filled)),
+        setting=tuple(chain.from_iterable(part.setting for part in filled)),
+        run=tuple(chain.from_iterable(part.run for part in filled)),
+        key=tuple(chain.from_iterable(part.key for part in filled)),
+        ends_s=np.concatenate([part.ends_s for part in filled]),
+        importance=np.concatenate([part.importance for part in filled]),
     )
 
 

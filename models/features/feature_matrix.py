@@ -86,17 +86,17 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
     is known.
     """
     prior = solve(scenes) if prior is None else prior
-    here = scenes.present
+    present = scenes.present
     numbers = [key for key in metrics if key.startswith(PLATFORM) and key not in _FLAGS]
     metrics_given, metrics = metrics, [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
     sums = [at for at, key in enumerate(metrics) if key not in levels and not key.startswith(PROBED)]
     known = len(scenes.table.values)
     values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((known, 0))
-    active = np.where(here, np.minimum(scenes.load, 1.0), 0.0)
+    active = np.where(present, np.minimum(scenes.load, 1.0), 0.0)
     pressure = np.nan_to_num(values[:, sums])[scenes.profile] * active[:, :, None]
     overlap = cpu_overlap(scenes)
-    beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
+    beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, present[:, None, :] * 1.0)
     weights = {"near": overlap * beside, "host": beside}
     if SOCKETS in metrics_given:
         weights["socket"] = group_overlap(scenes, scenes.node) * beside
@@ -134,7 +134,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str], prior: PriorResult 
         *numbers,
         *burst_names,
     )
-    scene, slot = np.nonzero(here)
+    scene, slot = np.nonzero(present)
     by_slot = (*pressed.values(), own, around, *vcpus, curves, wanted, log_limits, log_prior[:, :, None])
     blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
     return FeatureMatrix(

@@ -36,11 +36,7 @@ class ArtifactError(ValueError):
     """An artifact is missing, incomplete, altered or of another kind; the message says which."""
 
 
-def save(
-    directory: Path,
-    predictor: LearnedPredictor,
-    card: Mapping[str, Any],
-) -> Path:
+def save(directory: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) -> Path:
     """Write an artifact to `directory/VERSION` atomically. An intact artifact of the same version is kept."""
     final = directory / predictor.version
     if _intact(final):
@@ -131,7 +127,7 @@ def load(path: Path) -> LearnedPredictor:
 
 def newest(directory: Path) -> Path | None:
     """The intact artifact with the latest training time that the gate did not refuse then; None where there is none."""
-    found = []
+    intact = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.startswith("."):
             continue  # a draft of a training that is still writing
@@ -140,8 +136,8 @@ def newest(directory: Path) -> Path | None:
         except ArtifactError:
             continue
         if not card.get("refusals"):
-            found.append((str(card.get("created_at", "")), path.name, path))
-    return max(found)[2] if found else None
+            intact.append((str(card.get("created_at", "")), path.name, path))
+    return max(intact)[2] if intact else None
 
 
 def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:

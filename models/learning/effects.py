@@ -146,18 +146,18 @@ class EffectTerms:
 
 def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> EffectTerms:
     """All effects that can act on rows with these victims and neighbours."""
-    found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
     entries: tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]] = ([], [])
     for row, (victim, around) in enumerate(zip(victims, neighbours, strict=True)):
         for name, share in _terms(victim, around):
             which = int(name.startswith("pair|"))
-            entries[which].append((row, found[which].setdefault(name, len(found[which])), share))
+            entries[which].append((row, numbers[which].setdefault(name, len(numbers[which])), share))
     made, table = [], np.zeros((0, 3))
-    for names, several in zip(found, entries, strict=True):
+    for names, several in zip(numbers, entries, strict=True):
         table = np.array(several, dtype=float).reshape(-1, 3)
         at = (table[:, 0].astype(int), table[:, 1].astype(int))
         made.append(EffectDesign(tuple(names), csr_matrix((table[:, 2], at), shape=(len(victims), len(names)))))
-    sides = [np.array(side, dtype=np.str_) for side in zip(*map(_sides, found[1]), strict=True)] or [
+    sides = [np.array(side, dtype=np.str_) for side in zip(*map(_sides, numbers[1]), strict=True)] or [
         np.zeros(0, "U1")
     ] * 2
     (left, of_left), (right, of_right) = (np.unique(side, return_inverse=True) for side in sides)
@@ -181,18 +181,18 @@ def choose_regularisation(
     test = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for train, rows in usable if len(train))])
     fold = np.repeat(np.arange(len(usable)), [len(rows) if len(train) else 0 for train, rows in usable])
     pairs = np.unique(np.array(pair, dtype=np.str_)[test], return_inverse=True)[1]
-    found: dict[Regularisation, Floats] = {}
+    losses: dict[Regularisation, Floats] = {}
 
     def errors(strength: Regularisation) -> Floats:
         """The absolute error of every test row."""
-        if strength not in found:
+        if strength not in losses:
             left = [
                 (residual - terms.predict_residual(residual, strength, train))[rows]
                 for train, rows in usable
                 if len(train)
             ]
-            found[strength] = np.abs(np.concatenate(left))
-        return found[strength]
+            losses[strength] = np.abs(np.concatenate(left))
+        return losses[strength]
 
     def choose(rows: Bools) -> Regularisation:
         if not rows.any():
@@ -244,14 +244,14 @@ def _sides(pair: str) -> tuple[str, str]:
 
 
 def _terms(victim: str, around: Sequence[Neighbour]) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
+    terms: list[tuple[str, float]] = []
     for domain in ("near", "far"):
         shares = [(one.workload, one.overlap if domain == "near" else 1 - one.overlap) for one in around]
         total = sum(share for _, share in shares)
         if total > 0:
-            found.append((f"victim|{domain}|{victim}", total))
+            terms.append((f"victim|{domain}|{victim}", total))
         for workload, share in shares:
             if share > 0:
-                found.append((f"neighbour|{domain}|{workload}", share))
-                found.append((f"pair|{domain}|{victim}|{workload}", share))
-    return found
+                terms.append((f"neighbour|{domain}|{workload}", share))
+                terms.append((f"pair|{domain}|{victim}|{workload}", share))
+    return terms

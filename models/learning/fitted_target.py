@@ -49,12 +49,7 @@ UNKNOWN = -1.0  # stands for a number of a host that nobody says
 FEWEST_PAIRS = 5  # on left-out platforms: with fewer, new platforms have the weights of unknown workloads
 OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
-SURE = {
-    "throughput": 1.0,
-    "latency": np.inf,
-    "jitter": np.inf,
-    "share": 1.0,
-}
+SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf, "share": 1.0}
 ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SETS = ("cpu_set",)
@@ -228,12 +223,7 @@ class FittedTarget:
 
 
 def fit_target(
-    examples: Examples,
-    target: str,
-    *,
-    seed: int = 0,
-    progress: Progress | None = None,
-    boost: Boost | None = None,
+    examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None, boost: Boost | None = None
 ) -> FittedTarget:
     """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
 
@@ -246,17 +236,17 @@ def fit_target(
     rows = group_repeats(examples)
     if len(rows.examples) < LEAST_ROWS:
         return _fitted(examples, target, NOTHING_LEARNED, [])
-    found: list[OutOfFoldPredictions] = []
+    judged: list[OutOfFoldPredictions] = []
     many = len(rows.examples) >= DIRECT_ROWS
     for number, (protocol, what) in enumerate(LEFT_OUT.items()):
 
         def step(done: float, number: int = number, what: str = what) -> None:
             say(f"{target}: left-out {what}", 0.8 * (number + done) / len(LEFT_OUT))
 
-        if protocol != "random_row" or found[0].known.sum() < OFTEN_KNOWN * len(found[0].row):
-            found.append(cross_val_predict(rows, protocol, seed=seed, say=step, direct=many))
+        if protocol != "random_row" or judged[0].known.sum() < OFTEN_KNOWN * len(judged[0].row):
+            judged.append(cross_val_predict(rows, protocol, seed=seed, say=step, direct=many))
     say(f"{target}: effects of known workloads", 0.8)
-    effects, predictions = _with_effects(rows, found)
+    effects, predictions = _with_effects(rows, judged)
     here = [one for one in predictions if one.protocol != "unseen_platform"]
     known_weights, unknown_weights = (_stacking_weights(rows, here, known) for known in (True, False))
     left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
@@ -298,7 +288,7 @@ def fit_share(
     weight = rows.weight * rows.examples.importance
     rows = replace(rows, weight=weight / weight.mean())
     older, newest = newest_fold(rows.examples)
-    found = [
+    judged = [
         cross_val_predict(
             rows, protocol, seed=seed, say=lambda done: say("share: left-out hosts", done), folds=folds, direct=False
         )
@@ -308,7 +298,7 @@ def fit_share(
         )
     ]
     # by hosts nobody is known, and hosts decide how far base learners are believed
-    predictions = [replace(one, known=np.zeros(len(one.row), dtype=bool)) for one in found]
+    predictions = [replace(one, known=np.zeros(len(one.row), dtype=bool)) for one in judged]
     blend = _stacking_weights(rows, predictions[:1], known=False)
     say("share: fitting", 0.9)
     given = None if boost is None else boost(rows)

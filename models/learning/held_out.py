@@ -155,16 +155,16 @@ def _table(target: str, protocol: str, rows: Sequence[TableRow]) -> HeldOutPredi
 
 
 def _numbers(row: TableRow) -> tuple[float, ...]:
-    found = []
+    values = []
     for name in NUMBERS[:-1]:
         value = row.number(name, required=True)
         if not value and name != "lower":
             raise row.error(name, "is 0, a ratio is above that")
-        found.append(value or 0.0)
+        values.append(value or 0.0)
     upper = row.number("upper")
-    if upper is not None and upper < found[-1]:
+    if upper is not None and upper < values[-1]:
         raise row.error("upper", f"{upper:g} is below lower")
-    return *found, np.inf if upper is None else upper
+    return *values, np.inf if upper is None else upper
 
 
 def _among(row: TableRow, column: str, allowed: Sequence[str]) -> str:

@@ -130,7 +130,7 @@ class KernelRidge:
         if least.shape != (turn.shape[1],) or most.shape != least.shape or not (least <= most).all():
             raise ValueError("the smooth member's coordinates have no range")
         centres = np.array(value["centres"], dtype=float).reshape(len(value["centres"]), turn.shape[1])
-        made = cls(
+        model = cls(
             space,
             centres,
             float(value["length"]),
@@ -139,9 +139,9 @@ class KernelRidge:
             *(float(value[name]) for name in ("offset", "low", "high")),
         )
         crossed = _crossed(np.zeros((1, turn.shape[1])), space).shape[1]
-        if made.kernel.shape != (len(centres),) or made.linear.shape != (crossed,):
+        if model.kernel.shape != (len(centres),) or model.linear.shape != (crossed,):
             raise ValueError("the parts of the smooth member differ in size")
-        return made
+        return model
 
 
 def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
@@ -165,13 +165,7 @@ def _crossed(at: Floats, space: FeatureSpace) -> Floats:
 
 
 def fit_kernel_ridge(
-    x: Floats,
-    target: Floats,
-    weight: Floats,
-    names: Sequence[str],
-    folds: Sequence[tuple[Ints, Ints]],
-    *,
-    seed: int,
+    x: Floats, target: Floats, weight: Floats, names: Sequence[str], folds: Sequence[tuple[Ints, Ints]], *, seed: int
 ) -> KernelRidge:
     """Fit to residuals of the log ratio (R,); length scale and penalties are those with the lowest error on the folds.
 

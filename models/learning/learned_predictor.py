@@ -57,34 +57,31 @@ class LearnedPredictor:
     reference: Mapping[str, Sequence[Mapping[str, float]]]
     platforms: Mapping[str, Mapping[str, float]]
     share: FittedTarget | None = None
-    _told: list[_PreparedTable] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )  # of the last table
+    _prepared: list[_PreparedTable] = field(default_factory=list, init=False, repr=False, compare=False)  # the last one
 
     @property
     def targets(self) -> dict[str, FittedTarget]:
         """The fitted targets by name."""
-        found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
-        found["share"] = self.share
-        return {name: target for name, target in found.items() if target is not None}
+        fitted = {name: getattr(self, name) for name in ("throughput", "latency", "jitter", "share")}
+        return {name: target for name, target in fitted.items() if target is not None}
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once."""
         prepared = self._of_table(scenes.table)
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
         whole = build_matrix(scenes, self.metrics)
-        asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
-        asked.pop("share", None)
+        answered = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
+        answered.pop("share", None)
         same = self._same_as_seen(scenes, prepared.same)
-        effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
+        effects = {name: _effects(target, scenes, same) for name, target in answered.items()}
         of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
-        matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in asked), *of_names])
+        matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in answered), *of_names])
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
         thin = _anybody(scenes, prepared.thin)[matrix.scene]
         estimates = {
             name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
-            for name, target in asked.items()
+            for name, target in answered.items()
         }
         bands = {name: _band(estimate, blank, row, whole, scenes) for name, estimate in estimates.items()}
         if "latency" in targets and "latency" not in bands:
@@ -99,11 +96,7 @@ class LearnedPredictor:
             bands["throughput"], marks = self._of_windows(self.share, scenes, whole, bands["throughput"], marks)
         nothing = unasked(scenes.present)
         return InterferencePrediction(
-            bands["throughput"],
-            bands.get("latency", nothing),
-            bands.get("jitter", nothing),
-            marks,
-            whole.prior.cpu,
+            bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks, whole.prior.cpu
         )
 
     def _leave_to_the_prior(
@@ -151,13 +144,13 @@ class LearnedPredictor:
 
     def _of_table(self, table: ProfileTable) -> _PreparedTable:
         """Prepared once per table: all questions about one cloud share their table."""
-        for one in self._told:
-            if one.given is table:
-                return one
+        for prepared in self._prepared:
+            if prepared.given is table:
+                return prepared
         known = self._with_what_training_knew(table)
-        found = _PreparedTable(table, known, self._thin(known))
-        self._told[:] = [found]
-        return found
+        new = _PreparedTable(table, known, self._thin(known))
+        self._prepared[:] = [new]  # another thread may put its own at any time
+        return new
 
     def _with_what_training_knew(self, table: ProfileTable) -> ProfileTable:
         """The table, completed with the training data's platforms and sweep reporter where it has none."""
@@ -242,22 +235,18 @@ def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[F
     if not len(matrix.x):
         return matrix, np.zeros(0, dtype=np.int64)
     bits = matrix.x.view(np.int64)  # nan equals nan
-    other = np.ones(len(bits), dtype=bool)
+    differs = np.ones(len(bits), dtype=bool)
     profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
-    other[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
+    differs[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
     for numbers in (bits, *(column[:, None] for column in others)):
-        other[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
-    if other.all():
+        differs[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
+    if differs.all():
         return matrix, np.arange(len(bits))
-    kept = np.flatnonzero(other)
+    kept = np.flatnonzero(differs)
     few = replace(
-        matrix,
-        x=matrix.x[kept],
-        scene=matrix.scene[kept],
-        slot=matrix.slot[kept],
-        log_prior=matrix.log_prior[kept],
+        matrix, x=matrix.x[kept], scene=matrix.scene[kept], slot=matrix.slot[kept], log_prior=matrix.log_prior[kept]
     )
-    return few, np.cumsum(other) - 1
+    return few, np.cumsum(differs) - 1
 
 
 def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> BandArrays:
@@ -305,7 +294,7 @@ def _factors(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
 
 
 def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
-    found = np.zeros((len(names), len(names)))
+    matrix = np.zeros((len(names), len(names)))
     position: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         position.setdefault(name, []).append(row)
@@ -313,8 +302,8 @@ def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
         if key.startswith(prefix):
             victim, _, neighbour = key.removeprefix(prefix).partition("|")
             for one in position.get(victim, ()):
-                found[one, position.get(neighbour, [])] = value
-    return found
+                matrix[one, position.get(neighbour, [])] = value
+    return matrix
 
 
 def _anybody(scenes: SceneBatch, rows: Bools) -> Bools:

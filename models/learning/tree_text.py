@@ -17,9 +17,9 @@ END = "end of trees"
 _FIELD = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.*)")
 _PLAIN = re.compile(r"[\n -~]*")
 _HEAD = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1", "objective": "regression"}
-_HEAD_NAMES = {*_HEAD, "label_index", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes"} | {
-    "monotone_constraints"
-}
+_HEAD_NAMES = {
+    *_HEAD, "label_index", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes", "monotone_constraints",
+}  # fmt: skip
 _FLAGS = {"tree", "average_output"}
 _SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
 # Bit 0 of categories, bit 1 unknown goes left, bits 2-3 what is unknown (0 nothing, 1 zero, 2 nan);

@@ -128,22 +128,22 @@ def _consumers(
     deviations: Floats | float,
     fluid: bool,
 ) -> _Consumers:
-    here = scenes.present
+    present = scenes.present
     own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
-    size = np.where(here, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
-    demand = np.where(here, cpu, 0.0)
+    size = np.where(present, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
+    demand = np.where(present, cpu, 0.0)
     spread, common, doubt = variation(scenes, demand)
     demand = shifted(demand, doubt, deviations)
     day = day_factors(scenes)
     moves = growth(demand, *beside_the_day(demand, spread, common, day), undecided(doubt, deviations))
     # A quota is used up at full speed and then waited for: work arrives, as it were, at the rate of the cap.
-    capped = here & (demand >= scenes.cap) & (scenes.cap < size)
+    capped = present & (demand >= scenes.cap) & (scenes.cap < size)
     most = np.minimum(size, scenes.cap)
-    hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
+    hog = present & (demand >= ALWAYS_BUSY * size) & ~capped
     loop = np.where(hog, HOG, np.where(sensitive & ~capped, CLOSED, OPEN))
     parts, driver, of_driver = driver_domain
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
-    weight = np.concatenate([np.where(here, scenes.weight, 1.0), of_driver[:, None]], axis=1)
+    weight = np.concatenate([np.where(present, scenes.weight, 1.0), of_driver[:, None]], axis=1)
     weight = weights(scenes, weight / DEFAULT_WEIGHT)
     return _Consumers(
         size=np.concatenate([size, driver_size[:, None]], axis=1),
@@ -175,16 +175,16 @@ def _known(scenes: SceneBatch, name: str, otherwise: NDArray[np.floating[Any]]) 
 def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Floats]:
     """Spread between windows, the share of its square that all have in common, and doubt of each slot's `demand` for
     CPUs; (S, N), in CPUs."""
-    here = scenes.present
-    unknown = here & guessed(scenes)
+    present = scenes.present
+    unknown = present & guessed(scenes)
     per_vcpu = np.where(unknown, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
     only = mean_only(scenes)
     mean = np.where(only, demand, 0.0)
     most = np.sqrt(mean * np.maximum(scenes.vcpus - mean, 0.0))  # of what lies between nothing and all vCPUs
     widened = np.minimum(mean * OF_A_MEAN.spread, most)
-    spread = np.where(here, _known(scenes, "spread", per_vcpu * ASSUMED.spread + widened), 0.0)
-    common = np.where(here, _known(scenes, "common", (unknown | only) * (ASSUMED.common or 0.0)), 0.0)
-    doubt = np.where(here, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + mean * OF_A_MEAN.doubt), 0.0)
+    spread = np.where(present, _known(scenes, "spread", per_vcpu * ASSUMED.spread + widened), 0.0)
+    common = np.where(present, _known(scenes, "common", (unknown | only) * (ASSUMED.common or 0.0)), 0.0)
+    doubt = np.where(present, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + mean * OF_A_MEAN.doubt), 0.0)
     return spread, common, doubt
 
 

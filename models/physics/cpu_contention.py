@@ -217,14 +217,7 @@ def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floa
 
 
 def bursts_meet(
-    cpus: float,
-    vcpus: Floats,
-    demand: Floats,
-    kind: Ints,
-    weight: Floats,
-    run: Floats,
-    want: Floats,
-    short: Floats,
+    cpus: float, vcpus: Floats, demand: Floats, kind: Ints, weight: Floats, run: Floats, want: Floats, short: Floats
 ) -> float:
     """`share_cpus` where every open loop's work is served in the end: the steady state of the birth-death process."""
     count, nodes = len(vcpus), BELOW + ABOVE
@@ -398,7 +391,7 @@ def sets_of(cpus: float, allowed: Bools, sizes: Floats) -> tuple[Floats, Bools]:
     for at in range(count):
         pinned += sizes[at] < whole
     room, inside = np.zeros(pinned + 1), np.zeros((pinned + 1, count), np.bool_)
-    found = 0
+    kept = 0
     order = ordered(sizes)
     for step in range(pinned):
         one, new = order[step], True
@@ -408,15 +401,15 @@ def sets_of(cpus: float, allowed: Bools, sizes: Floats) -> tuple[Floats, Bools]:
             while within and cpu < most:
                 within = allowed[one, cpu] or not allowed[other, cpu]
                 cpu += 1
-            inside[found, other] = within
+            inside[kept, other] = within
             if within and other < one and sizes[other] == sizes[one]:  # their set was found before
                 new = False
                 break
         if new:
-            room[found] = sizes[one]
-            found += 1
-    room[found], inside[found] = cpus, True
-    return room[: found + 1], inside[: found + 1]
+            room[kept] = sizes[one]
+            kept += 1
+    room[kept], inside[kept] = cpus, True
+    return room[: kept + 1], inside[: kept + 1]
 
 
 def share_host(

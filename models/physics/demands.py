@@ -31,9 +31,8 @@ ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not coun
 class Demands:
     """Resource demands of each slot when it runs alone; all (S, N), 0 in empty slots.
 
-    `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the
-    disk and of the memory bandwidth; `keen` is the share of its CPU demand
-    that an instance keeps up while another resource holds it back.
+    `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the disk and of the memory bandwidth;
+    `keen` is the share of its CPU demand that an instance keeps up while another resource holds it back.
     """
 
     cpu: Floats
@@ -46,7 +45,7 @@ class Demands:
 
 def demands(scenes: SceneBatch) -> Demands:
     """Read each slot's demands from its solo profile; the comments below say what is assumed where it is unknown."""
-    load, here = np.minimum(scenes.load, 1.0), scenes.present
+    load, present = np.minimum(scenes.load, 1.0), scenes.present
     nothing = np.zeros_like(load)
 
     def column(key: str) -> Floats:
@@ -73,11 +72,11 @@ def demands(scenes: SceneBatch) -> Demands:
     # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
     cpu_percent, waiting, block = column("cpu"), first_known(column("waiting"), nothing), column("block")
     keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
-    cpu, driver = np.where(here, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(here, driver * load, 0.0)
-    net, disk, memory = (np.where(here, value * load, 0.0) for value in (net, disk, memory))
+    cpu, driver = np.where(present, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(present, driver * load, 0.0)
+    net, disk, memory = (np.where(present, value * load, 0.0) for value in (net, disk, memory))
     speed = _speed_here(scenes, cpu, driver, net, np.maximum(disk, memory))
     return Demands(
-        keen=np.where(here, first_known(keen, nothing), 0.0),
+        keen=np.where(present, first_known(keen, nothing), 0.0),
         cpu=cpu * speed,
         driver=driver * speed,
         net=net * speed,
@@ -125,8 +124,7 @@ def first_known(*options: Floats) -> Floats:
 
 
 def burst_ms(scenes: SceneBatch) -> Floats:
-    """CPU burst: CPU time between being scheduled and leaving the CPU, alone (`cpu` over `execution`); (S, N) ms, >
-    0."""
+    """CPU time between being scheduled and leaving the CPU, alone (`cpu` over `execution`); (S, N), in ms, above 0."""
     cpu, executions = profile_column(scenes, "cpu"), profile_column(scenes, "execution")
     known = (cpu > 0) & (executions > 0)
     burst = np.divide(10 * cpu, executions, out=np.full(cpu.shape, ASSUMED_BURST_MS), where=known)  # 1 % = 10 ms/s
@@ -168,9 +166,8 @@ def _reached_most(table: ProfileTable, key: str) -> float:
 def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, share: Floats) -> Floats:
     """The share of its profile's speed that an instance reaches alone on this host, which may be smaller; (S, N).
 
-    `share` is of the disk or the memory bandwidth, whichever it needs more of.
-
-    T/B is against alone on the same host, whatever host the profile was measured on.
+    T/B is against alone on the same host, whatever host the profile was measured on. `share` is of the disk or the
+    memory bandwidth, whichever it needs more of.
     """
     have = (scenes.pcpus, np.maximum(scenes.driver_cpus.sum(axis=1), 1), link(scenes), np.ones(len(scenes)))
     speed = np.ones_like(cpu)

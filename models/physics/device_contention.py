@@ -20,12 +20,7 @@ Share = Callable[[Floats], Floats]
 
 
 def device_contention_of(
-    scenes: SceneBatch,
-    device: Resource,
-    want: Floats,
-    held: Floats,
-    share: Share,
-    deviations: Floats | float = 0.0,
+    scenes: SceneBatch, device: Resource, want: Floats, held: Floats, share: Share, deviations: Floats | float = 0.0
 ) -> DevicePressure:
     """Share one of DEVICES among instances that would ask for `want` (S, N) alone and on average, in any unit.
 

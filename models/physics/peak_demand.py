@@ -63,7 +63,7 @@ def rooms(scenes: SceneBatch) -> Floats:
 def p95(sums: Floats) -> Floats:
     """The 95th percentile of what `demand_sums` (S, 16) are of, as if it were normal in each part of the day; (S,)."""
     mean, deviation = sums[:, 0], _deviation(sums)
-    found = mean + P95 * deviation
+    level = mean + P95 * deviation
     vary = np.flatnonzero((mean > 0) & (np.ptp(sums[:, FIGURES:], axis=1) > 1e-9 * mean))
     if len(vary):
         parts = sums[vary, FIGURES:]
@@ -73,8 +73,8 @@ def p95(sums: Floats) -> Floats:
             middle = (low + high) / 2
             enough = ndtr((middle[:, None] - parts) / wide).mean(axis=1) >= 0.95
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        found[vary] = high
-    return found
+        level[vary] = high
+    return level
 
 
 def _deviation(sums: Floats) -> Floats:

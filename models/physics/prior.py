@@ -202,18 +202,18 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
     if not doubted(scenes):
         return solve(scenes), None
     count = len(scenes)
-    both = solve(stack([scenes, scenes]), np.repeat([0.0, SURE], count))
+    result = solve(stack([scenes, scenes]), np.repeat([0.0, SURE], count))
     expected = PriorResult(
-        both.throughput[:count],
-        both.limits[:count],
-        both.share[:count],
-        _first(both.demands, count),
-        both.crowd[:count],
-        _first(both.cpu, count),
-        _first(both.devices, count),
+        result.throughput[:count],
+        result.limits[:count],
+        result.share[:count],
+        _first(result.demands, count),
+        result.crowd[:count],
+        _first(result.cpu, count),
+        _first(result.devices, count),
         scenes,
     )
-    return expected, both.throughput[count:]
+    return expected, result.throughput[count:]
 
 
 def _first(part: Part, count: int) -> Part:

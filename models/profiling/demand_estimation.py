@@ -152,7 +152,7 @@ def wanted_cpus(run: float, wait: float, vcpus: float) -> float:
 
     Who had time to spare has done the work that came, and who was always ready would have run all the time; who thinks
     between bursts lies between. So run / (1 - wait * ready), with the parts of its vCPUs' time in which it waited and
-    in which it was ready (ran or waited). Run + wait takes all queueing for work, see research/wanted_cpus.py.
+    in which it was ready (ran or waited). Run + wait takes all queueing for work (decision 81).
     """
     ready = (run + wait) / vcpus
     if ready >= 1:
@@ -160,22 +160,13 @@ def wanted_cpus(run: float, wait: float, vcpus: float) -> float:
     return min(run / (1 - wait / vcpus * ready), float(vcpus))
 
 
-def from_trace(
-    demands: Sequence[float],
-    *,
-    vcpus: int | None = None,
-) -> Demand:
+def from_trace(demands: Sequence[float], *, vcpus: int | None = None) -> Demand:
     """Demand for CPUs from one value per five minutes, the first from midnight. ValueError when there is none."""
     windows = (Window((at + 1) * 300.0, float(value)) for at, value in enumerate(demands))
     return estimated(tally(windows), vcpus=vcpus, origin="trace")
 
 
-def estimated(
-    known: Tally,
-    *,
-    vcpus: int | None = None,
-    origin: DemandOrigin = "measured",
-) -> Demand:
+def estimated(known: Tally, *, vcpus: int | None = None, origin: DemandOrigin = "measured") -> Demand:
     """What the tally says, within `vcpus` for CPU.
 
     The variance between windows counts the class's as PRIOR_WINDOWS windows of its own, so that two windows that

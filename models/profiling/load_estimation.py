@@ -69,17 +69,17 @@ class DemandLevel:
 
 def use(level: DemandLevel, limits: InstanceLimits) -> dict[str, float]:
     """Utilisation of each known limit: `cpu`, `net`, `disk`; 1 = all of it. Without a cap, waiting counts as CPU."""
-    found: dict[str, float] = {}
+    used: dict[str, float] = {}
     cpu = level.metrics.get("cpu")
     if cpu is not None and limits.cpu_percent:
         # Who is runnable and not running wants more, except under a cap, which shows as waiting only on some hosts.
         wanted = cpu if limits.is_cap else cpu + level.metrics.get("waiting", 0.0)
-        found["cpu"] = min(wanted / limits.cpu_percent, 1.0)
+        used["cpu"] = min(wanted / limits.cpu_percent, 1.0)
     for name, key, limit in (("net", "net_mbit", limits.net_mbit), ("disk", "disk_mb_s", limits.disk_mb_s)):
         value = level.metrics.get(key)
         if value is not None and limit:
-            found[name] = min(value / limit, 1.0)
-    return found
+            used[name] = min(value / limit, 1.0)
+    return used
 
 
 def load_levels(phases: Sequence[DemandLevel], limits: InstanceLimits) -> tuple[LoadLevel, ...]:

@@ -96,16 +96,16 @@ def profile_windows(
     `limits` are those that are known beside the vCPUs, which are measured; `vcpus` are taken where they cannot be.
     """
     vcpus = measured_vcpus(windows) or vcpus
-    given = limits or InstanceLimits()
-    if given.cpu_percent is None and vcpus is not None:
-        given = replace(given, cpu_percent=100 * vcpus)
+    known = limits or InstanceLimits()
+    if known.cpu_percent is None and vcpus is not None:
+        known = replace(known, cpu_percent=100 * vcpus)
     phases = phases_of(windows)
     solo = np.asarray(windows.others_cpu <= SOLO_CPU)
     rows = [PhaseWindows.of(windows, phases, solo, number) for number in range(phases.count)]
     levels = [DemandLevel({key: one.value for key, one in part.estimates.items()}, part.solo) for part in rows]
-    loads = load_levels(levels, given)
+    loads = load_levels(levels, known)
     found = tuple(_phase(windows, part, load) for part, load in zip(rows, loads, strict=True))
-    return InstanceProfile(windows, phases.labels, solo, vcpus, given, found, _notes(windows))
+    return InstanceProfile(windows, phases.labels, solo, vcpus, known, found, _notes(windows))
 
 
 def phases_of(windows: InstanceWindows) -> Phases:
@@ -155,25 +155,25 @@ def _counts(rows: PhaseWindows, key: str, floor: float) -> bool:
 
 def _reasons(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
     """Why a phase's profile should not be relied on."""
-    found = []
+    reasons = []
     if not rows.solo:
-        found.append(
+        reasons.append(
             f"it was measured beside others: {rows.alone} solo windows inside the phase, {LEAST_WINDOWS} are needed"
         )
     elif len(rows.used) < LEAST_WINDOWS:
-        found.append(f"{len(rows.used)} windows inside the phase, {LEAST_WINDOWS} are needed")
+        reasons.append(f"{len(rows.used)} windows inside the phase, {LEAST_WINDOWS} are needed")
     seconds = len(rows.used) * windows.period_s
     if seconds < LEAST_S:
-        found.append(f"{seconds:.0f} s inside the phase, {LEAST_S:.0f} s are needed")
+        reasons.append(f"{seconds:.0f} s inside the phase, {LEAST_S:.0f} s are needed")
     if "cpu" not in rows.estimates:
-        found.append("its CPU was not measured")
+        reasons.append("its CPU was not measured")
     effective = _effective(rows)
     if effective < LEAST_EFFECTIVE:
-        found.append(f"its windows resemble each other: worth {effective:.1f}, {LEAST_EFFECTIVE:.0f} are needed")
+        reasons.append(f"its windows resemble each other: worth {effective:.1f}, {LEAST_EFFECTIVE:.0f} are needed")
     doubtful = [key for key, floor in _CORE.items() if _counts(rows, key, floor) and _is_doubtful(rows.estimates[key])]
     if doubtful:
-        found.append(f"too uncertain (± {100 * MOST_DOUBT:.0f} % and more): {', '.join(doubtful)}")
-    return tuple(found)
+        reasons.append(f"too uncertain (± {100 * MOST_DOUBT:.0f} % and more): {', '.join(doubtful)}")
+    return tuple(reasons)
 
 
 def _is_doubtful(estimate: MeanEstimate) -> bool:
@@ -181,16 +181,16 @@ def _is_doubtful(estimate: MeanEstimate) -> bool:
 
 
 def _remarks(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
-    found = []
+    remarks = []
     steal = _mean(windows.around.get("host.steal"), rows.used)
     if steal is not None and steal > MOST_STEAL:
-        found.append(f"the host itself was held back: {steal:.1f} % steal")
+        remarks.append(f"the host itself was held back: {steal:.1f} % steal")
     foreign = _mean(_foreign(windows), rows.used)
     if foreign is not None and foreign > MOST_FOREIGN:
-        found.append(
+        remarks.append(
             f"{foreign:.0f} % of a CPU went to something on the host that is no instance, which may be why it waited"
         )
-    return tuple(found)
+    return tuple(remarks)
 
 
 def _foreign(windows: InstanceWindows) -> Floats | None:

@@ -119,17 +119,17 @@ def _axis(readings: Readings, instance: str, host: str) -> Floats:
 def _match(times: Floats, at: Sequence[float], values: Sequence[float], period: float) -> Floats:
     """Assign values to the windows with the nearest ends, at most half a window away."""
     ends, first = np.unique(np.asarray(at, dtype=float), return_index=True)
-    found = np.full(len(times), np.nan)
+    matched = np.full(len(times), np.nan)
     if len(ends) == 0:
-        return found
+        return matched
     taken = np.asarray(values, dtype=float)[first]
     taken = np.where((taken >= 0) & (taken <= MOST), taken, np.nan)
     right = np.clip(np.searchsorted(ends, times), 0, len(ends) - 1)
     left = np.maximum(right - 1, 0)
     nearest = np.where(np.abs(ends[left] - times) < np.abs(ends[right] - times), left, right)
     near = np.abs(ends[nearest] - times) <= max(period / 2, 1e-3)
-    found[near] = taken[nearest[near]]
-    return found
+    matched[near] = taken[nearest[near]]
+    return matched
 
 
 def _fill(cpu: Floats) -> Floats:

@@ -89,10 +89,10 @@ class Cluster:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # a task brings what it needs
             futures = [self._client.submit(function, task, pure=False) for task in tasks]
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
         number = {future.key: at for at, future in enumerate(futures)}
         try:
-            while left := [one for at, one in enumerate(futures) if at not in found]:
+            while left := [one for at, one in enumerate(futures) if at not in results]:
                 try:
                     with self._client.as_current():  # wait knows no other
                         ended = distributed.wait(left, timeout=WATCH_S, return_when="FIRST_COMPLETED").done
@@ -102,9 +102,9 @@ class Cluster:
                 for future in ended:
                     # a result that is lost on its way is made again, and waited for again
                     with suppress(_LostError):
-                        found[number[future.key]] = self._result(future)
-                        done(len(found))
-            return [found[at] for at in range(len(futures))]
+                        results[number[future.key]] = self._result(future)
+                        done(len(results))
+            return [results[at] for at in range(len(futures))]
         finally:
             with suppress(Exception):  # of a scheduler that went away
                 self._client.cancel([one for one in futures if not one.done()])
@@ -255,16 +255,16 @@ def _own_version() -> str:
 
 def _workers(client: Any) -> set[str] | None:
     """The addresses of the workers now; None when the scheduler does not answer."""
-    found: list[set[str]] = []
+    answers: list[set[str]] = []
 
     def ask() -> None:
         with suppress(Exception):
-            found.append(set(client.nthreads()))
+            answers.append(set(client.nthreads()))
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(CONNECT_S)
-    return found[0] if found else None
+    return answers[0] if answers else None
 
 
 def _reason(error: BaseException) -> str:

@@ -33,7 +33,8 @@ from rich.table import Table
 
 from profiler.cli.run import PUSHED_WINDOW_S
 from profiler.metrics import EIGHT
-from research.benchmarks.ingest import cpu_of_process_s, together
+from research.benchmarks.ingest import together
+from research.benchmarks.measuring import cpu_s, ended_children_cpu_s, processes_of
 from tests.servers.postgres import Postgres, postgres
 from tests.servers.running import NotInstalled, Running
 from tests.servers.service import Service
@@ -45,7 +46,6 @@ ANNOUNCED_S = 60.0
 WINDOW_S = PUSHED_WINDOW_S
 ASK_EVERY_S = 5.0
 METRICS = tuple(name for one in EIGHT for name in (one.name, f"{one.name}_p95"))
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -83,7 +83,7 @@ class Agents:
         self.samples = self.late = self.pushes = self.refused = 0
 
     def announce(self, host: int, due_s: float, *, changed: bool) -> None:
-        """Tell who is on a host; the lag counts from `due_s` of the monotonic clock."""
+        """Tell which instances are on a host; the lag counts from `due_s` of the monotonic clock."""
         there = self._there[host]
         if changed:
             there[0] = f"h{host}-i{self._next}"
@@ -138,13 +138,13 @@ def measure(kind: str, *, agents: int, instances: int, window_s: float, minutes:
         for part in parts:
             stack.callback(part.close)
         first_s = _all_at_once(parts)
-        asked: list[float] = []
-        with _asking(service.port, asked):
-            before = cpu_of_process_s(pid), _of_postgres_s(server)
+        answered_s: list[float] = []
+        with _asking(service.port, answered_s):
+            before = sum(map(cpu_s, processes_of(pid))), _of_postgres_s(server)
             began = time.monotonic()
             together([partial(_speak, part, began, window_s, minutes) for part in parts])
             seconds = time.monotonic() - began
-            after = cpu_of_process_s(pid), _of_postgres_s(server)
+            after = sum(map(cpu_s, processes_of(pid))), _of_postgres_s(server)
             memory_mb = _resident_mb(pid)
         lags = np.concatenate([part.lags for part in parts])
         return Cost(
@@ -152,7 +152,7 @@ def measure(kind: str, *, agents: int, instances: int, window_s: float, minutes:
             sum(part.late for part in parts) / max(sum(part.pushes for part in parts), 1),
             sum(part.refused for part in parts), (after[0] - before[0]) / seconds, (after[1] - before[1]) / seconds,
             memory_mb, *(float(np.quantile(lags, one)) for one in (0.5, 0.95, 1.0)),
-            *(float(np.quantile(asked, one)) for one in (0.5, 0.95)),
+            *(float(np.quantile(answered_s, one)) for one in (0.5, 0.95)),
         )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def _speak(part: Agents, began: float, window_s: float, minutes: float) -> None:
 
 @contextmanager
 def _asking(port: int, asked: list[float]) -> Iterator[None]:
-    """Ask for a host for a newcomer from time to time meanwhile."""
+    """Ask for a host for a newcomer from time to time while the block lasts."""
     over = threading.Event()
 
     def ask() -> None:
@@ -219,8 +219,7 @@ def _of_postgres_s(server: Postgres | None) -> float:
     if server is None or server.running.process is None:
         return 0.0
     pid = server.running.process.pid
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return cpu_of_process_s(pid) + (int(fields[13]) + int(fields[14])) * _TICK_S
+    return sum(map(cpu_s, processes_of(pid))) + ended_children_cpu_s(pid)
 
 
 def _resident_mb(pid: int) -> float:
@@ -235,19 +234,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--window", type=float, action="append", metavar="S", help=f"of an agent ({WINDOW_S:g})")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         costs = [
-            measure(given.kind, agents=given.agents, instances=given.instances, window_s=one, minutes=given.minutes)
-            for one in given.window or [WINDOW_S]
+            measure(
+                options.kind, agents=options.agents, instances=options.instances, window_s=one, minutes=options.minutes
+            )
+            for one in options.window or [WINDOW_S]
         ]
     except NotInstalled as error:
-        print(f"{given.kind} is left out: {error}", file=sys.stderr)
+        print(f"{options.kind} is left out: {error}", file=sys.stderr)
         return 1
-    if given.json:
+    if options.json:
         print(json.dumps([asdict(cost) for cost in costs]))
         return 0
-    table = Table(title=f"{given.agents:,} agents of {given.instances} instances, {given.kind}")
+    table = Table(title=f"{options.agents:,} agents of {options.instances} instances, {options.kind}")
     table.add_column("")
     for cost in costs:
         table.add_column(f"windows of {cost.window_s:g} s", justify="right")

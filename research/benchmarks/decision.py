@@ -100,12 +100,7 @@ def main() -> None:
             for cloud in CLOUDS
             for newcomer in NEWCOMERS
         ]
-    document = {
-        **circumstances(),
-        "residents": RESIDENTS,
-        "changed": FEW,
-        "rows": rows,
-    }
+    document = {**circumstances(), "residents": RESIDENTS, "changed": FEW, "rows": rows}
     if options.json:
         print(json.dumps(document, indent=1))
     else:
@@ -212,14 +207,7 @@ def _some_changed(snapshot: ClusterSnapshot, turn: int, names: list[str]) -> Clu
     new = {}
     for host in random.choice(len(snapshot.hosts), FEW, replace=False).tolist():
         one = snapshot.residents[host][0]
-        new[one.id] = Instance(
-            one.id,
-            vcpus=2,
-            memory_mb=4096,
-            host=snapshot.hosts[host].id,
-            workload=str(random.choice(names)),
-            load=float(random.uniform(0.5, 1.0)),
-        )
+        new[one.id] = replace(one, workload=str(random.choice(names)), load=float(random.uniform(0.5, 1.0)))
     return snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=new)
 
 
@@ -235,16 +223,18 @@ def _where(work: Callable[[], object]) -> dict[str, float]:
     profile.enable()
     work()
     profile.disable()
-    found = dict.fromkeys(SHARES, 0.0) | {"predict": 0.0, "prior": 0.0, "trees": 0.0}
+    shares = dict.fromkeys(SHARES, 0.0) | {"predict": 0.0, "prior": 0.0, "trees": 0.0}
     for (path, _, name), (_, _, _, spent, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
         place = f"{Path(path).name}:{name}"
         for share, wanted in SHARES.items():
             if place == wanted and ("advisor" in path):
-                found[share] += 1000 * spent
-        found["predict"] += 1000 * spent if place == "learned_predictor.py:predict" else 0.0
-        found["prior"] += 1000 * spent if place == "prior.py:solve" else 0.0
-        found["trees"] += 1000 * spent if place in {"basic.py:__inner_predict_np2d", "quickscorer.py:__call__"} else 0.0
-    return {name: round(value, 2) for name, value in found.items()}
+                shares[share] += 1000 * spent
+        shares["predict"] += 1000 * spent if place == "learned_predictor.py:predict" else 0.0
+        shares["prior"] += 1000 * spent if place == "prior.py:solve" else 0.0
+        shares["trees"] += (
+            1000 * spent if place in {"basic.py:__inner_predict_np2d", "quickscorer.py:__call__"} else 0.0
+        )
+    return {name: round(value, 2) for name, value in shares.items()}
 
 
 def _show(document: dict[str, Any]) -> None:

@@ -15,5 +15,5 @@ _answer = Path(os.environ[ANSWER]).read_bytes() if ANSWER in os.environ else b"{
 
 @app.post("/v1/placements")
 async def same(body: dict[str, Any] = Body()) -> Response:  # noqa: ARG001 - it is read, which is what costs
-    """The same bytes to everybody."""
+    """Answer every question with the same bytes."""
     return Response(_answer, media_type="application/json")

@@ -64,7 +64,7 @@ class LoadedCloud:
 
     @classmethod
     def of(cls, size: int) -> LoadedCloud:
-        """So many hosts of 16 pCPUs."""
+        """A cloud of so many hosts of 16 pCPUs."""
         profiles = _profiles()
         names = tuple(profile.name for profile in profiles)
         random = np.random.default_rng(0)
@@ -82,18 +82,15 @@ class LoadedCloud:
         chosen = np.random.default_rng(1).choice(self.names, QUESTIONS).tolist()
         return [
             json.dumps(
-                {
-                    "instance": {"id": f"new-{at}", "vcpus": 2, "memory_mb": 4096, "workload": name},
-                    "dry_run": not keep,
-                }
+                {"instance": {"id": f"new-{at}", "vcpus": 2, "memory_mb": 4096, "workload": name}, "dry_run": not keep}
             ).encode()
             for at, name in enumerate(chosen)
         ]
 
     def change(self, turn: int) -> bytes:
-        """Some instances that came to run something else, at a load that no host knew."""
+        """An update in which some instances run another workload, at a load that no host had before."""
         random = np.random.default_rng(2 + turn)
-        some = [self.inventory.instances[at] for at in random.choice(len(self.inventory.instances), FEW).tolist()]
+        drawn = [self.inventory.instances[at] for at in random.choice(len(self.inventory.instances), FEW).tolist()]
         changed = [
             {
                 "id": one.id,
@@ -103,20 +100,20 @@ class LoadedCloud:
                 "workload": str(random.choice(self.names)),
                 "load": float(random.uniform(0.5, 1.0)),
             }
-            for one in {one.id: one for one in some}.values()
+            for one in {one.id: one for one in drawn}.values()
         ]
         return json.dumps({"mode": "merge", "instances": changed}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class UnlikeCloud:
-    """The same where no two hosts are alike."""
+    """An inventory and questions as of LoadedCloud, where no two hosts are alike."""
 
     inventory: Inventory
 
     @classmethod
     def of(cls, size: int) -> UnlikeCloud:
-        """So many hosts of 64 CPUs."""
+        """A cloud of so many hosts of 64 CPUs."""
         return cls(made_inventory(size))
 
     def questions(self, *, keep: bool) -> list[bytes]:
@@ -129,7 +126,7 @@ class UnlikeCloud:
         ]
 
     def change(self, turn: int) -> bytes:
-        """As many instances as have to change in one second for all to have changed after CHANGE_S."""
+        """An update of as many instances as have to change in a second for all to have changed after CHANGE_S."""
         random = np.random.default_rng(2 + turn)
         every = self.inventory.instances
         count = -(-len(every) // CHANGE_S)
@@ -297,7 +294,7 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _changing(port: int, cloud: LoadedCloud | UnlikeCloud) -> Iterator[None]:
-    """A cloud that changes once a second."""
+    """Change the cloud once a second while the block lasts."""
     over = threading.Event()
 
     def change() -> None:

@@ -3,8 +3,8 @@
     python -m research.benchmarks.ingest [--kind sqlite|postgresql] [--seconds S] [--workers N] [--batch N] [--json]
 
 Each batch is what a host of 25 instances sends: 20 metrics of each, windows of ten seconds one after the other. Senders
-send as fast as they are answered. Two ways take turns in nothing: they run one after the other on databases of their
-own, PostgreSQL with fsync, SQLite as the service opens it. Beside the rate over all stands that of the slowest tenth of
+send as fast as they are answered. Both ways run one after the other, each on a database of its own: PostgreSQL with
+fsync, SQLite as the service opens it. Beside the rate over all stands that of the slowest tenth of
 the time, and samples per second of CPU time of whoever serves (PostgreSQL's own processes left out), which a busy
 machine changes less. At the end the stored rows are counted: every accepted sample must be there.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
 import sys
 import tempfile
 import time
@@ -36,6 +35,7 @@ from advisor.settings import Settings
 from advisor.store import samples
 from advisor.store.engine import Database
 from profiler.observed import MetricSample
+from research.benchmarks.measuring import cpu_s, processes_of
 from tests.servers.postgres import postgres
 from tests.servers.running import NotInstalled, Running
 from tests.servers.service import Service
@@ -45,14 +45,13 @@ TARGETS = {"sqlite": 10_000, "postgresql": 20_000}  # samples per second
 INSTANCES, METRICS = 25, 20
 SENDERS = 4
 BEGIN_S = time.time() - 5 * 86_400
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 Send = Callable[[int, int], int]  # sender and batch → how many samples were accepted
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What was taken: `per_s` over all, `slowest_per_s` in the slowest tenth of the time; per second of CPU time."""
+    """What was accepted: `per_s` over all, `slowest_per_s` in the slowest tenth of the time; per second of CPU time."""
 
     kind: str
     way: str
@@ -73,7 +72,7 @@ def cloud() -> Inventory:
 
 
 def drive(send: Send, seconds: float) -> tuple[int, float, list[int]]:
-    """Let all senders send; returns how many samples were accepted, in what time, and by tenth of it."""
+    """Let all senders send; returns how many samples were accepted, in how many seconds, and in each tenth of those."""
     began = time.perf_counter()
     taken: list[tuple[float, int]] = []
 
@@ -93,7 +92,7 @@ def drive(send: Send, seconds: float) -> tuple[int, float, list[int]]:
 
 
 def together(works: Sequence[Callable[[], None]]) -> None:
-    """Run them in a thread each; raises what went wrong in one."""
+    """Run each in a thread of its own; raises what went wrong in one."""
     with ThreadPoolExecutor(len(works)) as pool:
         for done in [pool.submit(work) for work in works]:
             done.result()
@@ -127,7 +126,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
     open_ = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=120) for _ in range(SENDERS)]
     texts = [_window(sender) for sender in range(SENDERS)]
     try:
-        before = cpu_of_process_s(pid)
+        before = sum(map(cpu_s, processes_of(pid)))
 
         def send(sender: int, batch: int) -> int:
             times = (_time(batch * windows + one) for one in range(windows))
@@ -140,7 +139,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
             return int(document["accepted"])
 
         done = drive(send, seconds)
-        return *done, cpu_of_process_s(pid) - before
+        return *done, sum(map(cpu_s, processes_of(pid))) - before
     finally:
         for connection in open_:
             connection.close()
@@ -172,13 +171,6 @@ def _time(window: int) -> str:
     return datetime.fromtimestamp(BEGIN_S + 10.0 * window, UTC).isoformat()
 
 
-def cpu_of_process_s(pid: int) -> float:
-    """CPU time of a process and its children so far (proc(5): utime and stime of stat)."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S + sum(cpu_of_process_s(int(child)) for child in children)
-
-
 def _stored(url: str) -> int:
     database = Database(url)
     with database.read() as connection:
@@ -189,7 +181,7 @@ def _stored(url: str) -> int:
 
 @contextmanager
 def _settings(kind: str) -> Iterator[Settings]:
-    """Of a service on a new database."""
+    """Settings of a service on a new database."""
     with tempfile.TemporaryDirectory(prefix="cotenant-ingest-") as folder:
         if kind == "sqlite":
             yield Settings(database=f"sqlite:///{folder}/cotenant.sqlite3", state_dir=Path(folder))
@@ -216,17 +208,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--batch", type=int, default=5000, help="samples in a batch, in whole windows of 500")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
-    windows = max(given.batch // (INSTANCES * METRICS), 1)
+    options = parser.parse_args(arguments)
+    windows = max(options.batch // (INSTANCES * METRICS), 1)
     rates = []
-    for kind in given.kind or KINDS:
+    for kind in options.kind or KINDS:
         for way in ("store", "http"):
             try:
-                rates.append(measure(kind, way, seconds=given.seconds, windows=windows, workers=given.workers))
+                rates.append(measure(kind, way, seconds=options.seconds, windows=windows, workers=options.workers))
             except NotInstalled as error:
                 print(f"{kind} is left out: {error}", file=sys.stderr)
                 break
-    if given.json:
+    if options.json:
         print(json.dumps([asdict(rate) for rate in rates]))
     else:
         _show(rates)

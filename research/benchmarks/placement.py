@@ -36,6 +36,7 @@ from models.data.tables import DatasetError
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler import pictures
+from research import markdown
 from research.benchmarks.clouds import runs
 from research.benchmarks.clouds.advisor_policy import CotenantPolicy
 from research.benchmarks.clouds.policies import oracles, rules_of_thumb, tunable_rules
@@ -99,21 +100,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     public = sorted(path.parent for path in options.public.glob("*/dataset.yaml")) if options.public else []
     named = tuple(options.datasets) or LAB
     together = options.together or not options.datasets
-    found: list[PlacementRow] = []
+    rows: list[PlacementRow] = []
     try:
         if options.chart:
             pictures.check_target(options.chart)
         for path in named:
-            found += of_dataset(path, options.hosts, options.streams, named if together else ())
+            rows += of_dataset(path, options.hosts, options.streams, named if together else ())
         for path in public:
-            found += of_dataset(path, options.hosts, options.streams)
+            rows += of_dataset(path, options.hosts, options.streams)
     except (DatasetError, pictures.PictureError) as error:
         print(error, file=sys.stderr)
         return 1
     if options.chart:
-        picture(found, options.chart)
-    found += [] if options.datasets else [of_evenings()]
-    print(json.dumps([asdict(row) for row in found]) if options.json else "\n".join((*tables(found), *aims(found))))
+        picture(rows, options.chart)
+    rows += [] if options.datasets else [of_evenings()]
+    print(json.dumps([asdict(row) for row in rows]) if options.json else "\n".join((*tables(rows), *aims(rows))))
     return 0
 
 
@@ -135,11 +136,7 @@ def of_dataset(path: Path, hosts: int, streams: int, learned_from: Sequence[Path
 
 
 def of_world(
-    name: str,
-    world: MeasuredWorld,
-    learned: Predictor | Mapping[str, Predictor],
-    hosts: int,
-    streams: int,
+    name: str, world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor], hosts: int, streams: int
 ) -> Iterator[PlacementRow]:
     """Regret and violations of every column in a world, at both loads."""
     thumb = rules_of_thumb(world)
@@ -258,10 +255,9 @@ def tables(rows: Sequence[PlacementRow]) -> list[str]:
     """A table for each figure, in Markdown."""
     found = []
     for figure in dict.fromkeys(row.figure for row in rows):
-        head = ["", *COLUMNS, *(f"advice - {other}" for other in (*BEATEN, BEST_RULE))]
-        found += [f"**{figure[0].upper()}{figure[1:]}**", "", _line([*head[:1], "load", *head[1:]]), "|---" * 12 + "|"]
-        found += [_line(_cells(row)) for row in rows if row.figure == figure]
-        found.append("")
+        head = ["", "load", *COLUMNS, *(f"advice - {other}" for other in (*BEATEN, BEST_RULE))]
+        found += [f"**{figure[0].upper()}{figure[1:]}**", ""]
+        found.append(markdown.table(head, (_cells(row) for row in rows if row.figure == figure)))
     return found
 
 
@@ -282,10 +278,6 @@ def _cells(row: PlacementRow) -> list[str]:
         apart = "" if ends[0] > 0 or ends[1] < 0 else "not told apart: "
         cells.append(f"{apart}{mean:+.1f} ({ends[0]:+.1f} to {ends[1]:+.1f})")
     return cells
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 MARKS = {
@@ -326,14 +318,14 @@ def picture(rows: Sequence[PlacementRow], path: Path) -> None:
 
 def aims(rows: Sequence[PlacementRow]) -> list[str]:
     """Which of the aims are met, a sentence each, and where the others are not."""
-    found = []
+    sentences = []
     for figure in (REGRET, FAIR_REGRET):
         regrets = [row for row in rows if row.figure == figure]
         if not regrets:
             continue
         low = sum(row.mean(row.advice) <= MOST_REGRET for row in regrets)
         met = low >= WANTED * len(regrets)
-        found.append(f"{_met(met)} at most {MOST_REGRET:g} % of {figure[:-3]}: in {low} of {len(regrets)}")
+        sentences.append(f"{_met(met)} at most {MOST_REGRET:g} % of {figure[:-3]}: in {low} of {len(regrets)}")
     for other in (*BEATEN, BEST_RULE):
         both = [
             row
@@ -346,13 +338,13 @@ def aims(rows: Sequence[PlacementRow]) -> list[str]:
         better = sum(row.worse(other)[1][1] < 0 for row in both)
         text = f"{_met(not worse)} never worse than {other} beyond noise: worse in {len(worse)} of {len(both)}"
         places = "; ".join(f"{row.figure.split(',')[0]}: {row.where}, {row.load}" for row in worse)
-        found.append(f"{text}, better in {better}" + (f" ({places})" if worse else ""))
+        sentences.append(f"{text}, better in {better}" + (f" ({places})" if worse else ""))
     some = [row for row in rows if row.figure in (VIOLATIONS, SHORT) and row.mean(FIRST_FIT) > 0]
     for row in some:
         removed, best = (100 * (1 - row.mean(column) / row.mean(FIRST_FIT)) for column in (row.advice, ORACLE))
         text = f"{_met(removed >= LEAST_REMOVED)} {removed:.0f} % of first fit's removed (at least {LEAST_REMOVED:g})"
-        found.append(f"{text}, the oracle {best:.0f} %: {row.figure.split(',')[0]}, {row.where}, {row.load}")
-    return found
+        sentences.append(f"{text}, the oracle {best:.0f} %: {row.figure.split(',')[0]}, {row.where}, {row.load}")
+    return sentences
 
 
 def _met(met: bool) -> str:

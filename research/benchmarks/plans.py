@@ -59,7 +59,7 @@ class PlanDeadline:
     until: float
 
     def seconds(self) -> float:
-        """Those of the next plan."""
+        """How long the next plan may take."""
         return max(1.0, min(self.most, (self.until - time.monotonic()) / 3))
 
 
@@ -175,21 +175,21 @@ def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions
             continue
         before = CloudEvaluation.of(cloud, chosen.predictor).below(goal.keep_ratio)
         first = time.perf_counter()
-        found = assign(cloud, chosen, replace(goal, time_limit_s=limit.seconds()), now=NOW, fresh_s=math.inf)
+        plan = assign(cloud, chosen, replace(goal, time_limit_s=limit.seconds()), now=NOW, fresh_s=math.inf)
         row["seconds"] = time.perf_counter() - first
-        after = CloudEvaluation.of(found.after, chosen.predictor)
+        after = CloudEvaluation.of(plan.after, chosen.predictor)
         if not after.below(goal.keep_ratio) <= before:
             raise AssertionError("the plan pushes somebody below the limit")
-        search = found.search
+        search = plan.search
         row |= {
             "value": search.value, "bound": search.bound, "gap_percent": 100 * search.gap, "of": search.aim,
-            "ended": search.ended, "moves": len(found.where),
+            "ended": search.ended, "moves": len(plan.where),
             "below": [len(before), len(after.below(goal.keep_ratio))],
         }  # fmt: skip
         if aim == "admit":
             row |= _in_turn(empty, chosen, goal)
         elif aim == "rebalance":
-            cloud = found.after
+            cloud = plan.after
         yield row
 
 

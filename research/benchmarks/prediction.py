@@ -76,9 +76,9 @@ def main() -> None:
 def _speed(dataset: Dataset) -> dict[str, Any]:
     predictor = fit_predictor([dataset])
     target = predictor.throughput
-    asked = some_rows(target, build_examples([dataset], predictor.metrics))
+    rows = some_rows(target, build_examples([dataset], predictor.metrics))
     scenes = some_scenes(dataset)
-    bare, whole = trees(target, asked.x), answers(target, asked)
+    bare, whole = trees(target, rows.x), answers(target, rows)
     taken = interleaved({"LightGBM alone": bare, "FittedTarget.estimate": whole})
     ratios = [ours / theirs for theirs, ours in zip(*taken.values(), strict=True)]
     served = medians(
@@ -91,7 +91,7 @@ def _speed(dataset: Dataset) -> dict[str, Any]:
     )
     return {
         "dataset": dataset.name,
-        "columns": asked.x.shape[1],
+        "columns": rows.x.shape[1],
         "boosters": len(boosters_of(target)),
         "trees": sum(booster.num_trees() for booster in boosters_of(target)),
         "rows_ms": {name: statistics.median(times) for name, times in taken.items()},
@@ -187,16 +187,16 @@ def _met(document: dict[str, Any]) -> bool:
 
 def _show(document: dict[str, Any]) -> None:
     print(f"Speed of prediction, medians of {REPEATS} interleaved repeats; {document['machine']}, {document['date']}\n")
-    for one in document["predictions"]:
-        print(f"{one['dataset']}: {one['columns']} columns, {one['boosters']} boosters with {one['trees']} trees")
-        for name, ms in one["rows_ms"].items():
+    for row in document["predictions"]:
+        print(f"{row['dataset']}: {row['columns']} columns, {row['boosters']} boosters with {row['trees']} trees")
+        for name, ms in row["rows_ms"].items():
             print(f"  {ROWS:6} rows        {name:26} {ms:8.1f} ms")
-        print(f"  {'':18} {'ratio (target 1.2)':26} {one['ratio']:8.2f}")
-        for name, ms in one["scenes_ms"].items():
+        print(f"  {'':18} {'ratio (target 1.2)':26} {row['ratio']:8.2f}")
+        for name, ms in row["scenes_ms"].items():
             print(f"  {SCENES:6} scenes x {TOGETHER}  {name:26} {ms:8.1f} ms")
-    for one in document["trainings"]:
+    for row in document["trainings"]:
         print(
-            f"training {len(one['datasets'])} dataset(s): {one['s']:.0f} s, {one['cpu_s']:.0f} s of CPU (target 120 s)"
+            f"training {len(row['datasets'])} dataset(s): {row['s']:.0f} s, {row['cpu_s']:.0f} s of CPU (target 120 s)"
         )
 
 

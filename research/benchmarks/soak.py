@@ -20,7 +20,6 @@ import argparse
 import csv
 import http.client
 import json
-import os
 import random
 import tempfile
 import threading
@@ -41,6 +40,7 @@ from scipy import stats
 from models.training import train
 from profiler.pictures import SERIES, label, legend, line_at, new_figure, save
 from research.benchmarks.http_load import DATASETS, LoadedCloud, service
+from research.benchmarks.measuring import cpu_s, processes_of
 
 STRETCHES = 10  # of the time after the warm-up
 ASKERS = 4  # connections that ask questions
@@ -49,7 +49,6 @@ NEW = 20  # one of so many is at a load that was never asked about, which the mo
 BUSY = {"samples": 1.0, "inventory": 0.5, "hosts": 0.2, "reads": 1.0, "outcomes": 0.2, "plans": 0.02}  # a second
 PAGES = ("/cloud", "/placements", "/", "/v1/hosts?limit=20", "/v1/instances?limit=20", "/v1/audit?limit=5", "/metrics",
          "/v1/inventory", "/plans", "/models", "/hosts/h00001", "/v1/no-such-thing")  # fmt: skip
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 Request = tuple[str, str, Any]  # method, path, body
 Make = Callable[[int], Request]
@@ -114,7 +113,7 @@ class Traffic:
         return self._question(turn * ASKERS + asker)
 
     def _ask(self, make: Make, per_s: float) -> None:
-        """One after the other, at the times that the rate gives; who is late asks at once."""
+        """Ask one question after the other at the times that the rate gives, a late one at once."""
         began, connection = time.monotonic(), http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             for turn in range(10**9):
@@ -167,7 +166,7 @@ class Traffic:
         return "PUT", "/v1/inventory", json.loads(self.cloud.change(turn))
 
     def _hosts(self, turn: int) -> Request:
-        """A host that was never there comes, and goes again."""
+        """Add a host that was never there, and remove it again."""
         path = f"/v1/hosts/passing-{turn // 2}"
         if turn % 2:
             return "DELETE", path, None
@@ -194,7 +193,7 @@ class Traffic:
 
 @contextmanager
 def asked(port: int, cloud: LoadedCloud, rate: float) -> Iterator[Traffic]:
-    """Traffic while the block lasts."""
+    """Ask the service while the block lasts."""
     traffic = Traffic(port, cloud)
     traffic.start(rate)
     try:
@@ -203,27 +202,16 @@ def asked(port: int, cloud: LoadedCloud, rate: float) -> Iterator[Traffic]:
         traffic.stop()
 
 
-def processes_of(pid: int) -> list[int]:
-    """A process and all that it started, as far as they still run."""
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except FileNotFoundError:
-        return []
-    return [pid, *(one for child in text.split() for one in processes_of(int(child)))]
-
-
 def read(pid: int, seconds: float, questions: int) -> ServiceReading:
     """The memory of a process and all that it started (proc(5), smaps_rollup)."""
     total: Counter[str] = Counter()
-    cpu = 0
     pids = processes_of(pid)
     for one in pids:
         for line in Path(f"/proc/{one}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]:
             name, _, value = line.partition(":")
             total[name] += int(value.split()[0])
-        stat = Path(f"/proc/{one}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        cpu += int(stat[11]) + int(stat[12])
-    return ServiceReading(seconds, questions, total["Rss"], total["Pss"], total["Anonymous"], cpu * _TICK_S, len(pids))
+    cpu = sum(map(cpu_s, pids))
+    return ServiceReading(seconds, questions, total["Rss"], total["Pss"], total["Anonymous"], cpu, len(pids))
 
 
 def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHES) -> Slope:
@@ -248,16 +236,16 @@ def soak(options: argparse.Namespace) -> list[ServiceReading]:
         table = csv.writer(out)
         table.writerow([field.name for field in fields(ServiceReading)])
         traffic = stack.enter_context(asked(running.port, cloud, options.rate))
-        found: list[ServiceReading] = []
+        readings: list[ServiceReading] = []
         began = time.monotonic()
-        while not found or found[-1].seconds < options.minutes * 60:
-            time.sleep(max(began + len(found) * options.every - time.monotonic(), 0.0))
+        while not readings or readings[-1].seconds < options.minutes * 60:
+            time.sleep(max(began + len(readings) * options.every - time.monotonic(), 0.0))
             traffic.check()
-            found.append(read(running.pid, time.monotonic() - began, traffic.questions))
-            table.writerow(asdict(found[-1]).values())
+            readings.append(read(running.pid, time.monotonic() - began, traffic.questions))
+            table.writerow(asdict(readings[-1]).values())
             out.flush()
         print(f"answers by status: {dict(sorted(traffic.statuses.items()))}")
-    return found
+    return readings
 
 
 def draw(found: Sequence[ServiceReading], warm_up_s: float, path: Path) -> None:
@@ -287,16 +275,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(), help="where soak.csv and soak.png go")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    found = soak(options)
-    draw(found, options.warm_up * 60, options.folder / "soak.png")
+    readings = soak(options)
+    draw(readings, options.warm_up * 60, options.folder / "soak.png")
     print(" minutes  questions  RSS MB  PSS MB  anonymous MB  CPU %")
-    for former, one in pairwise(found):
+    for former, one in pairwise(readings):
         cpu = 100 * (one.cpu_s - former.cpu_s) / (one.seconds - former.seconds)
         print(
             f"{one.seconds / 60:8.1f}  {one.questions:9,}  {one.rss_kb / 1024:6.1f}  {one.pss_kb / 1024:6.1f}"
             f"  {one.anonymous_kb / 1024:12.1f}  {cpu:5.1f}"
         )
-    warm = [one for one in found if one.seconds >= options.warm_up * 60]
+    warm = [one for one in readings if one.seconds >= options.warm_up * 60]
     if len(warm) < 2 * STRETCHES:
         print("too few readings after the warm-up for a slope")
         return

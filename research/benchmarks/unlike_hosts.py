@@ -148,7 +148,7 @@ def made_inventory(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> Inventor
 
 
 def made_cloud(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> ClusterSnapshot:
-    """Its snapshot."""
+    """The snapshot of `made_inventory`."""
     inventory = made_inventory(size, seed, cloud)
     seen = {host.id: NOW for host in inventory.hosts}
     return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
@@ -241,12 +241,12 @@ def measured(size: int) -> dict[str, Any]:
     begin = _now()
     snapshot = made_cloud(size)
     built = _since(begin)
-    who = newcomer(random)
+    instance = newcomer(random)
     listening = Listening(PRIOR)
     with everybody_predicted():  # which compiles, too
-        ask(snapshot, who, by=listening)
+        ask(snapshot, instance, by=listening)
     remembered = PredictionCache()
-    ask(snapshot, who, remembered)
+    ask(snapshot, instance, remembered)
     spent: dict[str, list[tuple[float, float]]] = {}
     repeats = REPEATS if size < 10_000 else REPEATS_OF_MANY
     for turn in range(repeats + 1):
@@ -254,8 +254,8 @@ def measured(size: int) -> dict[str, Any]:
         news = with_news(snapshot, random)
         times = {"news": _since(begin)}
         asked: dict[str, tuple[ClusterSnapshot, Instance, PredictionCache | None]] = {
-            "cold": (snapshot, who, None),
-            "warm": (news, who, remembered),
+            "cold": (snapshot, instance, None),
+            "warm": (news, instance, remembered),
             "another": (news, newcomer(random, f"other-{turn}"), remembered),
         }
         for name, arguments in asked.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+from research.benchmarks import measuring
+
 _PACKAGE = "prometheus-node-exporter"
 _READY_S = 20.0
 
@@ -37,13 +37,13 @@ class WatchedProgram:
 
     @property
     def cpu_s(self) -> float:
-        """CPU time of it and of its threads so far, user and system (proc(5): utime and stime of stat)."""
-        return sum(self._stat()[11:13]) * _TICK_S
+        """CPU time of it and of its threads so far."""
+        return measuring.cpu_s(self._process.pid)
 
     @property
     def children_s(self) -> float:
         """CPU time of the programs that it started and that ended."""
-        return sum(self._stat()[13:15]) * _TICK_S
+        return measuring.ended_children_cpu_s(self._process.pid)
 
     @property
     def peak_mb(self) -> float:
@@ -83,10 +83,6 @@ class WatchedProgram:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-
-    def _stat(self) -> list[int]:
-        text = Path(f"/proc/{self._process.pid}/stat").read_text()
-        return [0, *map(int, text.rpartition(") ")[2].split()[1:])]
 
 
 class Scraper:

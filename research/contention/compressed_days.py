@@ -36,14 +36,8 @@ from lab.errors import LabError, RunError, StopRequested
 from lab.signals import deaf, stoppable
 from models.arrays import Floats
 from research.contention.container_groups import STATE, HostGroups
-from research.contention.container_mixes import MixHost, PlannedContainer
-from research.contention.container_runs import (
-    compile_program,
-    first_in_line,
-    machine_state,
-    read_totals,
-    start_work,
-)
+from research.contention.container_mixes import MixHost, PlannedContainer, Sizes, draw_sizes, new_seed
+from research.contention.container_runs import compile_program, first_in_line, machine_state, read_totals, start_work
 from research.contention.host_spec import InstanceSpec
 
 CYCLES_A_DAY = 20
@@ -98,7 +92,7 @@ class ContainerStay:
 
 @dataclass(frozen=True, slots=True)
 class DaysPlan:
-    """Who there is, and who is where when."""
+    """The containers, and on which host each is from which cycle to which."""
 
     cycles: int
     containers: Mapping[str, DayContainer]
@@ -129,7 +123,7 @@ def plan(seed: int, cycles: int) -> DaysPlan:
             containers[one.name], where[one.name] = one, (host, cycle)
         elif event == "hog":
             name = f"c{len(containers):03d}"
-            containers[name] = DayContainer(name, "hog", 1, 1.0, 1000.0, False, 0.0, 0.0, 256, _seed(rng))
+            containers[name] = DayContainer(name, "hog", 1, 1.0, 1000.0, False, 0.0, 0.0, 256, new_seed(rng))
             host = int(rng.integers(len(_HOSTS)))
             stays.append(ContainerStay(name, host, cycle, min(cycle + _HOG_CYCLES, cycles)))
         elif steady:
@@ -165,7 +159,7 @@ def _container(rng: np.random.Generator, number: int, mean: float, cpus: int, *,
     weight = int(rng.choice([64, 256, 1024])) if mixed else 256
     late_h = float(rng.normal(0, 1.5))
     return DayContainer(
-        f"c{number:03d}", kind, vcpus, mean, burst_ms, bool(rng.random() < 0.3), period, late_h, weight, _seed(rng)
+        f"c{number:03d}", kind, vcpus, mean, burst_ms, bool(rng.random() < 0.3), period, late_h, weight, new_seed(rng)
     )
 
 
@@ -189,13 +183,16 @@ def jobs(one: DayContainer, stay: ContainerStay, cycles: int, again: int = 0) ->
     """Rows of seconds of the host's turns since the stay began (of thinking, for who has clients) and CPU seconds."""
     rng = np.random.default_rng((one.seed, stay.first, *([again] if again else [])))
     burst_s = one.burst_ms / 1e3
+    sizes: Sizes = "lognormal" if one.lognormal else "exponential"
     seconds = (stay.end - stay.first) * TURN_S
     if one.kind == "hog":
         return np.array([[0.0, 1.0]])
     if one.kind == "clients":
         busy = min(one.mean / one.vcpus, 0.95)
         count = max(64, math.ceil(2 * seconds / burst_s))
-        return np.column_stack([rng.exponential(burst_s * (1 / busy - 1), count), _sizes(rng, one, burst_s, count)])
+        return np.column_stack(
+            [rng.exponential(burst_s * (1 / busy - 1), count), draw_sizes(rng, sizes, burst_s, count)]
+        )
     if one.kind == "batch":
         begins = np.arange(float(rng.uniform(0, one.period_s)), seconds, one.period_s)
         found: list[tuple[float, float]] = [(at, burst_s) for at in begins.tolist() for _ in range(one.vcpus)]
@@ -205,16 +202,7 @@ def jobs(one: DayContainer, stay: ContainerStay, cycles: int, again: int = 0) ->
     times = np.repeat(np.arange(len(counts)) * TURN_S, counts) + TURN_S * rng.random(int(counts.sum()))
     if not len(times):
         return np.array([[seconds, 1e-6]])
-    return np.column_stack([np.sort(times), _sizes(rng, one, burst_s, len(times))])
-
-
-def _sizes(rng: np.random.Generator, one: DayContainer, mean_s: float, count: int) -> Floats:
-    found: Floats = mean_s * rng.lognormal(-0.5, 1.0, count) if one.lognormal else rng.exponential(mean_s, count)
-    return found
-
-
-def _seed(rng: np.random.Generator) -> int:
-    return int(rng.integers(1 << 31))
+    return np.column_stack([np.sort(times), draw_sizes(rng, sizes, burst_s, len(times))])
 
 
 def turns() -> list[tuple[int, ...]]:
@@ -305,31 +293,38 @@ class CompressedDays:
             self._running[stay.name] = self._start(stay)
 
     def _start(self, stay: ContainerStay) -> StayProcess:
-        one = self._plan.containers[stay.name]
-        loop: Literal["open", "closed"] = "closed" if one.kind in ("clients", "hog") else "open"
-        spec = InstanceSpec(f"{one.name}.{stay.first}", one.vcpus, one.mean, loop, one.burst_ms, weight=one.weight)
+        container = self._plan.containers[stay.name]
+        loop: Literal["open", "closed"] = "closed" if container.kind in ("clients", "hog") else "open"
+        spec = InstanceSpec(
+            f"{container.name}.{stay.first}",
+            container.vcpus,
+            container.mean,
+            loop,
+            container.burst_ms,
+            weight=container.weight,
+        )
         made = self._groups.add(self._hosts[stay.host], PlannedContainer(spec, "open", "exponential", (), 0))
         number = next(at for at, there in enumerate(turns()) if stay.host in there)
         first_s = self._turn_s(stay.first, number)
         times = first_s, first_s + (stay.end - stay.first - 1) * CYCLE_S + TURN_S + _STAYS_S
         mode = f"{loop},{CYCLE_S:.6f},{TURN_S:.6f}"
-        work = jobs(one, stay, self._plan.cycles, self._again)
-        return StayProcess(stay, one, start_work(self._program, mode, one.vcpus, times, work, made.join))
+        work = jobs(container, stay, self._plan.cycles, self._again)
+        return StayProcess(stay, container, start_work(self._program, mode, container.vcpus, times, work, made.join))
 
     def _turn_s(self, cycle: int, number: int) -> float:
         return self._start_s + cycle * CYCLE_S + number * (TURN_S + GAP_S)
 
     def _turn(self, cycle: int, number: int, hosts: Sequence[int]) -> dict[str, Any]:
         begin = self._turn_s(cycle, number)
-        who = {name: one for name, one in sorted(self._running.items()) if one.stay.host in hosts}
-        for one in who.values():
+        processes = {name: one for name, one in sorted(self._running.items()) if one.stay.host in hosts}
+        for one in processes.values():
             one.open()
         at = [begin - _EDGE_S, *(begin + TURN_S * part / READINGS for part in range(1, READINGS))]
         readings, ticks, late = [], [], 0.0
         for when in [*at, begin + TURN_S + _EDGE_S]:
             time.sleep(max(0.0, when - time.monotonic()))
             late = max(late, time.monotonic() - when)
-            readings.append({name: one.read() for name, one in who.items()})
+            readings.append({name: one.read() for name, one in processes.items()})
             ticks.append(_ticks())
         return {
             "cycle": cycle, "turn": number, "late_s": round(late, 4),
@@ -337,7 +332,7 @@ class CompressedDays:
             "hosts": {
                 f"h{host}": {
                     name: [_minus(later[name], sooner[name]) for sooner, later in pairwise(readings)]
-                    for name, one in who.items() if one.stay.host == host
+                    for name, one in processes.items() if one.stay.host == host
                 }
                 for host in hosts
             },

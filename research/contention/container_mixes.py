@@ -88,9 +88,9 @@ def plan(seed: int, *, two_cpus: int, one_cpu: int, sets: int, repeats: int, idl
     the first kind once more, and `idle` of them once more with hogs of the idle class beside.
     """
     rng = np.random.default_rng(seed)
-    whole = [_two_cpus(f"w{number:03d}", _seed(rng)) for number in range(two_cpus)]
-    single = [_one_cpu(f"s{number:03d}", _seed(rng)) for number in range(one_cpu)]
-    groups = [mix for number in range(sets) for mix in _placed(f"g{number:03d}", _seed(rng))]
+    whole = [_two_cpus(f"w{number:03d}", new_seed(rng)) for number in range(two_cpus)]
+    single = [_one_cpu(f"s{number:03d}", new_seed(rng)) for number in range(one_cpu)]
+    groups = [mix for number in range(sets) for mix in _placed(f"g{number:03d}", new_seed(rng))]
     again = [_again(mix, 1, "") for mix in whole[:repeats]] + [_again(mix, 2, "idle_hogs") for mix in whole[:idle]]
     everything = [*whole, *single, *groups, *again]
     return [everything[index] for index in rng.permutation(len(everything))]
@@ -114,10 +114,10 @@ def jobs(container: PlannedContainer, seconds: float) -> Floats:
         count = max(64, math.ceil(2 * seconds / burst_s))
         busy = min(spec.demand_cpus / spec.vcpus, 0.999)
         think_s = burst_s * (1 / busy - 1)
-        return np.column_stack([rng.exponential(think_s, count), _draw_sizes(rng, container.sizes, burst_s, count)])
+        return np.column_stack([rng.exponential(think_s, count), draw_sizes(rng, container.sizes, burst_s, count)])
     times = _arrivals(rng, np.array(container.demand) / burst_s, seconds)
     return (
-        np.column_stack([times, _draw_sizes(rng, container.sizes, burst_s, len(times))])
+        np.column_stack([times, draw_sizes(rng, container.sizes, burst_s, len(times))])
         if len(times)
         else _nothing(seconds)
     )
@@ -143,7 +143,7 @@ def offered_cpus(container: PlannedContainer, begin_s: float, end_s: float) -> l
 
 
 def mix_record(mix: Mix) -> dict[str, Any]:
-    """What is asked for, as JSON: no cap and no quota are null."""
+    """The mix as JSON, with what each container asks for; no cap and no quota are null."""
     begin, end = WARM_UP_S, WARM_UP_S + MEASURED_S
     return {
         "run": mix.id, "family": mix.family, "seed": mix.seed, "instances": mix.instances,
@@ -189,7 +189,7 @@ def _container_record(container: PlannedContainer, begin_s: float, end_s: float)
     }  # fmt: skip
 
 
-def _seed(rng: np.random.Generator) -> int:
+def new_seed(rng: np.random.Generator) -> int:
     return int(rng.integers(1 << 31))
 
 
@@ -291,7 +291,7 @@ def _container(
         sizes, burst_ms = "fixed", 1000 * _HOG_S
     loop: Literal["open", "closed", "hog"] = kind if kind in ("closed", "hog") else "open"
     spec = InstanceSpec(name, vcpus, demand, loop, burst_ms, spread, common, weight, cap, pin)
-    return PlannedContainer(spec, kind, sizes, values, _seed(rng), period, phase)
+    return PlannedContainer(spec, kind, sizes, values, new_seed(rng), period, phase)
 
 
 HOSTS_OF_A_SET = 8
@@ -343,7 +343,8 @@ def _order(rng: np.random.Generator, placement: str, demands: Sequence[float]) -
     return [row[host] for host in range(HOSTS_OF_A_SET) for row in dealt]
 
 
-def _draw_sizes(rng: np.random.Generator, sizes: Sizes, mean_s: float, count: int) -> Floats:
+def draw_sizes(rng: np.random.Generator, sizes: Sizes, mean_s: float, count: int) -> Floats:
+    """CPU seconds of so many jobs."""
     if sizes == "fixed":
         return np.full(count, mean_s)
     if sizes == "exponential":

@@ -383,7 +383,7 @@ def _complaint(process: subprocess.Popen[bytes]) -> str:
 
 @contextmanager
 def first_in_line() -> Iterator[None]:
-    """Read at once even when all CPUs are busy; what is started meanwhile is not preferred."""
+    """Let this process be served at once while all CPUs are busy; what it starts meanwhile is not preferred."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     try:
@@ -431,7 +431,7 @@ class RunFile:
 
 def measure_all(mixes: Sequence[Mix], output: Path, *, until_s: float, limit: int | None, state: Path = STATE) -> int:
     """Measure what is missing; returns how many runs were made. Ends at `until_s` of the monotonic clock."""
-    made = 0
+    runs_made = 0
     with ExitStack() as stack:
         groups = stack.enter_context(HostGroups(state))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-contention-")))
@@ -442,17 +442,17 @@ def measure_all(mixes: Sequence[Mix], output: Path, *, until_s: float, limit: in
             missing = runs.missing(mixes, tries)
             for number, mix in enumerate(missing):
                 left_s = (len(missing) - number) * (WARM_UP_S + MEASURED_S + 0.5)
-                if time.monotonic() > until_s or made == limit:
-                    return made
+                if time.monotonic() > until_s or runs_made == limit:
+                    return runs_made
                 try:
                     record = MixRun(mix, program, groups).measure()
                 except RunError as error:
                     say(f"{mix.id}: {error}")
                     continue
                 runs.append(record)
-                made += 1
+                runs_made += 1
                 say(f"{number + 1}/{len(missing)} {_in_a_line(record)}; {in_words(left_s)} left")
-    return made
+    return runs_made
 
 
 def _in_a_line(record: Mapping[str, Any]) -> str:

@@ -317,15 +317,7 @@ def _next_thought(rng: Any, now: float, think_s: float, thinking: int) -> float:
 
 
 @compiled
-def _collect(
-    i: int,
-    now: float,
-    mine: Floats,
-    busy: Ints,
-    rate: Floats,
-    since: Floats,
-    virtual: Floats,
-) -> None:
+def _collect(i: int, now: float, mine: Floats, busy: Ints, rate: Floats, since: Floats, virtual: Floats) -> None:
     """Count what VM i got since its speed last changed."""
     length = now - since[i]
     since[i] = now

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from models.arrays import Bools, Floats, Ints
+from research import markdown
 from research.contention import baselines, records
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceSpec
 from research.contention.records import HostRecord
@@ -54,20 +55,13 @@ class Judgement:
 
     def __str__(self) -> str:
         names = list(self.rows[0].figures) if self.rows else []
-        lines = [
-            "| figure | of | hosts | instances | " + " | ".join(names) + " |",
-            "|---|---|---|---|" + "---|" * len(names),
-        ]
-        for row in self.rows:
-            cells = [
-                row.what,
-                row.group,
-                str(row.hosts),
-                str(row.instances),
-                *(str(row.figures[name]) for name in names),
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines)
+        return markdown.table(
+            ["figure", "of", "hosts", "instances", *names],
+            (
+                [row.what, row.group, *map(str, (row.hosts, row.instances, *(row.figures[name] for name in names)))]
+                for row in self.rows
+            ),
+        )
 
     def figure(self, what: str, group: str = "all") -> Figure:
         """One figure of what is judged; KeyError where the table has none of that name."""
@@ -160,26 +154,22 @@ def _errors(found: Sequence[HostRecord], predicted: Sequence[HostOutcome]) -> _E
 def _groups(found: Sequence[HostRecord]) -> dict[str, Bools]:
     """Instances (of all hosts, in order) by load and size of their host, by loop, and by what the host has."""
     pairs = [(record, one) for record in found for one in record.spec.instances]
-
-    def chosen(holds: Callable[[HostRecord, InstanceSpec], bool]) -> Bools:
-        return np.array([holds(record, one) for record, one in pairs], dtype=np.bool_)
-
-    load = {id(record): _load(record.spec) for record in found}
-    has = {id(record): _has(record.spec) for record in found}
+    host = np.repeat(np.arange(len(found)), [len(record.spec.instances) for record in found])
+    load, cpus = (np.array([of(record.spec) for record in found])[host] for of in (_load, lambda spec: spec.cpus))
+    loop, periodic = np.array([one.loop for _, one in pairs]), np.array([_periodic(*pair) for pair in pairs])
+    has = [_has(record.spec) for record in found]
     groups: dict[str, Bools] = {}
     for low, high in LOAD_BANDS:
-        name = f"load {low:.2f} to {high:.2f}" if high < 9 else f"load from {low:.2f}"
-        groups[name] = chosen(lambda record, _, a=low, b=high: a <= load[id(record)] < b)  # type: ignore[misc]
+        groups[f"load {low:.2f} to {high:.2f}" if high < 9 else f"load from {low:.2f}"] = (low <= load) & (load < high)
     for first, last in SIZE_BANDS:
-        groups[f"{first} to {last} CPUs"] = chosen(lambda record, _, a=first, b=last: a <= record.spec.cpus <= b)  # type: ignore[misc]
-    for loop in ("open", "closed", "hog"):
-        groups[loop] = chosen(lambda record, one, a=loop: one.loop == a and not _periodic(record, one))  # type: ignore[misc]
-    groups["periodic"] = chosen(_periodic)
+        groups[f"{first} to {last} CPUs"] = (first <= cpus) & (cpus <= last)
+    for kind in ("open", "closed", "hog"):
+        groups[kind] = (loop == kind) & ~periodic
+    groups["periodic"] = periodic
     for what in ("weights", "caps", "pins"):
-        groups[f"hosts with {what}"] = chosen(lambda record, _, a=what: a in has[id(record)])  # type: ignore[misc]
-        groups[f"hosts without {what}"] = chosen(lambda record, _, a=what: a not in has[id(record)])  # type: ignore[misc]
-    plain = chosen(lambda record, _: not has[id(record)])
-    groups["hosts with none of them"] = plain
+        groups[f"hosts with {what}"] = np.array([what in some for some in has])[host]
+        groups[f"hosts without {what}"] = ~groups[f"hosts with {what}"]
+    groups["hosts with none of them"] = np.array([not some for some in has])[host]
     return groups
 
 
@@ -203,12 +193,7 @@ def _has(host: HostSpec) -> set[str]:
 
 
 def _mean_row(
-    what: str,
-    group: str,
-    errors: Mapping[str, _Errors],
-    name: str,
-    weight: Floats | None = None,
-    factor: float = 1.0,
+    what: str, group: str, errors: Mapping[str, _Errors], name: str, weight: Floats | None = None, factor: float = 1.0
 ) -> Row:
     figures = {}
     some = next(iter(errors.values()))

@@ -83,7 +83,7 @@ class RecordedDays:
         return _BEGIN.timestamp() + window * DAY_S / self.windows_a_day // WINDOW_S * WINDOW_S
 
     def there(self, window: int) -> Inventory:
-        """Who is where when a window begins."""
+        """The instances of each host when a window begins."""
         known = {one["name"]: one for one in self.plan["containers"]}
         hosts = tuple(
             Host(f"h{at}", "lxc", pcpus=len(cpus), memory_mb=65_536.0, cpu_overcommit=32.0)
@@ -281,16 +281,16 @@ def judge(examples: Examples) -> None:
         ("with bursts", examples),
         ("shuffled", shuffled(examples)),
     ):
-        found = fit_share(rows).held_out
-        for table in found:
+        held_out = fit_share(rows).held_out
+        for table in held_out:
             _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
                 means = beside(table, errors(table, table.expected), plain[table.protocol])
                 low, high = (means and means.bounds(2, 0.025)) or (math.nan, math.nan)
                 _say(f"  with less without bursts {means.mean[2] if means else 0:+.4f} ({low:+.4f} to {high:+.4f})")
-        verdict = gate(found, None)
+        verdict = gate(held_out, None)
         _say(f"{name}: {'passed' if verdict.passed else ' '.join(verdict.refusals)}")
-        plain = {table.protocol: table for table in found}
+        plain = {table.protocol: table for table in held_out}
 
 
 def _errors_of(table: HeldOutPredictions) -> str:
@@ -314,17 +314,17 @@ def larger(examples: Examples) -> None:
     """Learn from hosts with up to k instances, and print how that holds on those with up to half as many again."""
     for most in np.unique(examples.size).tolist()[1:-1]:
         fewer = np.flatnonzero(examples.size <= most)
-        more = np.flatnonzero((examples.size > most) & (examples.size <= MORE_INSTANCES["share"] * most))
-        if len(fewer) < LEAST_LARGER or len(more) < LEAST_LARGER:
+        beyond = np.flatnonzero((examples.size > most) & (examples.size <= MORE_INSTANCES["share"] * most))
+        if len(fewer) < LEAST_LARGER or len(beyond) < LEAST_LARGER:
             continue
-        there = examples.take(more)
+        there = examples.take(beyond)
         told = fit_share(examples.take(fewer)).ask(there)
         prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
         held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
         means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run)
         low, high = means.bounds(2, 0.025) or (math.nan, math.nan)
         _say(
-            f"learned up to {most} instances: {len(more)} shares beside more, prior {means.mean[0]:.4f}, learned "
+            f"learned up to {most} instances: {len(beyond)} shares beside more, prior {means.mean[0]:.4f}, learned "
             f"{means.mean[1]:.4f}, less {means.mean[2]:+.4f} ({low:+.4f} to {high:+.4f}), "
             f"interval held {held.mean():.2f}"
         )

@@ -173,11 +173,15 @@ def _smooth(day: Floats, waves: int | None) -> Floats:
 
 def chance(world: NewcomerWorld) -> Sequence[int]:
     """Any host that has room."""
-    rng = np.random.default_rng(2)
+    return _by_count(world, np.random.default_rng(2).choice)
+
+
+def _by_count(world: NewcomerWorld, choose: Callable[[np.ndarray], int]) -> Sequence[int]:
+    """Each newcomer on one of the hosts that have room, whatever it wants."""
     count = np.bincount(world.host_of, minlength=HOSTS)
     placed = []
     for _ in world.newcomers:
-        host = int(rng.choice(np.flatnonzero(count < MOST)))
+        host = int(choose(np.flatnonzero(count < MOST)))
         count[host] += 1
         placed.append(host)
     return placed
@@ -185,13 +189,7 @@ def chance(world: NewcomerWorld) -> Sequence[int]:
 
 def first_fit(world: NewcomerWorld) -> Sequence[int]:
     """The first host that has room."""
-    count = np.bincount(world.host_of, minlength=HOSTS)
-    placed = []
-    for _ in world.newcomers:
-        host = int(np.flatnonzero(count < MOST)[0])
-        count[host] += 1
-        placed.append(host)
-    return placed
+    return _by_count(world, lambda free: free[0])
 
 
 def tunable_rules() -> Mapping[str, Choose]:

@@ -77,7 +77,7 @@ class WatchedHost:
         raise NotImplementedError("all hosts are read together")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class LivingHosts:
@@ -159,7 +159,7 @@ class LivingHosts:
         self._backend = None
 
     def there(self, host: int) -> list[str]:
-        """Names of who is on a host."""
+        """The names of a host's containers."""
         return [name for name, at in self._host_of.items() if at == host]
 
     def free_mb(self, host: int) -> float:

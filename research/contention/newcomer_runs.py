@@ -29,6 +29,7 @@ import numpy as np
 
 from lab.errors import LabError, RunError, StopRequested
 from lab.signals import stoppable
+from research import markdown
 from research.contention.container_groups import STATE, HostGroups
 from research.contention.container_runs import (
     RunFile,
@@ -205,23 +206,22 @@ def figures(record: Mapping[str, Any]) -> dict[str, float]:
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
     """Means of each policy, and how much less of it there is with ours on the same evenings, with 90 % intervals."""
-    by: dict[str, dict[tuple[int, int], dict[str, float]]] = {}
+    by_policy: dict[str, dict[tuple[int, int], dict[str, float]]] = {}
     for record in records:
         if not record["disturbed"]:
-            by.setdefault(record["policy"], {})[record["world"], record["set"]] = figures(record)
-    lines = ["| policy | runs | " + " | ".join(WORDS[name] for name in FIGURES) + " |"]
-    lines.append("|---" * (2 + len(FIGURES)) + "|")
-    for policy in (name for name in (*POLICIES, *FURTHER) if name in by):
-        runs, cells = by[policy], []
+            by_policy.setdefault(record["policy"], {})[record["world"], record["set"]] = figures(record)
+    rows = []
+    for policy in (name for name in (*POLICIES, *FURTHER) if name in by_policy):
+        runs, cells = by_policy[policy], []
         for name in FIGURES:
             cell = f"{100 * statistics.fmean(each[name] for each in runs.values()):.1f}"
-            both = sorted(set(runs) & set(by.get(OURS, {})))
+            both = sorted(set(runs) & set(by_policy.get(OURS, {})))
             if policy != OURS and both:
-                less = [100 * (runs[at][name] - by[OURS][at][name]) for at in both]
+                less = [100 * (runs[at][name] - by_policy[OURS][at][name]) for at in both]
                 cell += " (ours {:.1f} [{:.1f}, {:.1f}] less)".format(*mean_and_ends(less))
             cells.append(cell)
-        lines.append(f"| {policy} | {len(runs)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append([policy, str(len(runs)), *cells])
+    return markdown.table(["policy", "runs", *(WORDS[name] for name in FIGURES)], rows)
 
 
 def known_after(world: int, groups: HostGroups, program: Path, folder: Path, day_s: int) -> Loads:

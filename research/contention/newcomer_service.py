@@ -43,13 +43,13 @@ class FastService:
 
     def __enter__(self) -> FastService:
         self._stack = contextlib.ExitStack()
-        here, begin_s = self._folder, BEGIN.timestamp()
+        folder, begin_s = self._folder, BEGIN.timestamp()
         if self._copy:
-            here = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-newcomers-")), "state")
-            shutil.copytree(self._folder, here)
-            begin_s = json.loads((here / _CLOCK).read_text("utf-8"))
-        here.mkdir(parents=True, exist_ok=True)
-        self._here = here
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-newcomers-")), "state")
+            shutil.copytree(self._folder, folder)
+            begin_s = json.loads((folder / _CLOCK).read_text("utf-8"))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._here = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             listen = f"127.0.0.1:{free.getsockname()[1]}"
@@ -58,11 +58,11 @@ class FastService:
         self._at = begin_s, time.monotonic()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COTENANT_")},
-            "COTENANT_DATABASE": f"sqlite:///{here}/service.sqlite3", "COTENANT_STATE_DIR": str(here),
+            "COTENANT_DATABASE": f"sqlite:///{folder}/service.sqlite3", "COTENANT_STATE_DIR": str(folder),
             "COTENANT_LOG_LEVEL": "warning",
         }  # fmt: skip
         clock = [repr(one) for one in (*self._at, self._faster)]
-        with (here / "service.log").open("ab") as log:
+        with (folder / "service.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.servers.fast_service", listen, *clock],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -79,12 +79,12 @@ class FastService:
         self._stack.close()
 
     def pause(self) -> None:
-        """Stop it where it is: it uses no CPU from now on."""
+        """Stop the service where it is: it uses no CPU from now on."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
-        """End it, as SIGTERM does; harmless when called twice."""
+        """End the service by SIGTERM; harmless when called twice."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -113,7 +113,7 @@ class FastService:
                 raise RunError(f"the service drops samples: {done['reasons'][:2]}")
 
     def where(self, newcomer: DailyContainer) -> int:
-        """The number of the host that it puts first for somebody of whom only name and size are known."""
+        """The number of the host that the service puts first for a newcomer of which only name and size are known."""
         instance = {"id": newcomer.name, "vcpus": VCPUS, "memory_mb": newcomer.memory_mb}
         answer = self._post("/v1/placements", json.dumps({"instance": instance, "limit": 1}).encode())
         if not answer["candidates"]:

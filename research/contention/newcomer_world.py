@@ -79,7 +79,7 @@ def draw(world: int, newcomers: int) -> NewcomerWorld:
 
 
 def _kinds(rng: np.random.Generator, count: int) -> list[str]:
-    """Some of each kind, in any order."""
+    """At least one of each kind, in random order."""
     some = [*KINDS, *rng.choice(KINDS, count - len(KINDS), p=_ODDS).tolist()]
     return [str(some[at]) for at in rng.permutation(count)]
 
@@ -93,7 +93,7 @@ def _container(rng: np.random.Generator, name: str, kind: str) -> DailyContainer
 
 
 def _shape(rng: np.random.Generator, kind: str) -> Floats:
-    """What kind of day: 144 values, of any level."""
+    """The daily curve of a kind: 144 values, of any level."""
     hours = np.arange(144) / 6
     late = float(rng.normal(0, 0.5))  # hours
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from models.physics.cpu_contention import compile_all
 from models.physics.prior import solve
+from research import markdown
 from research.contention import judge
 from research.contention.baselines import fluid_of_means
 from research.contention.container_noise import best_runs, read_runs
@@ -31,10 +32,10 @@ def main() -> int:
     compile_all()
     for name in ("hosts", "clouds"):
         sys.stdout.write(f"\nSimulated ({name}.jsonl.gz)\n\n")
-        sys.stdout.write(f"{judge.compare(predict, DATASETS / 'simulated-contention' / f'{name}.jsonl.gz')}\n")
+        sys.stdout.write(f"{judge.compare(predict, DATASETS / 'simulated-contention' / f'{name}.jsonl.gz')}")
     runs = best_runs(read_runs(DATASETS / "container-contention" / "runs.jsonl"))
     quiet = [run for run in runs.values() if not run["disturbed"] and not run["beside"]]
-    sys.stdout.write(f"\nMeasured (containers, {len(quiet)} undisturbed mixes)\n\n{container_table(quiet)}\n")
+    sys.stdout.write(f"\nMeasured (containers, {len(quiet)} undisturbed mixes)\n\n{container_table(quiet)}")
     return 0
 
 
@@ -44,17 +45,13 @@ def container_table(runs: Sequence[Run]) -> str:
     The prediction is told what each container asked for in each second. Two figures of the scheduler
     (profiler.host_kinds) were chosen on these very runs: so far it is fitted to them.
     """
-    lines = [
-        "| mixes | containers | MAE of share | weighted by run time | bias | MAE, fluid of means "
-        "| MAE of hosts' mean share | Spearman of hosts |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = ("mixes", "containers", "MAE of share", "weighted by run time", "bias", "MAE, fluid of means",
+            "MAE of hosts' mean share", "Spearman of hosts")  # fmt: skip
     families = ("one_cpu", "two_cpus", "bandwidth_groups")
-    rows = [_row(family, [run for run in runs if run["family"] == family]) for family in families]
-    return "\n".join([*lines, *rows])
+    return markdown.table(head, [_row(name, [run for run in runs if run["family"] == name]) for name in families])
 
 
-def _row(family: str, runs: Sequence[Run]) -> str:
+def _row(family: str, runs: Sequence[Run]) -> list[str]:
     measured, predicted, fluid, weight, hosts = [], [], [], [], []
     for host in (host for run in runs for host in run["hosts"]):
         said, plain = predicted_shares(host), _fluid(host)
@@ -76,11 +73,11 @@ def _row(family: str, runs: Sequence[Run]) -> str:
         np.abs(of_hosts[:, 0] - of_hosts[:, 1]).mean(),
         judge.rank_correlation(of_hosts[:, 1], of_hosts[:, 0]),
     ]
-    return f"| {family} | {len(error)} | " + " | ".join(f"{figure:.3f}" for figure in figures) + " |"
+    return [family, str(len(error)), *(f"{figure:.3f}" for figure in figures)]
 
 
 def _comparable(container: Run) -> bool:
-    """Whether it asked for anything, and no cap of its own held it back."""
+    """Whether a container asked for anything, and no cap of its own held it back."""
     return container["outcome"]["share_without_own_cap"] is not None and container["spec"]["cap_cpus"] is None
 
 

@@ -78,12 +78,7 @@ def random_style(rng: np.random.Generator) -> Style:
 
 
 def random_host(
-    name: str,
-    seed: int,
-    *,
-    cpus: int | None = None,
-    load: float | None = None,
-    style: Style | None = None,
+    name: str, seed: int, *, cpus: int | None = None, load: float | None = None, style: Style | None = None
 ) -> RandomHost:
     """A host drawn from the seed alone; `cpus`, `load` (part of the CPUs wanted) and `style` if they are given."""
     rng = np.random.default_rng(seed)

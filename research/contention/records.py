@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from profiler.observed import format_cpus, parse_cpus
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 from research.contention.simulator import Bursts
 
@@ -63,7 +64,11 @@ def _as_json(record: HostRecord) -> dict[str, Any]:
     instances = []
     for one in spec.pop("instances"):
         outcome = record.outcome.instances[one["id"]]
-        row = {**one, "cap_cpus": None if math.isinf(one["cap_cpus"]) else one["cap_cpus"], "pin": _ranges(one["pin"])}
+        row = {
+            **one,
+            "cap_cpus": None if math.isinf(one["cap_cpus"]) else one["cap_cpus"],
+            "pin": format_cpus(one["pin"]),
+        }
         row |= {"outcome": {name: round(value, 5) for name, value in asdict(outcome).items()}}
         for name in ("share_error", "lost_95"):
             values = getattr(record, name)
@@ -90,8 +95,10 @@ def _from_json(row: Mapping[str, Any]) -> HostRecord:
         if "bursts" in fields:
             bursts[fields["id"]] = Bursts(**fields.pop("bursts"))
         cap = fields.pop("cap_cpus")
-        pin = _numbers(fields.pop("pin"))
-        specs.append(InstanceSpec(**fields, cap_cpus=math.inf if cap is None else float(cap), pin=pin))
+        pin = fields.pop("pin")
+        specs.append(
+            InstanceSpec(**fields, cap_cpus=math.inf if cap is None else float(cap), pin=parse_cpus(pin) if pin else ())
+        )
     spec = HostSpec(row["id"], int(row["cpus"]), tuple(specs), float(row["window_s"]))
     return HostRecord(
         spec,
@@ -103,22 +110,3 @@ def _from_json(row: Mapping[str, Any]) -> HostRecord:
         errors or None,
         lost or None,
     )
-
-
-def _ranges(cpus: tuple[int, ...]) -> str:
-    """CPUs as Linux writes them: 0-3,8."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][1] + 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in filter(None, text.split(",")):
-        low, _, high = part.partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return tuple(found)

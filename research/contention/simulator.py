@@ -165,8 +165,8 @@ def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
         if any(not 0 <= cpu < host.cpus for cpu in one.pin):
             raise ValueError(f"{one.id} is pinned to a CPU that {host.id} does not have")
     kinds = {"open": 0, "closed": 1, "hog": 2}
-    how = [bursts.get(one.id, Bursts()) for one in host.instances]
-    kind = np.array([3 if b.periodic else kinds[one.loop] for one, b in zip(host.instances, how, strict=True)])
+    laws = [bursts.get(one.id, Bursts()) for one in host.instances]
+    kind = np.array([3 if b.periodic else kinds[one.loop] for one, b in zip(host.instances, laws, strict=True)])
     vcpus = np.array([one.vcpus for one in host.instances])
     burst_s = np.array([one.burst_ms / 1000.0 for one in host.instances])
     demand = np.maximum(np.array([one.demand_cpus for one in host.instances]), 1e-9)
@@ -182,8 +182,8 @@ def as_arrays(host: HostSpec, bursts: Mapping[str, Bursts]) -> Arrays:
             [min(one.cap_cpus, len(pin), host.cpus) for one, pin in zip(host.instances, pins, strict=True)], float
         ),
         burst_s=burst_s,
-        law=np.array([LAWS[one.law] for one in how], dtype=np.int64),
-        cv2=np.array([max(one.cv2, 1.0) if one.law == "hyperexponential" else one.cv2 for one in how]),
+        law=np.array([LAWS[one.law] for one in laws], dtype=np.int64),
+        cv2=np.array([max(one.cv2, 1.0) if one.law == "hyperexponential" else one.cv2 for one in laws]),
         period_s=burst_s * vcpus / demand,
         group=np.array([groups.index(pin) for pin in pins], dtype=np.int64),
         member=member,

@@ -52,9 +52,7 @@ class Values:
 
 
 def over(
-    runs: Sequence[LabRun],
-    value: Callable[[LabRun], float | None],
-    how: Callable[[Sequence[float]], float] = fmean,
+    runs: Sequence[LabRun], value: Callable[[LabRun], float | None], how: Callable[[Sequence[float]], float] = fmean
 ) -> Values | None:
     """A value of every round that has it, from several runs of a round by `how`; None where none has."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)

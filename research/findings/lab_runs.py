@@ -134,13 +134,13 @@ class _Tables:
 
     def _members(self) -> dict[tuple[str, str], dict[str, RunMember]]:
         reached: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-        found: dict[tuple[str, str], dict[str, RunMember]] = defaultdict(dict)
+        members: dict[tuple[str, str], dict[str, RunMember]] = defaultdict(dict)
         for row in self._rows("outcomes.csv", ("run", "repeat", "instance", "workload", "outcome", "value")):
             key, instance = (row.text("run"), row.text("repeat")), row.text("instance")
             value = row.number("value", low=None)
             if value is not None:
                 reached[key][instance][row.text("outcome")] = value
-            found[key].setdefault(instance, RunMember(instance, row.text("workload")))
+            members[key].setdefault(instance, RunMember(instance, row.text("workload")))
         solo: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
         for row in self._rows("colocations.csv", ("run", "repeat", "instance", "workload", "outcome", "solo")):
             key, instance = (row.text("run"), row.text("repeat")), row.text("instance")
@@ -148,13 +148,13 @@ class _Tables:
                 value = row.number(column)
                 if value is not None:
                     into[key][instance].setdefault(row.text("outcome"), value)
-            found[key][instance] = _member(row)
+            members[key][instance] = _member(row)
         return {
             key: {
                 name: replace(member, reached=reached[key][name], solo=solo[key][name])
                 for name, member in there.items()
             }
-            for key, there in found.items()
+            for key, there in members.items()
         }
 
     def _platforms(self) -> dict[tuple[str, str], str]:

@@ -76,17 +76,6 @@ def row(finding: str, situation: str, quantity: str, paper: float | str | None, 
     }
 
 
-def is_ordered(order: Sequence[Sequence[str]], value: Mapping[str, float]) -> bool:
-    """Whether every member of an earlier group is above every member of the later ones."""
-    return all(
-        value[above] > value[below]
-        for position, group in enumerate(order)
-        for later in order[position + 1 :]
-        for above in group
-        for below in later
-    )
-
-
 def said(order: Sequence[Sequence[str]], value: Mapping[str, float]) -> str:
     """The members from the highest value to the lowest."""
     return " > ".join(sorted((name for group in order for name in group), key=lambda name: -value[name]))

@@ -13,10 +13,10 @@ from models.features.examples import measured, scene_of
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from models.training import Progress, fit_predictor
-from profiler.observed import Colocation, IsolationSettings, Pinning
+from profiler.observed import Colocation, IsolationSettings, Pinning, parse_cpus
 from research.findings.fitted_constants import ConstantFits, PriorConstants, basis_of
-from research.findings.paper_statements import Printed, Row, Statements, groups, is_ordered, row, said
-from research.findings.verdicts import DIRECTIONS, Verdict, figure_region
+from research.findings.paper_statements import Printed, Row, Statements, groups, row, said
+from research.findings.verdicts import DIRECTIONS, figure_region, order_verdict
 
 PLATFORM_1, PLATFORM_2, PLATFORM_3 = "neighbor-1", "neighbor-2", "neighbor-3"
 # Table 4 of NEIGHBOR: driver domain and guests by number of CPUs; ids as in the dataset's notes.
@@ -172,7 +172,7 @@ def _range_ii(papers: Dataset, predict: Predict, statements: Statements) -> Row:
 def _order(finding: str, situation: str, order: Sequence[Sequence[str]], value: Mapping[str, float]) -> Row:
     """A row that says whether the predicted values stand in the printed order."""
     text = " > ".join(", ".join(group) for group in order)
-    verdict: Verdict = "agrees" if is_ordered(order, value) else "disagrees"
+    verdict = order_verdict(order, {name: (each, each) for name, each in value.items()})
     return {**row(finding, situation, "order", text, said(order, value)), "predicted_verdict": verdict}
 
 
@@ -196,9 +196,7 @@ def _direction(finding: str, situation: str, printed: Printed, values: Sequence[
 
 def _pinned(host: Host, pinning: str, pair: tuple[str, str], predict: Predict) -> float:
     driver, *pins = PINNINGS[pinning]
-    first, _, last = driver.partition("-")
-    cpus = tuple(range(int(first), int(last or first) + 1))
-    return predict(*_pair_on(replace(host, driver_cpus=cpus), pair, (pins[0], pins[1])))[0]
+    return predict(*_pair_on(replace(host, driver_cpus=parse_cpus(driver)), pair, (pins[0], pins[1])))[0]
 
 
 def _key_findings(papers: Dataset, predict: Predict, statements: Statements) -> list[Row]:

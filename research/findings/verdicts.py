@@ -60,11 +60,7 @@ def around(value: float, room: float) -> Region:
     return Region(value - room, value + room)
 
 
-DIRECTIONS: Mapping[str, Region] = {
-    "flat": around(0.0, NO_CHANGE),
-    "up": above(NO_CHANGE),
-    "down": below(-NO_CHANGE),
-}
+DIRECTIONS: Mapping[str, Region] = {"flat": around(0.0, NO_CHANGE), "up": above(NO_CHANGE), "down": below(-NO_CHANGE)}
 
 
 def figure_region(value: float, unit: str) -> Region:

@@ -2,68 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 
-from tests.models.synthetic import World
+from tests.models.synthetic import METRICS, Row, Tables, World, profile_row
 
-Row = dict[str, object]
-Rows = tuple[Row, ...]
-METRICS = ("cpu", "llc_misses", "mem_reads", "noise")
 COPIES = 200
 HUGE = 1e12  # larger than anything that is measured, and still a number that the tables take
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The three tables of a dataset as rows; a column that only some rows have is empty in the others."""
-
-    platforms: Rows
-    profiles: Rows
-    colocations: Rows
-
-    def write(self, path: Path) -> Path:
-        """Write the dataset directory; returns it."""
-        path.mkdir(parents=True)
-        (path / "dataset.yaml").write_text(f"name: {path.name}\norigin: simulated\n", encoding="utf-8")
-        for name in ("platforms", "profiles", "colocations"):
-            rows: Rows = getattr(self, name)
-            columns = list(dict.fromkeys(column for row in (*rows, *_HEADERS[name]) for column in row))
-            with (path / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, columns, restval="")
-                writer.writeheader()
-                writer.writerows(rows)
-        return path
-
-
-def sound(world: World | None = None) -> Tables:
-    """The tables of a made-up cloud (see `World`)."""
-    world = world or World(workloads=5)
-    host = {"kind": "lxc", "pcpus": 2, "memory_mb": 4096, "cpu_mhz": 3000, "nic_mbit": 1000}
-    return Tables(
-        platforms=tuple({"platform": name, **host} for name in world.platforms),
-        profiles=tuple(
-            _metric(f"w{at}", metric, float(value))
-            for at, row in enumerate(world.metrics())
-            for metric, value in zip(METRICS, row, strict=True)
-        ),
-        colocations=tuple(world.rows()),
-    )
-
-
-def _metric(workload: str, metric: str, value: object) -> Row:
-    return {"platform": "", "workload": workload, "load": 1, "scope": "instance", "metric": metric, "value": value}
-
-
-_HEADERS: Mapping[str, Rows] = {
-    "platforms": ({"platform": "", "kind": "", "pcpus": 0},),
-    "profiles": (_metric("", "", ""),),
-    "colocations": (World(workloads=1, repeats=1).rows()[0],),
-}
 
 
 def _profiles(change: Callable[[Row], Row | None]) -> Callable[[Tables], Tables]:
@@ -118,10 +65,10 @@ def copied(count: int) -> Callable[[Tables], Tables]:
 
 def with_many_metrics(count: int, workloads: int = 6) -> Tables:
     """`count` metrics of every workload, all different, named as levels are (`m_17`)."""
-    good = sound(World(workloads=workloads))
+    good = World(workloads=workloads).tables()
     values = np.random.default_rng(0).lognormal(size=(workloads, count))
     more = tuple(
-        _metric(f"w{at}", f"m_{number}", float(value))
+        profile_row(f"w{at}", f"m_{number}", float(value))
         for at, row in enumerate(values)
         for number, value in enumerate(row)
     )

@@ -10,6 +10,7 @@ from models import training
 from models.data.dataset import Dataset, load_dataset
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.learned_predictor import LearnedPredictor
+from tests.models.made_models import limit_trees
 from tests.models.synthetic import World
 
 
@@ -34,18 +35,11 @@ def world_examples(world: Dataset) -> Examples:
 def predictor(world: Dataset) -> LearnedPredictor:
     """What training makes of it; nothing changes it."""
     with pytest.MonkeyPatch.context() as patch:
-        _few_trees(patch)
+        limit_trees(patch)
         return training.fit_predictor([world])
 
 
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boosters of ten trees: fast, and as good as any where folds, files and shapes are looked at."""
-    _few_trees(monkeypatch)
-
-
-def _few_trees(patch: pytest.MonkeyPatch) -> None:
-    import lightgbm  # not before `models`, which tells OpenMP how to wait
-
-    real = lightgbm.train
-    patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))
+    limit_trees(monkeypatch)

@@ -25,6 +25,7 @@ def made_up(
     base: float | Floats = 0.8,
     platform: Sequence[str] = (),
     setting: Sequence[str] = (),
+    run: Sequence[str] = (),
 ) -> Examples:
     """Examples with these workloads in their runs, the first of each as the victim, every row with features of its
     own."""
@@ -36,11 +37,11 @@ def made_up(
         ratio=np.full(count, 0.5) if ratio is None else ratio,
         base=np.broadcast_to(base, count).astype(float),
         victim=tuple(group[0] for group in groups),
-        neighbours=tuple(tuple(Neighbour(one, 1.0) for one in group[1:]) for group in groups),
+        neighbours=tuple(tuple(Neighbour(workload, 1.0) for workload in group[1:]) for group in groups),
         pair=tuple("+".join(sorted(group)) for group in groups),
         platform=tuple(platform) or ("d/p",) * count,
         setting=tuple(setting) or ("",) * count,
-        run=tuple(f"d/{at}" for at in range(count)),
+        run=tuple(run) or tuple(f"d/r{at}/0" for at in range(count)),
         size=np.array([len(group) for group in groups], dtype=np.int64),
         key=tuple(f"d/p/{at}" for at in range(count)),
     )

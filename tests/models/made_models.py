@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from models import training
 from models.learning.held_out import HELD_OUT, write_held_out
 from tests.models.held_out_cases import table
@@ -49,6 +51,14 @@ def make(trained: Path, folder: Path, version: str, off: float | None = 0.02, **
 
 def seal(artifact: Path) -> None:
     """Write checksums that fit, as somebody would who makes an artifact of their own."""
-    names = sorted(entry.name for entry in artifact.iterdir() if entry.name != "SHA256SUMS")
+    names = sorted(entry.name for entry in artifact.iterdir() if entry.name != "SHA256SUMS" and entry.is_file())
     lines = [f"{hashlib.sha256((artifact / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
     (artifact / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+
+
+def limit_trees(patch: pytest.MonkeyPatch, trees: int = 10) -> None:
+    """Let every booster stop after so many trees."""
+    import lightgbm  # not before `models`, which tells OpenMP how to wait
+
+    real = lightgbm.train
+    patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.signal import lfilter
 
+from models.arrays import Floats
 from models.profiling.profiles import InstanceProfile, profile_windows
 from models.profiling.windows import align, by_series
 from profiler.metrics import SCOPES
@@ -39,6 +41,13 @@ def host_samples(values: Mapping[tuple[str, str], float], windows: int, host: st
         for (scope, name), value in values.items()
         for number in range(windows)
     ]
+
+
+def resembling(seed: int, windows: int, metrics: int = 1, correlation: float = 0.0) -> Floats:
+    """Standard normal (windows, metrics), each window like the one before to the degree of `correlation`."""
+    drawn, new = np.random.default_rng(seed).normal(size=(windows + 50, metrics)), np.sqrt(1 - correlation**2)
+    made, _ = lfilter([new], [1.0, -correlation], drawn, axis=0, zi=(1 - new) * drawn[:1])
+    return np.asarray(made[50:])
 
 
 def profiled(samples: Sequence[MetricSample], instance: str = "i1") -> InstanceProfile:

@@ -18,6 +18,8 @@ from models.data.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 Scene = tuple[Host, Sequence[Instance]]
+Row = dict[str, object]
+Rows = tuple[Row, ...]
 
 PROFILES = (
     WorkloadProfile("spin", {"cpu": 100.0, "waiting": 0.0, "block": 0.0}),
@@ -138,6 +140,38 @@ COLOCATION_COLUMNS = (
 )  # fmt: skip
 
 
+METRICS = ("cpu", "llc_misses", "mem_reads", "noise")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The three tables of a dataset as rows; a column that only some rows have is empty in the others."""
+
+    platforms: Rows
+    profiles: Rows
+    colocations: Rows
+
+    def write(self, path: Path) -> Path:
+        """Write the dataset directory; returns it."""
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "dataset.yaml").write_text(
+            f"name: {path.name}\norigin: simulated\nmachine: a made-up one\n", encoding="utf-8"
+        )
+        for name, rows, columns in (
+            ("platforms", self.platforms, PLATFORM_COLUMNS),
+            ("profiles", self.profiles, PROFILE_COLUMNS),
+            ("colocations", self.colocations, COLOCATION_COLUMNS),
+        ):
+            more = (column for row in rows for column in row)
+            write_csv(path / f"{name}.csv", rows, tuple(dict.fromkeys((*columns, *more))))
+        return path
+
+
+def profile_row(workload: str, metric: str, value: float) -> Row:
+    """A metric of a workload under full load, on any platform."""
+    return {"workload": workload, "load": 1, "scope": "instance", "metric": metric, "value": value, "repeat": 1}
+
+
 @dataclass(frozen=True)
 class World:
     """How T/B comes about in a made-up cloud: sensitivity times pressure, and what no metric shows.
@@ -179,10 +213,10 @@ class World:
         pairs: list[tuple[int, ...]] = list(combinations_with_replacement(range(self.workloads), 2))
         return pairs + ([(one, two, (two + 1) % self.workloads) for one, two in pairs] if self.triples else [])
 
-    def rows(self) -> list[dict[str, object]]:
+    def rows(self) -> list[Row]:
         """The colocations table."""
         random = np.random.default_rng(self.seed + 2)
-        rows: list[dict[str, object]] = []
+        rows: list[Row] = []
         for platform in self.platforms:
             for setting in self.settings:
                 for group in self.groups():
@@ -191,7 +225,7 @@ class World:
                         for slot, workload in enumerate(group):
                             others = [*group[:slot], *group[slot + 1 :]]
                             ratio = self.ratio(workload, others) * float(np.exp(random.normal(0, self.noise)))
-                            common: dict[str, object] = {
+                            common: Row = {
                                 "run": run, "platform": platform, "instance": f"vm{slot}", "workload": f"w{workload}",
                                 "load": 1, "vcpus": 1, "pinning": setting, "repeat": repeat,
                             }  # fmt: skip
@@ -202,25 +236,23 @@ class World:
                                 rows.append({**common, "outcome": "jitter_ms", "solo": 1, "colocated": ratio**-1.5})
         return rows
 
+    def tables(self) -> Tables:
+        """The whole dataset."""
+        host = {"kind": "lxc", "pcpus": 2, "memory_mb": 4096, "cpu_mhz": 3000, "nic_mbit": 1000}
+        tlb = self.tlb_mb or (None,) * len(self.platforms)
+        return Tables(
+            platforms=tuple(
+                {"platform": name, **host, **({} if size is None else {"tlb_mb": size})}
+                for name, size in zip(self.platforms, tlb, strict=True)
+            ),
+            profiles=tuple(
+                profile_row(f"w{at}", metric, float(value))
+                for at, values in enumerate(self.metrics())
+                for metric, value in zip(METRICS, values, strict=True)
+            ),
+            colocations=tuple(self.rows()),
+        )
+
     def write(self, path: Path) -> Path:
         """Write the dataset directory; returns it."""
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "dataset.yaml").write_text(
-            f"name: {path.name}\norigin: simulated\nmachine: a made-up one\n", encoding="utf-8"
-        )
-        platforms = [
-            {"platform": name, "kind": "lxc", "pcpus": 2, "memory_mb": 4096, "cpu_mhz": 3000, "nic_mbit": 1000}
-            for name in self.platforms
-        ]
-        if self.tlb_mb:
-            platforms = [{**row, "tlb_mb": tlb} for row, tlb in zip(platforms, self.tlb_mb, strict=True)]
-        write_csv(path / "platforms.csv", platforms, (*PLATFORM_COLUMNS, *(("tlb_mb",) if self.tlb_mb else ())))
-        keys = ("cpu", "llc_misses", "mem_reads", "noise")
-        profiles = [
-            {"workload": f"w{at}", "load": 1, "scope": "instance", "metric": key, "value": float(value), "repeat": 1}
-            for at, row in enumerate(self.metrics())
-            for key, value in zip(keys, row, strict=True)
-        ]
-        write_csv(path / "profiles.csv", profiles, PROFILE_COLUMNS)
-        write_csv(path / "colocations.csv", self.rows(), COLOCATION_COLUMNS)
-        return path
+        return self.tables().write(path)

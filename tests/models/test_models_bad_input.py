@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,11 @@ from models.physics.prior import PRIOR_HALF_WIDTH, PriorPredictor
 from models.prediction import InterferencePrediction
 from models.training import fit_predictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
-from tests.models.bad_cases import LEARNABLE, METRICS, Tables, copied, sound, with_many_metrics
-from tests.models.synthetic import World
+from tests.models.bad_cases import LEARNABLE, copied, with_many_metrics
+from tests.models.made_models import limit_trees
+from tests.models.synthetic import METRICS, World
+
+Trained = Callable[[str], tuple[Dataset, LearnedPredictor]]
 
 CPUS = 2
 LEAST_FACTOR = np.exp(2 * 2 * 0.15 * PRIOR_HALF_WIDTH)  # upper over lower bound where the prior sees no contention
@@ -39,12 +43,26 @@ SMALL = World(workloads=4)
 WORLDS = {"a single workload beside itself": ALONE, "one pair only": TWO, "two workloads": TWO}
 UNTOLD = ("a single workload beside itself", "one pair only")  # nothing can be left out
 CHANGES = [pytest.param(name, id=name.replace(" ", "-")) for name in LEARNABLE]
-NEW_TO = [one for one in CHANGES if one.values[0] not in {*WORLDS, "a metric under 201 names"}]  # a workload is left
+NEW_TO = [case for case in CHANGES if case.values[0] not in {*WORLDS, "a metric under 201 names"}]  # a workload is left
 
 
 def spoilt(path: Path, name: str) -> Dataset:
     """One of LEARNABLE as a dataset that was read from its directory."""
-    return load_dataset(LEARNABLE[name](sound(WORLDS.get(name, SMALL))).write(path / "spoilt"))
+    return load_dataset(LEARNABLE[name](WORLDS.get(name, SMALL).tables()).write(path / "spoilt"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """One of LEARNABLE and what training made of it, once each."""
+
+    @cache
+    def of(name: str) -> tuple[Dataset, LearnedPredictor]:
+        data = spoilt(tmp_path_factory.mktemp("learnable"), name)
+        with pytest.MonkeyPatch.context() as patch:
+            limit_trees(patch)
+            return data, fit_predictor([data])
+
+    return of
 
 
 def scenes_of(data: Dataset) -> SceneBatch:
@@ -104,19 +122,17 @@ def check_steps_back(said: InterferencePrediction, scenes: SceneBatch) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.usefixtures("few_trees")
-def test_a_spoilt_dataset_is_learned_without_a_wrong_sure_answer(tmp_path: Path, name: str) -> None:
+def test_a_spoilt_dataset_is_learned_without_a_wrong_sure_answer(tmp_path: Path, trained: Trained, name: str) -> None:
     """What was measured lies inside the interval of nearly every row, through training, disk and service."""
-    data = spoilt(tmp_path, name)
-    trained = fit_predictor([data])
-    read = artifact.load(artifact.save(tmp_path / "models", trained, {}))
+    data, predictor = trained(name)
+    read = artifact.load(artifact.save(tmp_path / "models", predictor, {}))
     scenes = scenes_of(data)
     said = read.predict(scenes)
     check_sane(said, scenes)
     strange = strangers(data)
     check_sane(read.predict(strange), strange)
-    np.testing.assert_allclose(said.throughput.lower, trained.predict(scenes).throughput.lower, rtol=1e-6)
-    ratio = build_examples([data], trained.metrics).ratio
+    np.testing.assert_allclose(said.throughput.lower, predictor.predict(scenes).throughput.lower, rtol=1e-6)
+    ratio = build_examples([data], predictor.metrics).ratio
     lower, upper = said.throughput.lower[scenes.present], said.throughput.upper[scenes.present]
     inside = (ratio >= lower * (1 - 1e-9)) & (ratio <= upper * (1 + 1e-9))
     assert inside.mean() >= 0.85
@@ -139,21 +155,19 @@ def test_a_workload_that_a_spoilt_dataset_never_had_gets_a_wide_interval(tmp_pat
     assert inside.mean() >= 0.8 or np.median(said.upper / said.lower) >= np.exp(UNTESTED)
 
 
-@pytest.mark.usefixtures("few_trees")
-def test_contradicting_repeats_leave_both_possible(tmp_path: Path) -> None:
-    data = spoilt(tmp_path, "contradictory repeats")
+def test_contradicting_repeats_leave_both_possible(trained: Trained) -> None:
+    data, predictor = trained("contradictory repeats")
     scenes = scenes_of(data)
-    said = fit_predictor([data]).predict(scenes).throughput
+    said = predictor.predict(scenes).throughput
     assert (said.lower[scenes.present] <= 0.11).all()
     assert (said.upper[scenes.present] >= 0.9).all()
 
 
-@pytest.mark.usefixtures("few_trees")
-def test_an_interval_reaches_a_gain_that_nobody_is_expected_to_have(tmp_path: Path) -> None:
+def test_an_interval_reaches_a_gain_that_nobody_is_expected_to_have(trained: Trained) -> None:
     """T/B of five is answered with at most 1.1; what was measured must lie inside all the same."""
-    data = spoilt(tmp_path, "ratios far above 1.05")
+    data, predictor = trained("ratios far above 1.05")
     scenes = scenes_of(data)
-    said = fit_predictor([data]).predict(scenes).throughput
+    said = predictor.predict(scenes).throughput
     assert said.expected[scenes.present].max() <= 1.1
     assert (said.upper[scenes.present] >= 4.9).all()
 
@@ -161,7 +175,7 @@ def test_an_interval_reaches_a_gain_that_nobody_is_expected_to_have(tmp_path: Pa
 @pytest.mark.usefixtures("few_trees")
 def test_intervals_of_unknown_workloads_do_not_rest_on_known_ones(tmp_path: Path) -> None:
     """With three workloads none can be left out, though pairs can, and pairs are predicted well."""
-    data = load_dataset(sound(World(workloads=3)).write(tmp_path / "three"))
+    data = load_dataset(World(workloads=3).write(tmp_path / "three"))
     predictor = fit_predictor([data])
     strange = WorkloadProfile("new", {**data.profiles[0].metrics, "cpu": data.profiles[0].metrics["cpu"] * 0.98})
     table = ProfileTable.build([*data.profiles, strange], data.platform_numbers)
@@ -174,7 +188,7 @@ def test_intervals_of_unknown_workloads_do_not_rest_on_known_ones(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def sound_data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return load_dataset(copied(80)(sound()).write(tmp_path_factory.mktemp("sound") / "sound"))
+    return load_dataset(copied(80)(World(workloads=5).tables()).write(tmp_path_factory.mktemp("sound") / "sound"))
 
 
 @pytest.fixture(scope="module")
@@ -288,28 +302,13 @@ def test_metrics_far_beyond_those_of_training_are_outside(learned: LearnedPredic
 # what is refused
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        pytest.param(
-            lambda good: replace(good, colocations=()),
-            "spoilt: 0 measured throughput ratios, at least 8 are needed",
-            id="no-colocations",
-        ),
-        pytest.param(
-            lambda good: replace(good, colocations=good.colocations[:2]),
-            "spoilt: 2 measured throughput ratios, at least 8 are needed",
-            id="two-rows",
-        ),
-    ],
-)
-def test_what_cannot_be_learned_from_is_refused_in_one_sentence(
-    tmp_path: Path, spoil: Callable[[Tables], Tables], said: str
-) -> None:
-    path = spoil(sound(SMALL)).write(tmp_path / "spoilt")
-    with pytest.raises(DatasetError, match=said) as refused:
+@pytest.mark.parametrize("rows", [0, 2])
+def test_what_cannot_be_learned_from_is_refused_in_one_sentence(tmp_path: Path, rows: int) -> None:
+    good = SMALL.tables()
+    path = replace(good, colocations=good.colocations[:rows]).write(tmp_path / "spoilt")
+    with pytest.raises(DatasetError, match=f"spoilt: {rows} measured throughput ratios, at least 8 are needed") as said:
         fit_predictor([load_dataset(path)])
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(said.value)
 
 
 # ten thousand columns
@@ -335,7 +334,7 @@ def test_ten_thousand_metrics_are_read_and_asked_in_seconds(
 
 
 def test_ten_thousand_numbers_of_a_platform_are_read_in_seconds(tmp_path: Path) -> None:
-    good = sound(World(workloads=3, platforms=("p1", "p2")))
+    good = World(workloads=3, platforms=("p1", "p2")).tables()
     numbers = np.random.default_rng(0).uniform(1, 100, (2, 10_000))
     platforms = tuple(
         {**row, **{f"n{at}": float(value) for at, value in enumerate(values)}}

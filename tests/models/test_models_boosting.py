@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.features.feature_matrix import FeatureMatrix, build_matrix
-from models.learning.boosting import (
-    MANY_ROWS,
-    SEEDS,
-    SEEDS_OF_MANY,
-    booster_options,
-    fit_boosters,
-    fit_forest,
-    predict,
-)
+from models.learning.boosting import MANY_ROWS, SEEDS, SEEDS_OF_MANY, booster_options, fit_boosters, fit_forest, predict
 from tests.models.synthetic import TABLE, batch, host, instance
 
 ROWS = 300

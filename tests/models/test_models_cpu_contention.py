@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -25,6 +24,7 @@ from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
 from profiler.observed import Host, Instance
+from tests.research.contention.exact import many_servers
 
 # What the nodes between which rates are interpolated cost. On 1,500 random hosts one more neighbour raised a share by
 # more than 0.01 on 0.4 %, and by 0.044 at most; on 1.4 % of them all run together 1 to 5 % more than there is.
@@ -98,19 +98,10 @@ def test_very_many_small_open_loops_on_one_cpu_are_processor_sharing(load: float
     assert got.run.sum() == pytest.approx(load, rel=0.02)
 
 
-def erlang_c(servers: int, work: float) -> float:
-    """The chance that all servers are busy in M/M/c."""
-    terms = [work**k / math.factorial(k) for k in range(servers)]
-    last = work**servers / math.factorial(servers) / (1 - work / servers)
-    return last / (sum(terms) + last)
-
-
 @pytest.mark.parametrize(("cpus", "load"), [(4, 0.6), (4, 0.9), (16, 0.8), (16, 0.95), (64, 0.95)])
 def test_very_many_small_open_loops_on_many_cpus_are_one_queue(cpus: int, load: float) -> None:
-    work = load * cpus
-    waiting = erlang_c(cpus, work) * load / (1 - load)
-    got = share(cpus, np.full(40 * cpus, work / (40 * cpus)), OPEN)
-    assert got.run.sum() / got.want.sum() == pytest.approx(work / (work + waiting), abs=0.02)
+    got = share(cpus, np.full(40 * cpus, load / 40), OPEN)
+    assert got.run.sum() / got.want.sum() == pytest.approx(many_servers(load, cpus)[0], abs=0.02)
 
 
 def machine_repair(cpus: int, each: float, count: int) -> tuple[float, float]:
@@ -279,42 +270,20 @@ def test_shares_are_shares_on_hosts_of_every_size(seed: int) -> None:
     assert got.fair.sum() <= cpus * (1 + 1e-6)
 
 
-def gains(grow: Callable[[Any, Any], Any]) -> Floats:
-    """The highest gain of anybody else's share on 120 random hosts when `grow` changes the last one's demand."""
-    found = []
+@pytest.mark.parametrize("comes", [True, False], ids=["one-more", "more-demand-of-one"])
+def test_a_neighbour_that_comes_or_wants_more_never_helps_beyond_the_bound(comes: bool) -> None:
+    """The highest gain of anybody else's share on 120 random hosts; of fair parts, which no burst changes, none."""
+    gains = []
     for seed in range(120):
         cpus, demand, loop, vcpus = crowd(seed)
-        before, after = (
-            share(cpus, np.append(demand[:-1], last), loop, vcpus=vcpus)
-            for last in (demand[-1], grow(demand[-1], vcpus[-1]))
-        )
-        found.append((after.share[:-1] - before.share[:-1]).max(initial=0.0))
-    return np.array(found)
-
-
-def test_one_more_neighbour_never_helps_beyond_the_bound() -> None:
-    """Of the fair parts, which no burst changes, it is exact."""
-    found = gains_of_absence()
-    assert found.max() <= BOUND
-    assert (found > USUAL).mean() <= SELDOM
-
-
-def gains_of_absence() -> Floats:
-    """The highest gain of anybody's share on 120 random hosts when one more comes."""
-    found = []
-    for seed in range(120):
-        cpus, demand, loop, vcpus = crowd(seed)
-        after = share(cpus, demand, loop, vcpus=vcpus)
-        before = share(cpus, demand[:-1], loop[:-1], vcpus=vcpus[:-1])
-        found.append((after.share[:-1] - before.share).max(initial=0.0))
-        assert (after.fair[:-1] - before.fair).max(initial=0.0) <= 1e-6
-    return np.array(found)
-
-
-def test_more_demand_of_a_neighbour_never_helps_beyond_the_bound() -> None:
-    found = gains(lambda demand, vcpus: np.minimum(1.5 * demand, 0.97 * vcpus))
-    assert found.max() <= BOUND
-    assert (found > USUAL).mean() <= SELDOM
+        more = np.append(demand[:-1], np.minimum(1.5 * demand[-1], 0.97 * vcpus[-1]))
+        after = share(cpus, demand if comes else more, loop, vcpus=vcpus)
+        there = len(demand) - comes
+        before = share(cpus, demand[:there], loop[:there], vcpus=vcpus[:there])
+        gains.append((after.share[:-1] - before.share[: len(demand) - 1]).max(initial=0.0))
+        assert not comes or (after.fair[:-1] - before.fair).max(initial=0.0) <= 1e-6
+    assert max(gains) <= BOUND
+    assert (np.array(gains) > USUAL).mean() <= SELDOM
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,16 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.data.demand_classes import (
-    PRIOR_HOURS,
-    LogSums,
-    completed,
-    day_one,
-    doubt,
-    from_class,
-    from_mean,
-    log_of,
-)
+from models.data.demand_classes import PRIOR_HOURS, LogSums, completed, day_one, doubt, from_class, from_mean, log_of
 from models.profiling import demand_estimation
 from models.profiling.demand_estimation import (
     Tally,

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 
 from models.arrays import Floats
 from models.data.dataset import DatasetError, load_dataset
-from models.evaluation import methods
+from models.evaluation import baselines, factorisation_baseline, methods
 from models.evaluation.baselines import BASELINES
 from models.evaluation.error_metrics import errors
 from models.evaluation.method_runs import run_methods
@@ -25,6 +26,8 @@ from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
+from tests.models.made_examples import made_up
+from tests.models.made_models import limit_trees
 from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, write_csv
 
 MODELS = {
@@ -44,13 +47,14 @@ def examples_of(path: Path) -> Examples:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """Every protocol on a world that has platforms, settings and triples."""
+    """Every protocol on a world that has platforms, settings and triples; of its shape, so that little is fitted."""
     world = World(workloads=2, repeats=1, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
     with pytest.MonkeyPatch.context() as patch:
-        import lightgbm
-
-        real = lightgbm.train
-        patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=3))
+        limit_trees(patch, 3)
+        patch.setattr(
+            baselines, "RandomForestRegressor", lambda **how: RandomForestRegressor(**{**how, "n_estimators": 3})
+        )
+        patch.setattr(factorisation_baseline, "SWEEPS", 3)
         return examine(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED).figures
 
 
@@ -70,15 +74,11 @@ def test_every_protocol_has_every_model_with_every_figure(report: Mapping[str, A
                 assert set(figures[part]) == FIGURES - {"coverage", "interval_width"}
 
 
-def test_datasets_of_two_platforms_are_evaluated_as_one_where_each_platform_is_left_out_in_turn(
-    tmp_path: Path,
-) -> None:
-    parts = []
-    for platform in ("p1", "p2"):
-        (tmp_path / platform).mkdir()
-        world = World(workloads=3, repeats=1, platforms=(platform,), settings=("0:0", "0:1"))
-        world.write(tmp_path / platform)
-        parts.append(tmp_path / platform)
+def test_datasets_of_two_platforms_are_evaluated_as_one_where_each_platform_is_left_out_in_turn(tmp_path: Path) -> None:
+    parts = [
+        World(workloads=3, repeats=1, platforms=(name,), settings=("0:0", "0:1")).write(tmp_path / name)
+        for name in ("p1", "p2")
+    ]
     alone = examine(parts[0], ["unseen_platform"], models=("ones",)).figures
     assert "skipped" in alone["protocols"]["unseen_platform"]
     both = examine(parts, ["unseen_platform"], models=("ones",)).figures
@@ -122,11 +122,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 def test_under_unseen_workload_no_training_row_involves_the_left_out_workload(examples: Examples) -> None:
     left_out = []
     for fold in folds_of(examples, "unseen_workload"):
-        trained, judged = fold.train, fold.test
-        missing = set(examples.take(judged).workloads) - set(examples.take(trained).workloads)
-        (workload,) = [one for one in missing if examples.take(judged).involves(one).all()]
-        assert not examples.take(trained).involves(workload).any()
-        assert sorted([*trained, *judged]) == list(range(len(examples)))
+        trained, judged = examples.take(fold.train), examples.take(fold.test)
+        missing = set(judged.workloads) - set(trained.workloads)
+        (workload,) = [name for name in missing if judged.involves(name).all()]
+        assert not trained.involves(workload).any()
+        assert sorted([*fold.train, *fold.test]) == list(range(len(examples)))
         assert fold.left_out == {workload}
         left_out.append(workload)
     assert left_out == list(examples.workloads)
@@ -238,8 +238,8 @@ def test_a_model_that_memorises_wins_on_random_rows_and_nothing_on_unseen_pairs(
     world = World(workloads=3, repeats=3).write(tmp_path / "world")
     found = examine(world, ["random_row", "unseen_pair"]).figures["protocols"]
     assert found["random_row"]["models"]["memoriser"]["mae"] < 0.3 * found["random_row"]["models"]["mean"]["mae"]
-    alike = [found["unseen_pair"]["models"][name] | {"seconds": 0} for name in ("memoriser", "mean")]
-    assert alike[0] == alike[1]
+    memoriser, mean = (found["unseen_pair"]["models"][name] | {"seconds": 0} for name in ("memoriser", "mean"))
+    assert memoriser == mean
 
 
 def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
@@ -320,19 +320,13 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
 # figures
 
 
-def few(ratio: list[float], victims: list[str], neighbours: list[str]) -> Examples:
-    from models.features.examples import Neighbour
-
-    count = len(ratio)
-    return Examples(
-        np.zeros((count, 1)), ("own cpu",), np.zeros(1, dtype=bool), np.array(ratio), np.ones(count), tuple(victims),
-        tuple((Neighbour(one, 1.0),) for one in neighbours), tuple(victims), ("p",) * count, ("",) * count,
-        ("r",) * count, np.full(count, 2),
-    )  # fmt: skip
+def few(ratio: list[float], *pairs: str) -> Examples:
+    """Rows with these measurements, each a victim and its neighbour in two letters."""
+    return made_up([tuple(pair) for pair in pairs], np.array(ratio), base=1.0)
 
 
 def test_errors_are_what_they_are_called() -> None:
-    examples = few([1.0, 0.5, 0.25], ["a"] * 3, ["b", "c", "d"])
+    examples = few([1.0, 0.5, 0.25], "ab", "ac", "ad")
     found = errors(examples, np.array([1.0, 0.6, 0.2]))
     assert found["mae"] == pytest.approx((0 + 0.1 + 0.05) / 3, abs=1e-4)
     assert found["mape"] == pytest.approx((0 + 0.2 + 0.2) / 3, abs=1e-4)
@@ -345,25 +339,25 @@ def test_errors_are_what_they_are_called() -> None:
 
 
 def test_errors_that_have_no_meaning_are_none() -> None:
-    found = errors(few([1.0, 1.0], ["a", "a"], ["b", "c"]), np.array([1.0, 1.0]))
+    found = errors(few([1.0, 1.0], "ab", "ac"), np.array([1.0, 1.0]))
     assert found["spearman"] is None
     assert found["mape_interfering"] is None
     assert found["pair_ranking_accuracy"] is None
-    json.dumps(errors(few([1e-3, 1.0, 0.4], ["a"] * 3, ["b", "c", "d"]), np.zeros(3)), allow_nan=False)
+    json.dumps(errors(few([1e-3, 1.0, 0.4], "ab", "ac", "ad"), np.zeros(3)), allow_nan=False)
 
 
 def test_pairs_are_ranked_right_wrong_or_half() -> None:
-    examples = few([0.9, 0.5, 0.7], ["a"] * 3, ["b", "c", "d"])
+    examples = few([0.9, 0.5, 0.7], "ab", "ac", "ad")
     assert PairwiseRanking.of(examples).accuracy(np.array([0.9, 0.5, 0.7])) == 1.0
     assert PairwiseRanking.of(examples).accuracy(np.array([0.5, 0.9, 0.7])) == 0.0
     assert PairwiseRanking.of(examples).accuracy(np.array([0.7, 0.7, 0.7])) == 0.5
-    assert PairwiseRanking.of(few([0.9, 0.5], ["a", "b"], ["b", "c"])).accuracy(np.array([1.0, 0.0])) is None
+    assert PairwiseRanking.of(few([0.9, 0.5], "ab", "bc")).accuracy(np.array([1.0, 0.0])) is None
 
 
 def test_pairs_that_differ_by_noise_only_are_not_ranked() -> None:
-    noisy = few([0.9, 0.5, 0.88, 0.52], ["a"] * 4, ["b", "b", "c", "c"])
+    noisy = few([0.9, 0.5, 0.88, 0.52], "ab", "ab", "ac", "ac")
     assert PairwiseRanking.of(noisy).accuracy(np.array([0.1, 0.1, 0.9, 0.9])) is None
-    close = few([0.90, 0.91], ["a"] * 2, ["b", "c"])
+    close = few([0.90, 0.91], "ab", "ac")
     assert PairwiseRanking.of(close).accuracy(np.array([0.1, 0.9])) is None
 
 
@@ -394,21 +388,21 @@ def test_baselines_give_numbers_on_odd_data(tmp_path: Path, few_trees: None, nam
     json.dumps(errors(test, guess), allow_nan=False)
 
 
-def test_baselines_do_not_read_the_answers(tmp_path: Path, few_trees: None) -> None:
-    examples = examples_of(World(workloads=4).write(tmp_path / "world"))
+def halves(world: World, folder: Path) -> tuple[Examples, Examples]:
+    """Every other row of a world, and the rest."""
+    examples = examples_of(world.write(folder / "world"))
     rows = np.arange(len(examples))
-    train, test = examples.take(rows[::2]), examples.take(rows[1::2])
-    from dataclasses import replace
+    return examples.take(rows[::2]), examples.take(rows[1::2])
 
+
+def test_baselines_do_not_read_the_answers(tmp_path: Path, few_trees: None) -> None:
+    train, test = halves(World(workloads=4), tmp_path)
     blind = replace(test, ratio=np.full(len(test), np.nan))
     for baseline in BASELINES.values():
         np.testing.assert_array_equal(baseline(train, test), baseline(train, blind))
 
 
 def test_matrix_factorisation_finds_what_victims_and_neighbours_add(tmp_path: Path) -> None:
-    examples = examples_of(World(workloads=6, hidden=0.5, noise=0.001).write(tmp_path / "world"))
-    rows = np.arange(len(examples))
-    guess = BASELINES["matrix_factorisation"](examples.take(rows[::2]), examples.take(rows[1::2]))
-    mean = BASELINES["mean"](examples.take(rows[::2]), examples.take(rows[1::2]))
-    measured = examples.ratio[rows[1::2]]
-    assert np.abs(guess - measured).mean() < 0.5 * np.abs(mean - measured).mean()
+    train, test = halves(World(workloads=6, hidden=0.5, noise=0.001), tmp_path)
+    guess, mean = (BASELINES[name](train, test) for name in ("matrix_factorisation", "mean"))
+    assert np.abs(guess - test.ratio).mean() < 0.5 * np.abs(mean - test.ratio).mean()

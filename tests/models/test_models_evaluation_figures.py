@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 from pathlib import Path
 
@@ -22,22 +24,14 @@ from models.evaluation.progress import EvaluationProgress
 from models.evaluation.results_table import average_ranks, ranks
 from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import examine
-from models.features.examples import Examples, Neighbour
+from models.features.examples import Examples
+from tests.models.made_examples import Group, made_up
 from tests.models.synthetic import World
 
 
-def rows(
-    ratio: list[float] | Floats, victims: list[str], neighbours: list[tuple[str, ...]], runs: list[str] | None = None
-) -> Examples:
-    """Rows with these measurements on one platform in one setting."""
-    count = len(victims)
-    pairs = tuple("+".join(sorted((one, *beside))) for one, beside in zip(victims, neighbours, strict=True))
-    return Examples(
-        np.zeros((count, 1)), ("own cpu",), np.zeros(1, dtype=bool), np.array(ratio, dtype=float), np.ones(count),
-        tuple(victims), tuple(tuple(Neighbour(name, 1.0) for name in beside) for beside in neighbours), pairs,
-        ("p",) * count, ("",) * count, tuple(runs or [f"d/r{row}/0" for row in range(count)]),
-        np.array([len(beside) + 1 for beside in neighbours]),
-    )  # fmt: skip
+def rows(ratio: list[float] | Floats, *groups: Group, runs: Sequence[str] = ()) -> Examples:
+    """Rows with these measurements on one platform in one setting, each of a victim and its neighbours."""
+    return made_up(groups, np.array(ratio, dtype=float), base=1.0, run=runs)
 
 
 # noise
@@ -48,14 +42,14 @@ def test_noise_is_the_error_that_a_perfect_predictor_of_the_mean_would_show() ->
     runs, repeat = 3000, 4
     ratio = 0.5 + random.normal(0, 0.02, (runs, repeat))
     number = np.repeat(np.arange(runs), repeat)
-    found = NoiseFloor.of(rows(ratio.ravel(), ["a"] * ratio.size, [("b",)] * ratio.size), number)
+    found = NoiseFloor.of(rows(ratio.ravel(), *[("a", "b")] * ratio.size), number)
     perfect = np.abs(ratio - 0.5)
     assert found.mae == pytest.approx(perfect.mean(), rel=0.03)
     assert found.mape == pytest.approx((perfect / ratio).mean(), rel=0.03)
 
 
 def test_rows_that_were_measured_once_have_no_noise() -> None:
-    examples = rows([0.5, 0.6, 0.9], ["a"] * 3, [("b",)] * 3)
+    examples = rows([0.5, 0.6, 0.9], *[("a", "b")] * 3)
     found = NoiseFloor.of(examples, np.array([0, 0, 1]))
     assert found.repeated.tolist() == [True, True, False]
     assert found.mae == pytest.approx(0.1 * np.sqrt(0.5))
@@ -67,7 +61,7 @@ def test_rows_that_were_measured_once_have_no_noise() -> None:
 
 def test_repeats_are_of_the_same_run_and_instance_and_twins_in_a_run_are_told_apart() -> None:
     runs = ["d/r/1", "d/r/1", "d/r/2", "d/r/2", "d/s/1"]
-    examples = rows([0.5] * 5, ["a"] * 5, [("a",)] * 5, runs)
+    examples = rows([0.5] * 5, *[("a", "a")] * 5, runs=runs)
     assert repeats(examples).tolist() == [0, 1, 0, 1, 2]
 
 
@@ -130,9 +124,8 @@ def plain_accuracy(examples: Examples, guess: Floats) -> float | None:
 def test_the_ranking_is_that_of_a_plain_loop(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 40))
-    victims = [f"v{at}" for at in random.integers(0, 3, count)]
-    beside: list[tuple[str, ...]] = [(f"n{at}",) for at in random.integers(0, 6, count)]
-    examples = rows(random.uniform(0.2, 1, count), victims, beside)
+    pairs = zip(random.integers(0, 3, count), random.integers(0, 6, count), strict=True)
+    examples = rows(random.uniform(0.2, 1, count), *[(f"v{victim}", f"n{beside}") for victim, beside in pairs])
     guess = np.round(random.uniform(0.2, 1, count), 1)
     expected = plain_accuracy(examples, guess)
     assert PairwiseRanking.of(examples).accuracy(guess) == (
@@ -141,7 +134,7 @@ def test_the_ranking_is_that_of_a_plain_loop(seed: int) -> None:
 
 
 def test_a_row_that_is_judged_twice_is_one_measurement() -> None:
-    examples = rows([0.90, 0.915], ["a", "a"], [("b",), ("c",)])
+    examples = rows([0.90, 0.915], ("a", "b"), ("a", "c"))
     twice = examples.take(np.array([0, 1, 0, 1]))
     guess = np.array([0.9, 0.5, 0.9, 0.5])
     assert PairwiseRanking.of(twice, np.array([0, 1, 0, 1])).accuracy(guess) is None
@@ -152,8 +145,8 @@ def test_a_row_that_is_judged_twice_is_one_measurement() -> None:
 
 
 def test_compositions_are_their_formulas_where_all_pairs_were_measured() -> None:
-    train = rows([0.8, 0.8, 0.5, 0.9, 1.0], ["a", "a", "a", "b", "c"], [("b",), ("b",), ("c",), ("a",), ("a",)])
-    test = rows([0.4, 0.4], ["a", "b"], [("b", "c"), ("a", "c")])
+    train = rows([0.8, 0.8, 0.5, 0.9, 1.0], ("a", "b"), ("a", "b"), ("a", "c"), ("b", "a"), ("c", "a"))
+    test = rows([0.4, 0.4], ("a", "b", "c"), ("b", "a", "c"))
     found = {name: rule(train, test) for name, rule in COMPOSITIONS.items()}
     assert found["compose_additive"][0] == pytest.approx(1 / (1 + 0.25 + 1.0))
     assert found["compose_product"][0] == pytest.approx(0.4)
@@ -187,9 +180,8 @@ def test_compositions_stand_beside_the_models_where_pairs_predict_more(
 @settings(max_examples=15, deadline=None)
 def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     random = np.random.default_rng(seed)
-    victims = [f"w{at}" for at in random.integers(0, 5, 40)]
-    beside = [tuple(f"w{at}" for at in random.integers(0, 5, random.integers(1, most + 1))) for _ in victims]
-    examples = rows(np.ones(40), victims, beside)
+    groups = [tuple(f"w{at}" for at in random.integers(0, 5, random.integers(2, most + 2))) for _ in range(40)]
+    examples = rows(np.ones(40), *groups)
     names = {name: at for at, name in enumerate(examples.workloads)}
     entries, target = Entries.of(examples, names), random.normal(size=40)
     losses = []
@@ -214,10 +206,8 @@ def test_ranks_are_places_by_both_errors_with_ties_shared() -> None:
 
 
 def test_the_limiting_resource_is_the_one_the_prior_lets_an_instance_go_least() -> None:
-    from dataclasses import replace
-
     examples = replace(
-        rows([1.0] * 3, ["a"] * 3, [("b",)] * 3),
+        rows([1.0] * 3, *[("a", "b")] * 3),
         x=np.log([[0.5, 0.9, 0.5], [1.0, 0.2, 0.2], [1.0, 1.0, 1.0]]),
         names=("prior cpu", "prior disk", "prior"),
     )
@@ -231,12 +221,8 @@ def test_the_time_left_is_that_of_what_is_left() -> None:
     for (name, seconds), fold in product((("slow", 90.0), ("fast", 10.0)), (1, 2)):
         with clock.doing(name, f"fold {fold}"):
             now[0] += seconds
-    assert [what for what, _ in said] == [
-        "fold 1, slow",
-        "fold 2, slow",
-        "fold 1, fast",
-        "fold 2, fast, about 10 s left",
-    ]
+    expected = ["fold 1, slow", "fold 2, slow", "fold 1, fast", "fold 2, fast, about 10 s left"]
+    assert [what for what, _ in said] == expected
     assert said[-1][1] == pytest.approx(190 / 200)
     assert [done for _, done in said] == sorted(done for _, done in said)
     assert clock.seconds("slow") == 180.0

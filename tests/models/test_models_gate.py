@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,19 +146,13 @@ def test_without_an_active_model_the_verdict_says_that_only_the_prior_was_compar
     assert "No learned model is active, so it was compared with the prior only." in verdict.reasons
 
 
-def test_rows_of_other_data_are_not_compared_and_the_verdict_says_so() -> None:
-    verdict = gate([table(0.06, half=0.1)], [table(0.0, dataset="other")])
+@pytest.mark.parametrize("other", [{"dataset": "other"}, {"world": 1}], ids=["other-data", "a-key-measured-again"])
+def test_rows_that_are_not_the_same_are_not_compared_and_the_verdict_says_so(other: dict[str, Any]) -> None:
+    verdict = gate([table(0.06, half=0.1)], [table(0.0, **other)])
     assert verdict.passed
     assert verdict.figures[0].active is None
-    assert (
-        "It shares no held-out rows with the active model, so it was compared with the prior only." in verdict.reasons
-    )
-
-
-def test_a_key_that_was_measured_again_is_not_the_same_row() -> None:
-    verdict = gate([table(0.06, half=0.1)], [table(0.0, world=1)])
-    assert verdict.passed
-    assert verdict.figures[0].active is None
+    no_rows = "It shares no held-out rows with the active model, so it was compared with the prior only."
+    assert no_rows in verdict.reasons
 
 
 def test_what_only_one_of_two_protocols_shares_is_said_for_the_other() -> None:

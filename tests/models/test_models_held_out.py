@@ -31,21 +31,11 @@ def tables(draw: st.DrawFn) -> list[HeldOutPredictions]:
         keys, platforms, pairs = ([row[at] for row in rows] for at in range(3))
         numbers = np.array([row[3:] for row in rows])
         lower, upper = np.sort(numbers[:, 3:], axis=1).T
+        measured, prior, expected = numbers[:, :3].T
         unbounded = draw(st.booleans())
-        found.append(
-            HeldOutPredictions(
-                target,
-                protocol,
-                tuple(keys),
-                tuple(platforms),
-                tuple(pairs),
-                numbers[:, 0],
-                numbers[:, 1],
-                numbers[:, 2],
-                lower,
-                np.full(len(rows), np.inf) if unbounded else upper,
-            )
-        )
+        labels = tuple(keys), tuple(platforms), tuple(pairs)
+        upper = np.full(len(rows), np.inf) if unbounded else upper
+        found.append(HeldOutPredictions(target, protocol, *labels, measured, prior, expected, lower, upper))
     return found
 
 
@@ -53,17 +43,19 @@ def tables(draw: st.DrawFn) -> list[HeldOutPredictions]:
 def test_what_is_written_is_read_back_to_seven_digits(written: list[HeldOutPredictions]) -> None:
     with TemporaryDirectory() as folder:
         read = read_held_out(write_held_out(Path(folder) / HELD_OUT, written))
-    assert [(one.target, one.protocol, one.key, one.platform, one.pair) for one in read] == [
-        (one.target, one.protocol, one.key, one.platform, one.pair) for one in written
-    ]
     for one, other in zip(read, written, strict=True):
+        for name in ("target", "protocol", "key", "platform", "pair"):
+            assert getattr(one, name) == getattr(other, name)
         for name in held_out.NUMBERS:
             assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6)
 
 
 def test_a_large_table_is_packed_and_the_same_bytes_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_out, "LARGE", 1000)
-    written = [write_held_out(tmp_path / folder / HELD_OUT, [table()]) for folder in _folders(tmp_path, 2)]
+    written = []
+    for folder in (tmp_path / "0", tmp_path / "1"):
+        folder.mkdir()
+        written.append(write_held_out(folder / HELD_OUT, [table()]))
     assert [path.name for path in written] == [f"{HELD_OUT}.gz"] * 2
     assert written[0].read_bytes() == written[1].read_bytes()
     assert held_out_of(tmp_path / "0")[0].key == table().key
@@ -141,9 +133,3 @@ def test_a_file_that_is_cut_or_foreign_is_refused(tmp_path: Path) -> None:
 def test_a_table_that_makes_no_sense_cannot_be_made(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"is not among|differ in length|is not above 0|is not between"):
         replace(table(pairs=2, repeats=1), **change)  # type: ignore[arg-type]
-
-
-def _folders(path: Path, count: int) -> list[str]:
-    for number in range(count):
-        (path / str(number)).mkdir()
-    return [str(number) for number in range(count)]

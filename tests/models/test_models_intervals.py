@@ -172,24 +172,18 @@ def test_a_platform_of_few_scores_lies_between_its_own_and_everybodys() -> None:
 
 def unscaled(error: Floats, *platform: str) -> Calibration:
     """Calibrated on known workloads by errors of which none is harder than another."""
-    rows = len(error)
-    names = platform if len(platform) == rows else platform * rows
-    return replace(
-        calibrate(
-            np.zeros((rows, 1)), np.zeros((rows, HINTS)), error, np.ones(rows, dtype=bool), names, np.arange(rows),
-            np.zeros(rows, dtype=np.int64), np.ones(rows),
-        ),
-        difficulty=None,
-        typical=1.0,
-    )  # fmt: skip
+    known = np.ones(len(error), dtype=bool)
+    return replace(plain(error, known, *platform, scale=np.ones(len(error))), difficulty=None, typical=1.0)
 
 
-def plain(error: Floats, known: NDArray[np.bool_], platform: str = "p", fold: int = 4) -> Calibration:
+def plain(
+    error: Floats, known: NDArray[np.bool_], *platform: str, folds: int = 4, scale: Floats | None = None
+) -> Calibration:
+    """Calibrated by errors of rows alike in all else, on one platform or on a platform for each row."""
     rows = len(error)
-    return calibrate(
-        np.zeros((rows, 1)), np.zeros((rows, HINTS)), error, known, [platform] * rows, np.arange(rows),
-        np.arange(rows) % fold,
-    )  # fmt: skip
+    names = platform if len(platform) == rows else (platform or ("p",)) * rows
+    zeros, number = np.zeros((rows, 1)), np.arange(rows)
+    return calibrate(zeros, np.zeros((rows, HINTS)), error, known, names, number, number % folds, scale)
 
 
 def half(fitted: Calibration, known: bool, outside: bool = False, platform: str = "p") -> tuple[float, float]:
@@ -241,10 +235,8 @@ def test_a_platform_is_believed_the_more_the_more_rows_it_has_and_a_new_one_gets
     def of_calm(rows: int) -> tuple[float, float]:
         """Half widths on a calm platform with so many rows, and on one nobody has seen."""
         error = np.concatenate([random.normal(0, 0.01, rows), random.normal(0, 0.3, 800)])
-        fitted = calibrate(
-            np.zeros((len(error), 1)), np.zeros((len(error), HINTS)), error, np.zeros(len(error), dtype=bool),
-            ["calm"] * rows + ["wild"] * 800, np.arange(len(error)), np.arange(len(error)) % 5,
-        )  # fmt: skip
+        names = ["calm"] * rows + ["wild"] * 800
+        fitted = plain(error, np.zeros(len(error), dtype=bool), *names, folds=5)
         assert "new" not in fitted.quantiles["unknown"]
         return half(fitted, False, platform="calm")[0], half(fitted, False, platform="new")[0]
 
@@ -284,8 +276,7 @@ def test_a_platform_with_rows_of_one_kind_tells_of_the_other_kind_too() -> None:
     error = np.concatenate([random.normal(0, size, 300) for size in (0.2, 0.02, 0.2, 0.8)])
     known = np.repeat([False, False, True, True], 300)
     platform = np.repeat(["mixed", "calm", "mixed", "wild"], 300).tolist()
-    nothing = np.zeros((1200, 1))
-    fitted = calibrate(nothing, np.zeros((1200, HINTS)), error, known, platform, np.arange(1200), np.arange(1200) % 5)
+    fitted = plain(error, known, *platform, folds=5)
     for name in ("mixed", "calm", "wild", "new"):
         assert sum(half(fitted, True, platform=name)) <= sum(half(fitted, False, platform=name))
     assert sum(half(fitted, True, platform="calm")) < 0.5 * sum(half(fitted, True, platform="new"))

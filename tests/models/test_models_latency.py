@@ -20,18 +20,7 @@ from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
 from models.physics.queueing import budget_runs_out, cap_stall, processor_sharing
 from profiler.observed import Host, Instance, NetworkSettings
-from tests.models.synthetic import (
-    NAMES,
-    TABLE,
-    Scene,
-    batch,
-    dedicated,
-    host,
-    instance,
-    instances,
-    scenes,
-    shared,
-)
+from tests.models.synthetic import NAMES, TABLE, Scene, batch, dedicated, host, instance, instances, scenes, shared
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
 PAGES = ProfileTable.build([WorkloadProfile("pages", {"cpu": 0.0, "driver_domain.cpu": 60.0})])
@@ -180,9 +169,6 @@ def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, da
     assert after.jitter[0, 0] <= before.jitter[0, 0] * (1 + 1e-6)
 
 
-# turns
-
-
 # the network
 
 
@@ -190,12 +176,8 @@ def test_in_a_full_queue_everybody_waits_for_all_of_it_and_in_a_class_of_its_own
     there = host("lxc", 4, nic_mbit=10.0)
     game, fills = instance(workload="game"), instance(workload="fills")
     full = ratios(there, game, fills, table=BURSTS)
-    apart = ratios(
-        there,
-        replace(game, settings=replace(game.settings, network=dedicated(5.0))),
-        replace(fills, settings=replace(fills.settings, network=dedicated(5.0))),
-        table=BURSTS,
-    )
+    classed = (instance(workload=name, network=dedicated(5.0)) for name in ("game", "fills"))
+    apart = ratios(there, *classed, table=BURSTS)
     delay_ms = 1000 * BACKLOG_MBIT / (10 * GOODPUT)
     assert delay_ms < full[0][0] < 1.5 * delay_ms  # alone it takes 1 ms
     assert apart[0][0] < 1.5  # half the link sends each of its packets half as fast
@@ -204,8 +186,7 @@ def test_in_a_full_queue_everybody_waits_for_all_of_it_and_in_a_class_of_its_own
 
 def test_a_class_that_is_sent_more_than_its_rate_delays_its_own_packets_only() -> None:
     there = host("lxc", 4, nic_mbit=10.0)
-    tight = replace(instance(), workload="game", settings=replace(instance().settings, network=dedicated(0.05)))
-    wide = replace(tight, settings=replace(tight.settings, network=shared(1.0, 10.0)))
+    tight, wide = (instance(workload="game", network=network) for network in (dedicated(0.05), shared(1.0, 10.0)))
     latency, _ = ratios(there, tight, wide, table=BURSTS)
     assert latency[0] > 1000 * BACKLOG_MBIT / 0.05
     assert latency[1] == pytest.approx(1.0, abs=0.05)

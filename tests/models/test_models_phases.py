@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.profiling.phases import SHORTEST, LevelSeries, Phases, as_levels, find_phases, partition
+from tests.models.profiling_cases import resembling
 
 SEEDS = st.integers(0, 2**31)
 BOUNDS = settings(max_examples=60, deadline=None)
@@ -22,10 +23,7 @@ RUNS = 100  # simulated series behind each stated rate
 
 def noise(seed: int, windows: int, metrics: int = 3, sigma: float = 0.1, correlation: float = 0.0) -> Floats:
     """Lognormal factors around 1, each window like the one before to the degree of `correlation`."""
-    made = np.random.default_rng(seed).normal(size=(windows + 50, metrics))
-    for window in range(1, len(made)):
-        made[window] = correlation * made[window - 1] + np.sqrt(1 - correlation**2) * made[window]
-    return np.asarray(np.exp(sigma * made[50:]))
+    return np.asarray(np.exp(sigma * resembling(seed, windows, metrics, correlation)))
 
 
 def phases_of(values: Floats) -> Phases:

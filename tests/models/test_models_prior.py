@@ -19,19 +19,8 @@ from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
-from profiler.observed import Host, Instance
-from tests.models.synthetic import (
-    NAMES,
-    PROFILES,
-    TABLE,
-    Scene,
-    batch,
-    dedicated,
-    host,
-    instance,
-    scenes,
-    shared,
-)
+from profiler.observed import Host, Instance, NetworkSettings
+from tests.models.synthetic import NAMES, PROFILES, TABLE, Scene, batch, dedicated, host, instance, scenes, shared
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
 
@@ -70,15 +59,82 @@ def test_two_on_a_host_smaller_than_their_profiles_still_share_it_evenly() -> No
     assert ratios((host("kvm", 1), pair), table=table) == pytest.approx([0.5, 0.5], abs=1e-4)
 
 
-def test_who_asks_for_nothing_is_never_slowed_down() -> None:
-    assert of(host(), instance(workload="idle"), instance(), instance()) == pytest.approx([1.0, 0.5, 0.5])
+# who gets how much
 
 
-# CPUs
+LINE = 1000 * GOODPUT  # of a full link, without headers; bulk alone has 900 of it
+SPIN, HALF, BULK, DISK, COPY = (instance(workload=name) for name in ("spin", "half", "bulk", "disk", "copy"))
+ROOMY = host("lxc", 4)  # only what is not CPU is contended
 
 
-def test_two_that_want_one_cpu_get_half_each() -> None:
-    assert of(host(), instance(), instance()) == pytest.approx([0.5, 0.5])
+def bulk(network: NetworkSettings) -> Instance:
+    return instance(workload="bulk", network=network)
+
+
+@pytest.mark.parametrize(
+    ("there", "instances", "expected"),
+    [
+        pytest.param(host(), [instance(workload="idle"), SPIN, SPIN], [1, 0.5, 0.5], id="idle-is-never-slowed-down"),
+        pytest.param(host(), [SPIN, SPIN], [0.5, 0.5], id="half-a-cpu-each"),
+        pytest.param(host(), [HALF, SPIN], [1, 0.5], id="little-cpu-beside-one-that-wants-all"),
+        pytest.param(host("kvm", 2), [instance(pins="0:0"), instance(pins="0:1")], [1, 1], id="pinned-apart"),
+        pytest.param(host("kvm", 2), [instance(pins="0:0"), instance(pins="0:0")], [0.5, 0.5], id="pinned-together"),
+        pytest.param(host("kvm", 2), [instance(pins="0:0"), SPIN], [1, 1], id="who-may-run-elsewhere-makes-way"),
+        pytest.param(
+            host("kvm", 2),
+            [instance(pins="0:0"), HALF, instance(workload="half", pins="0:1")],
+            [1, 1, 1],
+            id="who-may-run-elsewhere-makes-way-for-two",
+        ),
+        pytest.param(host(), [instance(workload="half", cap=60.0)], [1], id="a-cap-above-the-demand"),
+        *(
+            pytest.param(
+                host(kind), [instance(weight=768), instance(weight=256)], [0.75, 0.25], id=f"weights-are-shares-{kind}"
+            )
+            for kind in ("kvm", "lxc")
+        ),
+        pytest.param(
+            host("kvm", 2), [instance(weight=1), instance(weight=65_535)], [1, 1], id="weights-where-cpus-are-idle"
+        ),
+        pytest.param(
+            ROOMY,
+            [BULK, BULK, instance(workload="stream", load=0.5)],  # 200 of 400 Mbit/s
+            [(LINE - 200) / 2 / 900, (LINE - 200) / 2 / 900, 1],
+            id="a-full-link-is-shared-max-min",
+        ),
+        pytest.param(host("lxc", 4, nic_mbit=None), [BULK, BULK], [1, 1], id="a-link-of-unknown-speed"),
+        # findings L7 and L9
+        pytest.param(ROOMY, [bulk(dedicated(400.0)), BULK], [400 / 900, (LINE - 400) / 900], id="a-rate-beside-a-hog"),
+        pytest.param(ROOMY, [bulk(dedicated(300.0))], [1 / 3], id="a-rate-is-not-exceeded-alone"),
+        pytest.param(
+            ROOMY,
+            [bulk(shared(500.0)), bulk(shared(100.0))],
+            [(500 + (LINE - 600) / 2) / 900, (100 + (LINE - 600) / 2) / 900],
+            id="shared-rates-are-kept-and-the-slack-is-divided",
+        ),
+        pytest.param(ROOMY, [bulk(shared(100.0))], [1], id="a-shared-rate-alone"),
+        pytest.param(ROOMY, [bulk(shared(100.0, 450.0))], [0.5], id="a-ceiling-holds-whatever-slack-there-is"),
+        pytest.param(
+            ROOMY,
+            [bulk(dedicated(800.0)), bulk(dedicated(400.0))],
+            [2 / 3 * LINE / 900, 1 / 3 * LINE / 900],
+            id="guarantees-beyond-the-link-are-cut-in-proportion",
+        ),
+        pytest.param(ROOMY, [DISK, DISK], [0.5, 0.5], id="half-a-disk-each"),
+        pytest.param(ROOMY, [instance(workload="log"), DISK], [1, 0.8], id="who-writes-little-is-served"),
+        pytest.param(ROOMY, [COPY, COPY], [0.5, 0.5], id="half-the-memory-bandwidth-each"),
+        pytest.param(ROOMY, [COPY, DISK], [1, 1], id="memory-beside-a-disk"),
+        pytest.param(ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0)], [0.25], id="a-disk-limit-alone"),
+        pytest.param(
+            ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0), DISK], [0.25, 0.75], id="a-disk-limit-beside-one"
+        ),
+        pytest.param(  # at half the load 100 MB/s are offered, and the limit allows 150
+            ROOMY, [instance(workload="disk", load=0.5, disk_limit_mb_s=150.0)], [1], id="a-limit-above-the-load"
+        ),
+    ],
+)
+def test_everybody_gets_what_is_expected(there: Host, instances: list[Instance], expected: list[float]) -> None:
+    assert of(there, *instances) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("instances", "cpus"), [(3, 1), (3, 2), (5, 3), (4, 4), (2, 5), (9, 4)])
@@ -87,28 +143,12 @@ def test_n_on_m_cpus_get_m_over_n_each(instances: int, cpus: int) -> None:
     assert got == pytest.approx([min(1.0, cpus / instances)] * instances)
 
 
-def test_who_wants_little_cpu_is_not_slowed_down_by_who_wants_all() -> None:
-    assert of(host(), instance(workload="half"), instance()) == pytest.approx([1.0, 0.5])
-
-
 def test_an_unknown_workload_counts_as_what_virtual_machines_usually_use() -> None:
     """It waits for a spinning neighbour at times, and takes little from it."""
     for name in (None, "nobody-knows"):
         unknown, spinning = of(host("kvm", 2), instance(workload=name, vcpus=2), instance())
         assert 0.6 < unknown < 1.0
         assert spinning > 0.9
-
-
-def test_pins_to_different_cpus_keep_neighbours_apart() -> None:
-    there = host("kvm", 2)
-    assert of(there, instance(pins="0:0"), instance(pins="0:1")) == pytest.approx([1.0, 1.0])
-    assert of(there, instance(pins="0:0"), instance(pins="0:0")) == pytest.approx([0.5, 0.5])
-
-
-def test_who_may_run_elsewhere_makes_way_for_who_may_not() -> None:
-    assert of(host("kvm", 2), instance(pins="0:0"), instance()) == pytest.approx([1.0, 1.0])
-    got = of(host("kvm", 2), instance(pins="0:0"), instance(workload="half"), instance(workload="half", pins="0:1"))
-    assert got == pytest.approx([1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
@@ -121,26 +161,12 @@ def test_the_share_follows_a_cap_linearly_alone_and_beside_a_competitor(kind: st
     assert beside == pytest.approx([min(cap / 100, 0.5), max(1 - cap / 100, 0.5)])
 
 
-def test_a_cap_above_the_demand_changes_nothing() -> None:
-    assert of(host(), instance(workload="half", cap=60.0)) == pytest.approx([1.0])
-
-
-@pytest.mark.parametrize("kind", ["kvm", "lxc"])
-def test_weights_are_shares_under_the_linux_scheduler(kind: str) -> None:
-    got = of(host(kind), instance(weight=768), instance(weight=256))
-    assert got == pytest.approx([0.75, 0.25])
-
-
 def test_ten_times_the_weight_is_a_third_more_cpu_under_the_credit_scheduler() -> None:
     """Finding L4: equal weights get half each, a ratio of ten 57.1 and 42.9 %."""
     assert of(host("xen"), instance(weight=256), instance(weight=256)) == pytest.approx([0.5, 0.5])
     got = of(host("xen"), instance(weight=2560), instance(weight=256))
     assert got == pytest.approx([0.571, 0.429], abs=1e-3)
     assert got[0] / got[1] == pytest.approx(57.1 / 42.9)
-
-
-def test_weights_mean_nothing_where_cpus_are_idle() -> None:
-    assert of(host("kvm", 2), instance(weight=1), instance(weight=65_535)) == pytest.approx([1.0, 1.0])
 
 
 # driver domain
@@ -182,25 +208,6 @@ def test_a_neighbour_without_pages_makes_nobodys_pages_cheaper() -> None:
 # network
 
 
-def test_a_full_link_is_shared_max_min() -> None:
-    little = instance(workload="stream", load=0.5)  # 200 of 400 Mbit/s
-    got = of(host("lxc", 4), instance(workload="bulk"), instance(workload="bulk"), little)
-    assert got == pytest.approx([(1000 * GOODPUT - 200) / 2 / 900] * 2 + [1.0])
-
-
-def test_a_link_of_unknown_speed_holds_nobody_back() -> None:
-    there = host("lxc", 4, nic_mbit=None)
-    assert of(there, instance(workload="bulk"), instance(workload="bulk")) == pytest.approx([1.0, 1.0])
-
-
-def test_a_dedicated_rate_is_kept_beside_a_hog_and_not_exceeded_alone() -> None:
-    """Findings L7 and L9."""
-    there = host("lxc", 4)
-    got = of(there, instance(workload="bulk", network=dedicated(400.0)), instance(workload="bulk"))
-    assert got == pytest.approx([400 / 900, (1000 * GOODPUT - 400) / 900])
-    assert of(there, instance(workload="bulk", network=dedicated(300.0))) == pytest.approx([1 / 3])
-
-
 def test_a_sender_that_may_send_a_tenth_leaves_the_cpu_to_others() -> None:
     """It waits for its own limit, where it would go on polling for what others take."""
     there = host("lxc", 1)
@@ -210,13 +217,12 @@ def test_a_sender_that_may_send_a_tenth_leaves_the_cpu_to_others() -> None:
 
 @pytest.mark.parametrize("hogs", [1, 3])
 def test_who_has_no_class_keeps_half_of_the_line_beside_classes_and_promises_beyond_it_are_cut(hogs: int) -> None:
-    there, half = host("lxc", 8), 1000 * GOODPUT / 2
-    others = [instance(workload="bulk") for _ in range(hogs)]
-    got = 900 * of(there, instance(workload="bulk", network=dedicated(700.0)), *others)
-    assert got[0] == pytest.approx(1000 * GOODPUT * 700 / (700 + half))
-    assert got[1:] == pytest.approx([1000 * GOODPUT * half / (700 + half) / hogs] * hogs)
+    there, half = host("lxc", 8), LINE / 2
+    got = 900 * of(there, bulk(dedicated(700.0)), *[BULK] * hogs)
+    assert got[0] == pytest.approx(LINE * 700 / (700 + half))
+    assert got[1:] == pytest.approx([LINE * half / (700 + half) / hogs] * hogs)
     little = instance(workload="stream", load=0.25)  # 100 Mbit/s, and no more of the half is taken
-    assert of(there, instance(workload="bulk", network=dedicated(700.0)), little) == pytest.approx([700 / 900, 1.0])
+    assert of(there, bulk(dedicated(700.0)), little) == pytest.approx([700 / 900, 1.0])
 
 
 def test_the_metrics_that_the_prior_names_are_those_that_it_reads() -> None:
@@ -234,23 +240,19 @@ def test_the_metrics_that_the_prior_names_are_those_that_it_reads() -> None:
 
 def test_who_minds_latency_has_its_class_served_before_all_others_and_what_is_left_over_too() -> None:
     """As measured in the kernel: of 200 Mbit/s a class of 180 beside a sender without one has 175."""
-    line = 1000 * GOODPUT
-    hog = instance(workload="bulk")
-    for network, gets in ((dedicated(700.0), 700.0), (shared(100.0), line / 2), (shared(100.0, 300.0), 300.0)):
-        prompt = instance(workload="bulk", network=network, service="latency")
-        got = 900 * of(host("lxc", 4), prompt, hog)
-        assert got == pytest.approx([gets, line - gets], rel=1e-3)
-        assert 900 * of(host("lxc", 4), replace(prompt, service="throughput"), hog)[0] <= gets
+    for network, gets in ((dedicated(700.0), 700.0), (shared(100.0), LINE / 2), (shared(100.0, 300.0), 300.0)):
+        prompt = replace(bulk(network), service="latency")
+        assert 900 * of(ROOMY, prompt, BULK) == pytest.approx([gets, LINE - gets], rel=1e-3)
+        assert 900 * of(ROOMY, bulk(network), BULK)[0] <= gets
 
 
 def test_without_any_class_there_is_no_tree_that_keeps_anything() -> None:
-    there = host("lxc", 4)
     for absent in (False, True):
-        scene = batch((there, [instance("a", "bulk"), instance("b", "bulk"), instance("c", network=dedicated(700.0))]))
+        scene = batch((ROOMY, [instance("a", "bulk"), instance("b", "bulk"), instance("c", network=dedicated(700.0))]))
         if absent:
             scene.present[0, 2] = False
         got = solve(scene).throughput[0, :2]
-        assert got == pytest.approx([1000 * GOODPUT / 2 / 900] * 2), absent
+        assert got == pytest.approx([LINE / 2 / 900] * 2), absent
 
 
 @settings(max_examples=60, deadline=None)
@@ -273,27 +275,6 @@ def test_nobody_is_sure_of_more_than_it_wants_and_all_together_of_no_more_than_t
     assert kept[has_class.any(axis=1) & fits] == pytest.approx(expected[has_class.any(axis=1) & fits])
 
 
-def test_a_shared_rate_is_kept_and_the_slack_is_divided() -> None:
-    there = host("lxc", 4)
-    slack = (1000 * GOODPUT - 500 - 100) / 2
-    got = of(
-        there,
-        instance(workload="bulk", network=shared(500.0)),
-        instance(workload="bulk", network=shared(100.0)),
-    )
-    assert got == pytest.approx([(500 + slack) / 900, (100 + slack) / 900])
-    assert of(there, instance(workload="bulk", network=shared(100.0))) == pytest.approx([1.0])
-
-
-def test_a_ceiling_holds_whatever_slack_there_is() -> None:
-    assert of(host("lxc", 4), instance(workload="bulk", network=shared(100.0, 450.0))) == pytest.approx([0.5])
-
-
-def test_guaranteed_rates_beyond_the_link_are_cut_in_proportion() -> None:
-    got = of(host("lxc", 4), *[instance(workload="bulk", network=dedicated(rate)) for rate in (800.0, 400.0)])
-    assert got * 900 == pytest.approx(np.array([2, 1]) / 3 * 1000 * GOODPUT)
-
-
 def test_a_solo_rate_above_the_links_payload_is_believed() -> None:
     table = ProfileTable.build([WorkloadProfile("full", {"cpu": 1.0, "net_mbit": 980.0})])
     pair = [instance("a", "full"), instance("b", "full")]
@@ -304,37 +285,11 @@ def test_a_solo_rate_above_the_links_payload_is_believed() -> None:
 # disk
 
 
-def test_two_that_keep_the_disk_busy_get_half_each() -> None:
-    assert of(host("lxc", 4), instance(workload="disk"), instance(workload="disk")) == pytest.approx([0.5, 0.5])
-
-
-def test_who_writes_little_is_served_beside_who_keeps_the_disk_busy() -> None:
-    assert of(host("lxc", 4), instance(workload="log"), instance(workload="disk")) == pytest.approx([1.0, 0.8])
-
-
 def test_a_disk_that_its_fastest_user_leaves_idle_at_times_can_do_more() -> None:
     """Alone it waits for the disk four fifths of its time, so that the disk could do a quarter more."""
     table = ProfileTable.build([WorkloadProfile("reader", {"cpu": 5.0, "disk_mb_s": 200.0, "block": 80.0})])
     pair = [instance("a", "reader"), instance("b", "reader")]
     assert ratios((host("lxc", 4), pair), table=table) == pytest.approx([0.625, 0.625])
-
-
-def test_two_that_stream_from_memory_get_half_the_bandwidth_each() -> None:
-    assert of(host("lxc", 4), instance(workload="copy"), instance(workload="copy")) == pytest.approx([0.5, 0.5])
-    assert of(host("lxc", 4), instance(workload="copy"), instance(workload="disk")) == pytest.approx([1.0, 1.0])
-
-
-def test_a_disk_limit_holds_in_mb_per_second() -> None:
-    there = host("lxc", 4)
-    assert of(there, instance(workload="disk", disk_limit_mb_s=50.0)) == pytest.approx([0.25])
-    got = of(there, instance(workload="disk", disk_limit_mb_s=50.0), instance(workload="disk"))
-    assert got == pytest.approx([0.25, 0.75])
-
-
-def test_a_disk_limit_does_not_shrink_with_the_load() -> None:
-    """At half the load 100 MB/s are offered, and the limit allows 150."""
-    got = of(host("lxc", 4), instance(workload="disk", load=0.5, disk_limit_mb_s=150.0))
-    assert got == pytest.approx([1.0])
 
 
 # latency
@@ -377,16 +332,9 @@ def test_ratios_are_numbers_above_zero_and_never_above_one(many: list[Scene]) ->
 @given(st.data())
 def test_absurd_profiles_give_numbers_all_the_same(data: st.DataObject) -> None:
     keys = (
-        "cpu",
-        "driver_domain.cpu",
-        "net_mbit",
-        "throughput_kb_s",
-        "disk_mb_s",
-        "waiting",
-        "block",
-        "pages_exchanged",
+        "cpu", "driver_domain.cpu", "net_mbit", "throughput_kb_s", "disk_mb_s", "waiting", "block", "pages_exchanged",
         "mem_bw_mb_s",
-    )
+    )  # fmt: skip
     values = st.sampled_from([0.0, 5e-324, 1e-9, 1.0, 1e6, 1e15])
     table = ProfileTable.build(
         [WorkloadProfile(f"w{n}", data.draw(st.dictionaries(st.sampled_from(keys), values))) for n in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.profiling.load_estimation import DemandLevel, InstanceLimits, at_full_load, is_alike, load_levels, use
-from models.profiling.mean_intervals import estimate
+from models.profiling.mean_intervals import MeanEstimate, estimate
 from models.profiling.profiles import SOLO_CPU, profile_windows
 from models.profiling.window_selection import LEAST_WINDOWS
 from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
-from tests.models.profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
+from tests.models.profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded, resembling
 
 BOUNDS = settings(max_examples=50, deadline=None)
 WHOLE = {
@@ -82,11 +83,17 @@ def test_a_mean_lies_in_its_interval_and_between_the_values(values: list[float],
         assert 0 <= found.lower <= found.value <= found.upper
 
 
+def of_resembling(seed: int, windows: int, correlation: float) -> MeanEstimate | None:
+    """Of values around 100 with a deviation of 10."""
+    values = 100 + 10 * resembling(seed, windows, correlation=correlation)[:, 0]
+    return estimate(values, np.zeros(windows, dtype=np.int64))
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_intervals_shrink_with_more_windows(correlation: float) -> None:
     widths = []
     for windows in (30, 120, 480, 1920):
-        made = [estimate(_alike(seed, windows, correlation), np.zeros(windows, dtype=np.int64)) for seed in range(40)]
+        made = [of_resembling(seed, windows, correlation) for seed in range(40)]
         widths.append(np.mean([one.upper - one.lower for one in made if one and one.upper and one.lower]))
     ratios = np.array(widths[:-1]) / widths[1:]
     assert ((ratios > 1.6) & (ratios < 2.6)).all(), "four times the windows, half the width"
@@ -97,14 +104,13 @@ def test_nine_in_ten_intervals_hold_the_mean_also_where_windows_resemble_each_ot
     """Measured with 600 series of 360 windows: 0.92, 0.89, 0.90, 0.86 of them; without the correction 0.45 at 0.8."""
     hits = 0
     for seed in range(300):
-        found = estimate(_alike(seed, 360, correlation), np.zeros(360, dtype=np.int64))
+        found = of_resembling(seed, 360, correlation)
         hits += found is not None and found.lower is not None and found.lower <= 100 <= float(found.upper or 0)
     assert 0.80 <= hits / 300 <= 0.97
 
 
 def test_windows_that_resemble_each_other_are_worth_fewer() -> None:
-    free = estimate(_alike(1, 400, 0.0), np.zeros(400, dtype=np.int64))
-    tied = estimate(_alike(1, 400, 0.8), np.zeros(400, dtype=np.int64))
+    free, tied = (of_resembling(1, 400, correlation) for correlation in (0.0, 0.8))
     assert free is not None
     assert tied is not None
     assert free.effective > 250
@@ -116,13 +122,6 @@ def test_without_any_value_there_is_no_estimate_and_one_value_has_no_interval() 
     single = estimate(np.array([3.0]), np.zeros(1, dtype=np.int64))
     assert single is not None
     assert (single.value, single.lower, single.upper) == (3.0, None, None)
-
-
-def _alike(seed: int, windows: int, correlation: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    made = np.random.default_rng(seed).normal(size=windows + 50)
-    for window in range(1, len(made)):
-        made[window] = correlation * made[window - 1] + np.sqrt(1 - correlation**2) * made[window]
-    return np.asarray(100 + 10 * made[50:]).reshape(windows)
 
 
 # solo or not
@@ -160,7 +159,7 @@ def test_beside_others_nothing_is_taken_that_cannot_be_told_apart() -> None:
 def test_solo_windows_alone_make_the_profile_where_there_are_enough() -> None:
     neighbour = [MetricSample("h1", "i2", "instance", "cpu", 90.0, BEGIN_S + PERIOD_S * n) for n in range(21, 61)]
     waits = cpu_samples([50] * 60)
-    waits = [s if s.metric != "waiting" or s.time_s <= BEGIN_S + 200 else _with(s, 40.0) for s in waits]
+    waits = [s if s.metric != "waiting" or s.time_s <= BEGIN_S + 200 else replace(s, value=40.0) for s in waits]
     phase = profiled(waits + neighbour).phases[0]
     assert phase.solo
     assert phase.solo_windows == 20
@@ -198,7 +197,7 @@ def test_a_profile_needs_enough_windows(windows: int, enough: bool) -> None:
 
 
 def test_a_profile_needs_enough_time() -> None:
-    fast = [_at(sample, BEGIN_S + (sample.time_s - BEGIN_S) / 10) for sample in cpu_samples([40] * 40)]
+    fast = [replace(sample, time_s=BEGIN_S + (sample.time_s - BEGIN_S) / 10) for sample in cpu_samples([40] * 40)]
     assert profiled(fast).phases[0].reasons == ("40 s inside the phase, 60 s are needed",)
 
 
@@ -216,7 +215,7 @@ def test_a_host_that_is_held_back_itself_is_remarked() -> None:
 
 
 def test_an_instance_that_moved_is_profiled_where_it_is_now() -> None:
-    moved = [_at(sample, sample.time_s + 1000) for sample in cpu_samples([60] * 30, host="h2")]
+    moved = [replace(sample, time_s=sample.time_s + 1000) for sample in cpu_samples([60] * 30, host="h2")]
     found = profiled(cpu_samples([30] * 20) + moved)
     assert found.host == "h2"
     assert found.notes == ("20 windows on host h1 are left out",)
@@ -369,11 +368,3 @@ def test_vcpus_are_measured_and_given_only_where_they_cannot_be() -> None:
     given_two = profile_windows(windows, vcpus=2.0)
     assert given_two.vcpus == 2.0
     assert given_two.phases[0].load.lower == pytest.approx(0.485, abs=0.01)
-
-
-def _with(sample: MetricSample, value: float) -> MetricSample:
-    return MetricSample(sample.host, sample.instance, sample.scope, sample.metric, value, sample.time_s)
-
-
-def _at(sample: MetricSample, time_s: float) -> MetricSample:
-    return MetricSample(sample.host, sample.instance, sample.scope, sample.metric, sample.value, time_s)

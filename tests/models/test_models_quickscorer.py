@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import lightgbm
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
+from models.learning.kernel_ridge import fit_kernel_ridge
 from models.learning.quickscorer import CELLS, MOST_LEAVES, QuickScorer
 from models.learning.residual_model import BaseLearners
 
@@ -38,10 +39,15 @@ def walked(boosters: list[lightgbm.Booster], x: Floats) -> Floats:
     return np.stack([booster.predict(x, num_threads=1) for booster in boosters])
 
 
-def some_smooth(x: Floats, target: Floats) -> KernelRidge:
-    return fit_kernel_ridge(
-        x, target, np.ones(300), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
-    )
+def with_smooth(
+    trees: Sequence[lightgbm.Booster], forest: lightgbm.Booster, direct: Sequence[lightgbm.Booster]
+) -> tuple[BaseLearners, Floats, Floats]:
+    """Members of which one is smooth, as it is trained on rows that are known, with these rows and their base."""
+    x, target = data(0, unknown=0.0)
+    x[~np.isfinite(x)] = 0.0
+    folds = [(np.arange(200), np.arange(200, len(x)))]
+    smooth = fit_kernel_ridge(x, target, np.ones(len(x)), ["own a"] * COLUMNS, folds, seed=0)
+    return BaseLearners(tuple(trees), forest, smooth, tuple(direct)), x, np.full(len(x), 0.5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -70,11 +76,8 @@ def test_the_answer_to_a_row_does_not_depend_on_who_is_asked_about_with_it() -> 
 
 def test_a_tree_that_never_splits_says_the_same_to_everybody() -> None:
     x, _ = data(0)
-    boosters = [
-        lightgbm.train(
-            {"verbosity": -1, "num_leaves": 4}, lightgbm.Dataset(x, np.full(len(x), 2.5), params={"verbosity": -1}), 2
-        )
-    ]
+    same = lightgbm.Dataset(x, np.full(len(x), 2.5), params={"verbosity": -1})
+    boosters = [lightgbm.train({"verbosity": -1, "num_leaves": 4}, same, 2)]
     fast = QuickScorer.of(boosters)
     assert fast is not None
     np.testing.assert_array_equal(fast(x), walked(boosters, x))
@@ -88,22 +91,11 @@ def test_a_tree_that_never_splits_says_the_same_to_everybody() -> None:
 def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) -> None:
     booster = trained(0, leaves, 0.4, **options)
     assert QuickScorer.of([booster]) is None
-    x, target = data(0)
-    x[~np.isfinite(x)] = 0.0
-    smooth = fit_kernel_ridge(
-        x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
-    )
-    members, base = BaseLearners((booster,), booster, smooth, (booster,)), np.full(len(x), 0.5)
+    members, x, base = with_smooth((booster,), booster, (booster,))
     np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))
 
 
 def test_members_answer_as_they_do_while_they_are_judged() -> None:
-    x, target = data(0, unknown=0.0)
-    x[~np.isfinite(x)] = 0.0
-    smooth = fit_kernel_ridge(
-        x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
-    )
-    base = np.full(len(x), 0.5)
     for direct in ((), (trained(3, 7), trained(4, 7))):
-        members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), smooth, direct)
+        members, x, base = with_smooth((trained(0, 7), trained(1, 7)), trained(2, 20), direct)
         np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))

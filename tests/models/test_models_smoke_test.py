@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from models.learning import smoke_test
-from models.learning.artifact import SUMS
 from models.learning.smoke_test import SmokeTestError
-from tests.models.made_models import fitted
+from tests.models.made_models import fitted, seal
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +53,11 @@ def test_figures_that_are_not_finite_are_refused(
     artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / artifact.name
-    broken.mkdir()
-    for path in artifact.iterdir():
-        (broken / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(artifact, broken)
     reference = json.loads((broken / "reference.json").read_text(encoding="utf-8"))
     name = next(iter(reference))
     (broken / "reference.json").write_text(json.dumps({**reference, name: ["x"]}), encoding="utf-8")
-    names = sorted(path for path in broken.iterdir() if path.name != SUMS)
-    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in names)
-    (broken / SUMS).write_text(sums, encoding="utf-8")
+    seal(broken)
     with pytest.raises(SmokeTestError, match="reference"):
         smoke_test.run(broken)
 

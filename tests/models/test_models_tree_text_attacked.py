@@ -16,22 +16,8 @@ from models.learning.tree_text import read_trees
 
 FEATURES = 4
 ROUNDS = 1500
-NASTY = [
-    "0",
-    "-1",
-    "1",
-    "-8",
-    "7",
-    "123456789",
-    "-2147483648",
-    "99999999999999999999",
-    "nan",
-    "inf",
-    "1e400",
-    "",
-    "x",
-    "3",
-]
+NASTY = ["0", "-1", "1", "-8", "7", "123456789", "-2147483648", "99999999999999999999", "nan", "inf", "1e400", "", "x",
+         "3"]  # fmt: skip
 LINES = ["", "Tree=0", "end of trees", "left_child=123456789 0 0 0 0 0", "num_cat=1", "is_linear=1", "tree_sizes=1 2 3"]
 LINES += ["cat_boundaries=0 99999999", "leaf_const=1", "pandas_categorical:" + "[" * 10_000, "num_leaves=2147483647"]
 # Reads one text a line, and says of each what became of it before it reads the next.

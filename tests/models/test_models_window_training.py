@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models import training
-from models.data.dataset import load_dataset
+from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
 from models.evaluation.gate import gate
@@ -19,6 +19,7 @@ from models.features.feature_matrix import WANTED
 from models.features.window_folds import host_folds, newest_fold
 from models.learning import artifact
 from models.learning.fitted_target import fit_share
+from models.learning.learned_predictor import LearnedPredictor
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -74,9 +75,18 @@ def windows() -> list[SharedWindow]:
 
 
 @pytest.fixture(scope="module")
-def examples(windows: list[SharedWindow], tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    folder = dataset_of(windows, tmp_path_factory.mktemp("made") / "windows")
-    return build_examples([load_dataset(folder)], (WANTED,), target="share")
+def measured(windows: list[SharedWindow], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return load_dataset(dataset_of(windows, tmp_path_factory.mktemp("made") / "windows"))
+
+
+@pytest.fixture(scope="module")
+def examples(measured: Dataset) -> Examples:
+    return build_examples([measured], (WANTED,), target="share")
+
+
+@pytest.fixture(scope="module")
+def model(measured: Dataset) -> LearnedPredictor:
+    return fit_predictor([measured])
 
 
 def test_a_dataset_of_windows_says_what_was_measured(windows: list[SharedWindow], tmp_path: Path) -> None:
@@ -108,10 +118,7 @@ def test_nobody_is_on_both_sides_of_a_fold(examples: Examples) -> None:
             assert {of[row] for row in train}.isdisjoint(of[row] for row in test)
 
 
-def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(
-    windows: list[SharedWindow], tmp_path: Path
-) -> None:
-    model = fit_predictor([load_dataset(dataset_of(windows, tmp_path / "windows"))])
+def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(model: LearnedPredictor, tmp_path: Path) -> None:
     assert model.share is not None
     verdict = gate(model.share.held_out, None)
     assert verdict.passed, verdict.refusals
@@ -176,10 +183,9 @@ def test_who_works_in_longer_bursts_is_told_another_share(tmp_path: Path) -> Non
 
 
 def test_a_newcomer_on_the_fullest_host_is_answered_by_what_windows_taught_and_twice_as_many_are_not(
-    examples: Examples, windows: list[SharedWindow], tmp_path: Path
+    examples: Examples, model: LearnedPredictor
 ) -> None:
     """A newcomer is always one more than were there; the prior alone would know nothing of what windows showed."""
-    model = fit_predictor([load_dataset(dataset_of(windows, tmp_path / "windows"))])
     assert set(examples.size.tolist()) == {VMS}
     host = Host("h0", "kvm", pcpus=2, memory_mb=1e4)
     for count, outside in ((VMS, False), (VMS + 1, False), (2 * VMS, True)):

@@ -7,6 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from models.data.dataset import Dataset, load_dataset
+from research.benchmarks.public_data.dataset_writer import Converted, write_whole
+
 Rows = Sequence[Sequence[object]]
 
 
@@ -15,6 +18,12 @@ def table(path: Path, header: str, rows: Rows) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+def loaded(converted: Converted, folder: Path) -> Dataset:
+    """What was converted, written below a folder and read again."""
+    write_whole(converted, folder / "out")
+    return load_dataset(folder / "out")
 
 
 def damage(path: Path, old: str, new: str) -> None:

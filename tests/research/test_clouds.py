@@ -20,18 +20,8 @@ from profiler.observed import Colocation, Host, Instance, IsolationSettings, Out
 from research.benchmarks import placement
 from research.benchmarks.clouds import runs
 from research.benchmarks.clouds.advisor_policy import CotenantPolicy, name_of
-from research.benchmarks.clouds.policies import (
-    LowestPolicy,
-    oracles,
-    rules_of_thumb,
-    worst_kept,
-)
-from research.benchmarks.clouds.streams import (
-    Offer,
-    SituationChoice,
-    arrivals,
-    fill,
-)
+from research.benchmarks.clouds.policies import LowestPolicy, oracles, rules_of_thumb, worst_kept
+from research.benchmarks.clouds.streams import Offer, SituationChoice, arrivals, fill
 from research.benchmarks.clouds.worlds import (
     MeasuredSet,
     MeasuredWorld,
@@ -312,12 +302,7 @@ def test_the_placement_table_and_its_picture_hold_every_column_at_both_loads(tmp
     assert [(row.load, row.figure) for row in rows] == [
         (load.name, figure)
         for load in (runs.PART, runs.FULL)
-        for figure in (
-            placement.VIOLATIONS,
-            placement.WORST_REGRET,
-            placement.CAPPED_REGRET,
-            placement.REGRET,
-        )
+        for figure in (placement.VIOLATIONS, placement.WORST_REGRET, placement.CAPPED_REGRET, placement.REGRET)
     ]
     for row in rows:
         assert tuple(row.values) == placement.COLUMNS

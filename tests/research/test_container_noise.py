@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from research.contention.container_noise import (
-    agreement,
-    best_runs,
-    main,
-    pairs_by_kind,
-    read_runs,
-    shares,
-)
+from research.contention.container_noise import agreement, best_runs, main, pairs_by_kind, read_runs, shares
 
 
 def run(name: str, *got: tuple[float, float], disturbed: bool = False, idle: float = 0.0) -> dict[str, Any]:

@@ -19,14 +19,7 @@ from profiler.backends.base import Counters, DomainCounters, TaskCounters
 from research.contention import container_runs
 from research.contention.container_groups import HostGroups, listed
 from research.contention.container_mixes import Mix, MixHost, PlannedContainer, plan
-from research.contention.container_runs import (
-    MixRun,
-    RunFile,
-    Totals,
-    agent_readings,
-    compile_program,
-    machine_state,
-)
+from research.contention.container_runs import MixRun, RunFile, Totals, agent_readings, compile_program, machine_state
 from research.contention.host_spec import InstanceSpec
 
 ROOT = Path(container_runs.__file__).parents[2]

@@ -9,27 +9,23 @@ from pathlib import Path
 import pytest
 
 from research.findings.claim_registry import NUMBERS
-from research.findings.claim_values import Values
 from research.findings.lab_runs import LabRuns
 from research.findings.measured_column import fill
 from research.findings.paper_statements import Row, read_statements, row
+from tests.models.synthetic import COLOCATION_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
-COLUMNS = (
-    "run", "platform", "instance", "workload", "load", "vcpus", "pinning", "driver_cpus", "cap_percent", "weight",
-    "net_mode", "net_rate_mbit", "disk_limit_mb_s", "outcome", "solo", "colocated", "unit", "repeat",
-)  # fmt: skip
 PAIRS_IN_ORDER = ("1k+100k", "1k+50k", "30k+100k", "50k+100k", "1k+1k", "1k+10k")
 
-BaseLearners = list[tuple[str, dict[str, str]]]
-Runs = Mapping[str, tuple[str, BaseLearners, list[list[float]]]]
+Members = list[tuple[str, dict[str, str]]]
+Runs = Mapping[str, tuple[str, Members, list[list[float]]]]
 
 
 def _dataset(path: Path, runs: Runs, metrics: str = "") -> Path:
     """A measured dataset: by run (`form:name`) its kind, members and, per round, what each reached, of 100 alone."""
     path.mkdir()
     listed, outcomes = ["run,repeat,kind,pinning"], ["run,repeat,instance,workload,outcome,value"]
-    rows = [",".join(COLUMNS)]
+    rows = [",".join(COLOCATION_COLUMNS)]
     for run, (kind, members, rounds) in runs.items():
         for repeat, reached in enumerate(rounds, 1):
             listed.append(f"{run},{repeat},{kind},{run.partition(':')[0]}")
@@ -40,7 +36,7 @@ def _dataset(path: Path, runs: Runs, metrics: str = "") -> Path:
                     "load": "1", "outcome": "throughput", "solo": "100", "colocated": str(value), **with_,
                 }  # fmt: skip
                 if kind == "group":
-                    rows.append(",".join(cells.get(column, "") for column in COLUMNS))
+                    rows.append(",".join(cells.get(column, "") for column in COLOCATION_COLUMNS))
     for name, lines in (("runs", listed), ("outcomes", outcomes), ("colocations", rows)):
         (path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     text = f"run,repeat,instance,scope,metric,value\n{metrics}"
@@ -48,13 +44,15 @@ def _dataset(path: Path, runs: Runs, metrics: str = "") -> Path:
     return path
 
 
-def _web(one: str, other: str) -> BaseLearners:
+def _web(one: str, other: str) -> Members:
     """Two web servers on a shared uplink."""
     return [(f"web-{size}", {"net_mode": "shared"}) for size in (one, other)]
 
 
-def _measured(finding: str, situation: str, *datasets: Path) -> Values | None:
-    return NUMBERS[finding, situation].measure(LabRuns.of(datasets))
+def _measured(finding: str, situation: str, *datasets: Path) -> tuple[float, ...] | None:
+    """The values by which a claim is judged; None where no run shows it."""
+    found = NUMBERS[finding, situation].measure(LabRuns.of(datasets))
+    return found.values if found else None
 
 
 def _filled(finding: str, situation: str, *datasets: Path) -> Row:
@@ -64,13 +62,12 @@ def _filled(finding: str, situation: str, *datasets: Path) -> Row:
 
 
 def test_slack_is_what_a_guaranteed_sender_took_and_not_what_any_bulk_sender_did(tmp_path: Path) -> None:
-    plain: BaseLearners = [("bulk", {"net_mode": "dedicated", "net_rate_mbit": "1000"}), ("stream", {})]
-    shared: BaseLearners = [("bulk", {"net_mode": "shared", "net_rate_mbit": "300"}), ("stream", {})]
+    plain: Members = [("bulk", {"net_mode": "dedicated", "net_rate_mbit": "1000"}), ("stream", {})]
+    shared: Members = [("bulk", {"net_mode": "shared", "net_rate_mbit": "300"}), ("stream", {})]
     other = _dataset(tmp_path / "a", {"same:plain": ("group", plain, [[500.0, 8.0]])})
     htb = _dataset(tmp_path / "b", {"same:htb": ("group", shared, [[900.0, 8.0]])})
     slack = _measured("L7", "slack", other, htb)
-    assert slack is not None
-    assert slack.values == (pytest.approx(0.9 * 1514 / 1448),)
+    assert slack == (pytest.approx(0.9 * 1514 / 1448),)
 
 
 def test_rates_are_kept_only_where_every_limit_is_kept(tmp_path: Path) -> None:
@@ -96,8 +93,7 @@ def test_a_capped_program_is_set_against_itself_whatever_was_run_last(tmp_path: 
         "solo:cpu-hog:1": ("solo", [("cpu-hog", {})], [[250.0], [250.0]]),  # another CPU, faster that day
     }
     share = _measured("L5", "latency-cpu-cap-10-competitor: cpu", _dataset(tmp_path / "lab-findings", runs))
-    assert share is not None
-    assert share.values == (pytest.approx(0.1), pytest.approx(0.1))
+    assert share == (pytest.approx(0.1), pytest.approx(0.1))
 
 
 def test_switches_count_where_the_paper_says_switches_and_events(tmp_path: Path) -> None:
@@ -110,8 +106,7 @@ def test_switches_count_where_the_paper_says_switches_and_events(tmp_path: Path)
         for metric, value in values.items()
     )
     moved = _measured("N10", "1m-1m-switch-event-change", _dataset(tmp_path / "a", runs, metrics))
-    assert moved is not None
-    assert moved.values == (pytest.approx(50), pytest.approx(50))
+    assert moved == (pytest.approx(50), pytest.approx(50))
 
 
 def test_the_pair_with_most_events_is_compared_with_both_others_of_its_round(tmp_path: Path) -> None:
@@ -125,14 +120,12 @@ def test_the_pair_with_most_events_is_compared_with_both_others_of_its_round(tmp
     )
     lab = _dataset(tmp_path / "a", runs, metrics)
     event, both = _measured("N6", "summary-event-over-others", lab), _measured("N15", "net-net", lab)
-    assert event is not None
-    assert both is not None
-    assert event.values == (pytest.approx(1.5),)  # the second round lacks one of the others
-    assert both.values == (pytest.approx(0.1),)  # switches grew least
+    assert event == (pytest.approx(1.5),)  # the second round lacks one of the others
+    assert both == (pytest.approx(0.1),)  # switches grew least
 
 
 def test_a_pair_without_the_shared_uplink_is_not_the_papers_situation(tmp_path: Path) -> None:
-    apart: BaseLearners = [("web-1k", {}), ("web-1k", {"net_mode": "shared"})]
+    apart: Members = [("web-1k", {}), ("web-1k", {"net_mode": "shared"})]
     assert _measured("N5", "1k-loss", _dataset(tmp_path / "a", {"same:x": ("group", apart, [[40.0, 40.0]])})) is None
 
 
@@ -142,8 +135,7 @@ def test_rounds_of_two_campaigns_are_never_set_against_each_other(tmp_path: Path
     apart = _dataset(tmp_path / "a", mixed), _dataset(tmp_path / "b", alike)
     assert _measured("N4", "1k-over-1k-1k", *apart) is None
     together = _measured("N4", "1k-over-1k-1k", _dataset(tmp_path / "c", {**mixed, **alike}))
-    assert together is not None
-    assert together.values == (2.0, 2.0)
+    assert together == (2.0, 2.0)
 
 
 def test_of_datasets_that_show_a_claim_the_one_with_most_rounds_is_taken(tmp_path: Path) -> None:
@@ -155,7 +147,7 @@ def test_of_datasets_that_show_a_claim_the_one_with_most_rounds_is_taken(tmp_pat
 
 
 def test_a_small_instance_is_capped_and_alone_on_its_cpu(tmp_path: Path) -> None:
-    probe: BaseLearners = [("cpu-share", {"cap_percent": "50"}), ("cpu-hog", {})]
+    probe: Members = [("cpu-share", {"cap_percent": "50"}), ("cpu-hog", {})]
     runs: Runs = {
         "small:cpu-share.cap50:cpu-hog": ("group", probe, [[4.0, 1.0]] * 4),
         "solo:cpu-share.cap50:0": ("solo", probe[:1], [[49.0]] * 4),
@@ -170,15 +162,14 @@ def test_a_small_instance_is_capped_and_alone_on_its_cpu(tmp_path: Path) -> None
 
 
 def test_throughput_beside_a_reader_and_writer_is_of_reads_and_writes(tmp_path: Path) -> None:
-    def beside(workload: str, reached: float) -> tuple[str, BaseLearners, list[list[float]]]:
+    def beside(workload: str, reached: float) -> tuple[str, Members, list[list[float]]]:
         return "group", [(workload, {}), ("disk-pairs-1", {})], [[reached, 1.0]] * 4
 
     reads: Runs = {"different:r": beside("disk-stream", 90.0)}
     assert _measured("L6", "one-pair-throughput", _dataset(tmp_path / "a", reads)) is None
     both = _dataset(tmp_path / "b", {**reads, "different:w": beside("disk-stream-write", 10.0)})
     loss = _measured("L6", "one-pair-throughput", both)
-    assert loss is not None
-    assert loss.values == (pytest.approx(50),) * 4
+    assert loss == (pytest.approx(50),) * 4
 
 
 def test_what_driver_domain_and_first_guest_get_more_is_summed(tmp_path: Path) -> None:
@@ -191,12 +182,11 @@ def test_what_driver_domain_and_first_guest_get_more_is_summed(tmp_path: Path) -
         for name, (driver, first, second) in seen.items()
     )
     extra = _measured("N4", "extra-cpu", _dataset(tmp_path / "a", runs, metrics))
-    assert extra is not None
-    assert extra.values == (pytest.approx(15),)
+    assert extra == (pytest.approx(15),)
 
 
 def test_sweeps_are_read_load_by_load_within_a_round(tmp_path: Path) -> None:
-    def at(load: float, sent: list[float]) -> tuple[str, BaseLearners, list[list[float]]]:
+    def at(load: float, sent: list[float]) -> tuple[str, Members, list[list[float]]]:
         members = [(name, {**with_, "load": str(load)}) for name, with_ in _web("1k", "100k")]
         return "group", members, [[1.0, value] for value in sent]
 
@@ -205,15 +195,14 @@ def test_sweeps_are_read_load_by_load_within_a_round(tmp_path: Path) -> None:
         "same:x": at(1.0, [99.0, 99.0]),
     }  # fmt: skip
     moved = _measured("N7", "100k-range-ii-flat", _dataset(tmp_path / "a", runs))
-    assert moved is not None
-    assert moved.values == (pytest.approx(0.01), pytest.approx(4 / 3))
+    assert moved == (pytest.approx(0.01), pytest.approx(4 / 3))
     without = {name: run for name, run in runs.items() if name != "same:x.5"}
     assert _measured("N7", "100k-range-ii-flat", _dataset(tmp_path / "b", without)) is None
 
 
 def test_the_example_of_three_megabits_is_told_alone_and_together(tmp_path: Path) -> None:
     payload = 1448 / 1514
-    members: BaseLearners = [("bulk", {"solo": str(3 * payload)}), ("bulk", {"solo": str(3 * payload)})]
+    members: Members = [("bulk", {"solo": str(3 * payload)}), ("bulk", {"solo": str(3 * payload)})]
     name = "same:bulk.shared1:bulk.shared2"
     lab = _dataset(tmp_path / "lab-htb-3mbit", {name: ("group", members, [[payload, 2 * payload]] * 4)})
     for statement, rate in (("first-of-two", 1), ("second-of-two", 2), ("other-silent", 3)):
@@ -242,8 +231,7 @@ def test_kinds_of_virtualisation_are_compared_across_their_campaigns(tmp_path: P
         return path
 
     factor = _measured("C2", "kvm-fine", campaign("native", 20.0), campaign("qemu", 50.0))
-    assert factor is not None
-    assert factor.values == (2.5,)
+    assert factor == (2.5,)
 
 
 def test_one_round_is_shown_and_undetermined(tmp_path: Path) -> None:

@@ -17,13 +17,8 @@ from hypothesis import strategies as st
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
 from research.benchmarks.public_data import gavel, pitot, spec2017
 from research.benchmarks.public_data.__main__ import main
-from research.benchmarks.public_data.dataset_writer import FILES, Converted, write_whole
+from research.benchmarks.public_data.dataset_writer import FILES, write_whole
 from tests.research import made_up
-
-
-def loaded(converted: Converted, folder: Path) -> Dataset:
-    write_whole(converted, folder / "out")
-    return load_dataset(folder / "out")
 
 
 def metrics(dataset: Dataset, workload: str, platform: str = "") -> Mapping[str, float]:
@@ -39,7 +34,7 @@ def ratios(dataset: Dataset) -> dict[tuple[str, str, str], list[float | None]]:
 
 
 def test_a_pair_of_spec_programs_is_a_run_of_two_on_separate_cores(tmp_path: Path) -> None:
-    dataset = loaded(spec2017.convert(made_up.spec(tmp_path / "spec")), tmp_path)
+    dataset = made_up.loaded(spec2017.convert(made_up.spec(tmp_path / "spec")), tmp_path)
     assert ratios(dataset) == {
         ("six-cores", "1.a+2.b", "1"): [0.9, 0.8],
         ("six-cores", "1.a+2.b", "2"): [0.82, 0.92],
@@ -52,7 +47,7 @@ def test_a_pair_of_spec_programs_is_a_run_of_two_on_separate_cores(tmp_path: Pat
 
 
 def test_bubbles_of_spec_programs_are_ratios_to_the_time_alone(tmp_path: Path) -> None:
-    dataset = loaded(spec2017.convert(made_up.spec(tmp_path / "spec")), tmp_path)
+    dataset = made_up.loaded(spec2017.convert(made_up.spec(tmp_path / "spec")), tmp_path)
     assert metrics(dataset, "1.a", "six-cores") == pytest.approx({
         "solo_runtime_s": 10, "bubble_4mb": 0.8, "bubble_8mb": 0.5,
         "bubble_reporter": 0.75, "bubble_rand_reporter": 0.8, "bubble_stream_reporter": 20 / 27.5,
@@ -63,7 +58,7 @@ def test_bubbles_of_spec_programs_are_ratios_to_the_time_alone(tmp_path: Path) -
 
 
 def test_times_of_both_programs_of_a_run_find_each_other(tmp_path: Path) -> None:
-    dataset = loaded(pitot.convert(made_up.pitot(tmp_path / "pitot")), tmp_path)
+    dataset = made_up.loaded(pitot.convert(made_up.pitot(tmp_path / "pitot")), tmp_path)
     assert ratios(dataset) == {
         ("rt:d1", "s.a+s.b", "1"): [0.5, 0.8],
         ("rt:d1", "s.a+s.b", "2"): [round(100 / 210, 9), round(40 / 55, 9)],
@@ -88,7 +83,7 @@ def test_scaling_of_platform_features_is_undone_and_the_absent_left_empty(tmp_pa
 
 
 def test_op_codes_hold_on_every_platform_and_times_alone_on_theirs(tmp_path: Path) -> None:
-    dataset = loaded(pitot.convert(made_up.pitot(tmp_path / "pitot")), tmp_path)
+    dataset = made_up.loaded(pitot.convert(made_up.pitot(tmp_path / "pitot")), tmp_path)
     assert metrics(dataset, "s.b") == {"op_x0B": 2.5, "op_xFC": 0}
     assert metrics(dataset, "s.a", "rt:d2") == pytest.approx({"solo_runtime_s": 60e-9})
 
@@ -121,7 +116,7 @@ def test_any_order_of_runs_gives_back_every_distinct_run_once(runs: list[tuple[s
 
 
 def test_jobs_that_did_not_fit_are_no_slowdown(tmp_path: Path) -> None:
-    dataset = loaded(gavel.convert(made_up.gavel(tmp_path / "gavel")), tmp_path)
+    dataset = made_up.loaded(gavel.convert(made_up.gavel(tmp_path / "gavel")), tmp_path)
     assert ratios(dataset) == {
         ("p100", "A3C+Net-9.16", "1"): [0.5, 0.8],
         ("p100", "A3C+Net-9.512", "1"): [0.75, 0.5],
@@ -186,13 +181,7 @@ JSON = "physical_cluster_throughputs.json"
     ],
 )  # fmt: skip
 def test_damaged_sources_are_refused_in_one_sentence_and_nothing_is_written(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    file: str,
-    old: str,
-    new: str,
-    words: list[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, file: str, old: str, new: str, words: list[str]
 ) -> None:
     source = SOURCES[name](tmp_path / "source")
     made_up.damage(source / file, old, new)
@@ -203,11 +192,7 @@ def test_damaged_sources_are_refused_in_one_sentence_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
-SOURCES: dict[str, Callable[[Path], Path]] = {
-    "spec2017": made_up.spec,
-    "pitot": made_up.pitot,
-    "gavel": made_up.gavel,
-}
+SOURCES: dict[str, Callable[[Path], Path]] = {"spec2017": made_up.spec, "pitot": made_up.pitot, "gavel": made_up.gavel}
 
 
 @pytest.mark.parametrize(

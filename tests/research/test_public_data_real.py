@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from models.data.dataset import Dataset, load_dataset, throughput_ratio
+from models.data.dataset import Dataset, throughput_ratio
 from research.benchmarks.public_data import gavel, pitot, spec2017
-from research.benchmarks.public_data.dataset_writer import Converted, write_whole
+from tests.research import made_up
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the public measurements are not beside the repository")
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the public measuremen
 def read(path: Path) -> list[dict[str, str]]:
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         return list(csv.DictReader(file))
-
-
-def loaded(converted: Converted, folder: Path) -> Dataset:
-    write_whole(converted, folder)
-    return load_dataset(folder)
 
 
 def ratios(dataset: Dataset) -> Counter[tuple[str, str | None, str | None, float]]:
@@ -40,7 +35,7 @@ def ratios(dataset: Dataset) -> Counter[tuple[str, str | None, str | None, float
 
 def test_every_spec_pair_arrives_with_its_ratio_and_every_program_with_its_curve(tmp_path: Path) -> None:
     source = DATA / "spec2017-pairs"
-    dataset = loaded(spec2017.convert(source), tmp_path / "out")
+    dataset = made_up.loaded(spec2017.convert(source), tmp_path)
     raw = read(source / "pairs.csv")
     expected = Counter(
         ("six-cores", row[f"name{mine}"], row[f"name{other}"], float(f"{float(row[f'actual{mine}']):.6g}"))
@@ -60,7 +55,7 @@ def test_every_spec_pair_arrives_with_its_ratio_and_every_program_with_its_curve
 
 @pytest.fixture(scope="module")
 def wasm(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return loaded(pitot.convert(DATA / "pitot-wasm-pairs"), tmp_path_factory.mktemp("pitot") / "out")
+    return made_up.loaded(pitot.convert(DATA / "pitot-wasm-pairs"), tmp_path_factory.mktemp("pitot"))
 
 
 def test_every_distinct_wasm_time_arrives_with_its_ratio(wasm: Dataset) -> None:
@@ -83,7 +78,7 @@ def test_wasm_platforms_are_devices_that_exist(wasm: Dataset) -> None:
 
 def test_every_gpu_pair_that_fitted_arrives_with_its_ratio(tmp_path: Path) -> None:
     source = DATA / "gavel-gpu-pairs"
-    dataset = loaded(gavel.convert(source), tmp_path / "out")
+    dataset = made_up.loaded(gavel.convert(source), tmp_path)
     speeds = json.loads((source / gavel.FILE).read_text())["p100"]
     found = {(mine, other): ratio for _, mine, other, ratio in ratios(dataset)}
     resnet, gan = "('ResNet-18 (batch size 32)', 1)", "('CycleGAN', 1)"

@@ -18,7 +18,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
-from profiler.observed import Host, Instance, Pinning
+from profiler.observed import Instance, Pinning
 from research.benchmarks.clouds.streams import Offer, SituationChoice
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
@@ -58,9 +58,9 @@ class CotenantPolicy:
     def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
         """The best one as the advisor orders them: by score, and equal scores by who is badly off and what is left."""
         situations = list(offer.first)
-        said = [self._about(workload)[one] for one in situations]
+        answers = [self._about(workload)[one] for one in situations]
         score, lowest, fits, left = (
-            np.array([getattr(one, name) for one in said]) for name in ("score", "lowest", "one_node", "left")
+            np.array([getattr(one, name) for one in answers]) for name in ("score", "lowest", "one_node", "left")
         )
         names = np.array([offer.first[one] for one in situations])
         kept = self._kept_for_others(offer, situations)
@@ -70,13 +70,13 @@ class CotenantPolicy:
         else:
             groups = scoring.grouped(score, scoring.EQUAL), scoring.grouped(lowest, scoring.NOTICED)
             best = int(scoring.order(groups[0], names, groups[1], fits.astype(np.float64), left)[0])
-        expected = np.array([one.expected for one in said]) - kept
+        expected = np.array([one.expected for one in answers]) - kept
         tied = frozenset(
             situation
             for at, situation in enumerate(situations)
             if at != best
-            and scoring.tied(float(expected[at] - expected[best]), said[at].half_width, said[best].half_width)
-            and scoring.alike(said[at].lowest, said[best].lowest)
+            and scoring.tied(float(expected[at] - expected[best]), answers[at].half_width, answers[best].half_width)
+            and scoring.alike(answers[at].lowest, answers[best].lowest)
         )
         return SituationChoice(situations[best], tied)
 
@@ -87,21 +87,21 @@ class CotenantPolicy:
 
     def _kept_for_others(self, offer: Offer, situations: Sequence[Situation]) -> np.ndarray:
         """As `look_ahead.reserved`, of hosts in these situations, in a cloud of this mix."""
-        there: Counter[str] = Counter()
+        instances: Counter[str] = Counter()
         for situation, count in offer.count.items():
             for name in situation:
-                there[name] += count
+                instances[name] += count
         seats = self.world.seats
-        taken = there.total() / (seats * sum(offer.count.values()))
+        taken = instances.total() / (seats * sum(offer.count.values()))
         parts = np.array([1 / (seats - len(one)) for one in situations])
         places = np.array([float(offer.count[one]) for one in situations])
-        few = self.objective != "pack" and len(there) > 1 and sum(places) > 1
+        few = self.objective != "pack" and len(instances) > 1 and sum(places) > 1
         if not few or not look_ahead.look_ahead_from(taken, np.repeat(parts, places.astype(int))):
             return np.zeros(len(situations))
         nobody = _Said(look_ahead.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
-        names = sorted(there, key=lambda one: (-there[one], one))[: look_ahead.MOST_CLASSES]
+        names = sorted(instances, key=lambda one: (-instances[one], one))[: look_ahead.MOST_CLASSES]
         scores = np.array([[self._about(name).get(one, nobody).score for name in names] for one in situations])
-        number = np.array([float(there[name]) for name in names])
+        number = np.array([float(instances[name]) for name in names])
         return look_ahead.kept_for_others(np.maximum(scores, look_ahead.REFUSED), places, number, taken, parts)
 
     def _asked(self, workload: str) -> Mapping[Situation, _Said]:
@@ -109,7 +109,7 @@ class CotenantPolicy:
         situations = [one for one in world.situations() if world.after(one, workload) is not None]
         answer = self.ask(situations, workload, limit=len(situations))
         by_host = {name_of(at): situation for at, situation in enumerate(situations)}
-        said = {
+        answers = {
             by_host[candidate.host]: _Said(
                 candidate.score + candidate.reserved,
                 min(one.throughput_ratio.expected for one in (candidate.newcomer, *candidate.neighbours)),
@@ -121,8 +121,8 @@ class CotenantPolicy:
             for candidate in answer.candidates
             if candidate.headroom
         }
-        assert len(said) == len(situations), answer.rejected
-        return said
+        assert len(answers) == len(situations), answer.rejected
+        return answers
 
     def ask(self, hosts: Sequence[Situation], workload: str, limit: int = 1) -> Recommendation:
         """The advisor's answer about a cloud of these hosts; those that cannot take the workload are not in question.
@@ -132,7 +132,7 @@ class CotenantPolicy:
         world = self.world
         host_names = [name_of(at) for at in range(len(hosts))]
         inventory = Inventory(
-            tuple(_host(world, name) for name in host_names),
+            tuple(map(world.host_named, host_names)),
             tuple(
                 _instance(world, f"{name}-{seat}", workload_there, world.pins[seat], name)
                 for name, situation in zip(host_names, hosts, strict=True)
@@ -164,11 +164,6 @@ def name_of(number: int) -> str:
     return f"h{number:06}"
 
 
-def _host(world: MeasuredWorld, name: str) -> Host:
-    """A host with a MB of memory for each seat, so that the advisor knows how many there are."""
-    return replace(world.host, id=name, memory_mb=float(world.seats), memory_overcommit=1.0)
-
-
 def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
     """Who comes, on the CPUs that were measured: where nobody was pinned, on all of them, so that none are chosen."""
     one = _instance(world, "new", workload, world.pins[-1])
@@ -178,13 +173,5 @@ def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
 
 def _instance(world: MeasuredWorld, name: str, workload: str, pin: str, host: str | None = None) -> Instance:
     """An instance as it was measured, on the CPUs of a seat."""
-    like = world.instances[workload]
-    return replace(
-        like,
-        id=name,
-        host=host,
-        memory_mb=1.0,
-        disk_gb=0.0,
-        min_throughput_ratio=None,
-        settings=replace(like.settings, pinning=Pinning.parse(pin)),
-    )
+    settings = replace(world.instances[workload].settings, pinning=Pinning.parse(pin))
+    return world.seated(name, workload, host, settings)

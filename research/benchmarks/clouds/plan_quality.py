@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import product
@@ -18,7 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
-from profiler.observed import Host, Instance, IsolationSettings
+from profiler.observed import Instance
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,29 +58,17 @@ def cloud(world: MeasuredWorld, hosts: int, there: Sequence[Situation] = ()) -> 
     """Hosts of a world with a seat per MB of memory; `there` are the workloads on the first of them."""
     names = [f"h{number:04}" for number in range(hosts)]
     instances = [
-        instance(world, f"{name}-{seat}", workload, name)
+        world.seated(f"{name}-{seat}", workload, name)
         for name, situation in zip(names, there, strict=False)
         for seat, workload in enumerate(situation)
     ]
-    inventory = Inventory(tuple(_host(world, name) for name in names), tuple(instances), world.profiles)
+    inventory = Inventory(tuple(map(world.host_named, names)), tuple(instances), world.profiles)
     return ClusterSnapshot.build(inventory, seen=dict.fromkeys(names, NOW), pending=(), taken_at=NOW)
-
-
-def _host(world: MeasuredWorld, name: str) -> Host:
-    return replace(world.host, id=name, memory_mb=float(world.seats), memory_overcommit=1.0)
-
-
-def instance(world: MeasuredWorld, name: str, workload: str, host: str | None = None) -> Instance:
-    """One of a workload that takes a seat; which seat is not told apart."""
-    like = world.instances[workload]
-    return replace(
-        like, id=name, host=host, memory_mb=1.0, disk_gb=0.0, min_throughput_ratio=None, settings=IsolationSettings()
-    )
 
 
 def newcomers(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance, ...]:
     """Instances to be placed, in this order."""
-    return tuple(instance(world, f"n{number:05}", workload) for number, workload in enumerate(workloads))
+    return tuple(world.seated(f"n{number:05}", workload) for number, workload in enumerate(workloads))
 
 
 def planned(world: MeasuredWorld, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:

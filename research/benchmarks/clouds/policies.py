@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.scheduling.scoring import KEPT, harm
 from models.data.scene import ProfileTable
+from profiler.observed import Pinning
 from research.benchmarks.clouds.streams import Offer, SituationChoice, SituationPolicy, gain
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
@@ -21,7 +22,7 @@ WEIGHTS = (0.5, 1.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class RandomPolicy:
-    """Any host alike."""
+    """Any host, all equally likely."""
 
     def choose(self, offer: Offer, _workload: str, random: np.random.Generator) -> SituationChoice:
         situations = list(offer.first)
@@ -73,34 +74,34 @@ def _scaled(values: list[float]) -> np.ndarray:
 def rules_of_thumb(world: MeasuredWorld) -> dict[str, SituationPolicy]:
     """What can be said from counts and from what workloads need alone; what the dataset does not bring is left out."""
     cpu, memory_mb = solo(world, "cpu"), solo(world, "rss_mb")
-    found: dict[str, SituationPolicy] = {
+    rules: dict[str, SituationPolicy] = {
         "random": RandomPolicy(),
         "first fit": LowestPolicy(lambda _situation, _workload: ()),
         "fewest instances": LowestPolicy(lambda situation, _workload: (len(situation),)),
         "most free CPU and RAM": MostFreePolicy(world, memory_mb),
     }
     if set(world.workloads) <= cpu.keys():
-        found["least loaded"] = least_loaded(cpu)
-        found["best fit"] = best_fit(cpu, _room(world))
-    return found
+        rules["least loaded"] = least_loaded(cpu)
+        rules["best fit"] = best_fit(cpu, _room(world))
+    return rules
 
 
 def tunable_rules(world: MeasuredWorld) -> dict[str, SituationPolicy]:
     """The same rules with every value of their parameter: how full best fit lets the CPUs be, and what beside CPUs
     counts as load, each resource in parts of the most that any workload uses of it."""
-    cpu, found = solo(world, "cpu"), rules_of_thumb(world)
+    cpu, rules = solo(world, "cpu"), rules_of_thumb(world)
     if not set(world.workloads) <= cpu.keys():
-        return found
+        return rules
     for full in FULLEST:
-        found[f"best fit to {full:.0%}"] = best_fit(cpu, full * _room(world))
+        rules[f"best fit to {full:.0%}"] = best_fit(cpu, full * _room(world))
     for metric in ALSO_LOADS:
         beside = solo(world, metric)
         if set(world.workloads) <= beside.keys() and max(beside.values()) > 0:
             for weight in WEIGHTS:
                 unit = weight * max(cpu.values()) / max(beside.values())
                 both = {name: cpu[name] + unit * beside[name] for name in cpu}
-                found[f"least loaded, {metric} x {weight:g}"] = least_loaded(both)
-    return found
+                rules[f"least loaded, {metric} x {weight:g}"] = least_loaded(both)
+    return rules
 
 
 def least_loaded(need: Mapping[str, float]) -> SituationPolicy:
@@ -124,16 +125,8 @@ def _together(need: Mapping[str, float], situation: Situation) -> float:
 
 def _room(world: MeasuredWorld) -> float:
     """What the CPUs of all seats together can do, in per cent of one."""
-    return 100.0 * len({number for pin in world.pins for number in _cpus(pin)} or range(world.host.pcpus))
-
-
-def _cpus(pin: str) -> list[str]:
-    return [cpu for part in pin.split("|") if part for cpu in _range(part.split(":")[1])]
-
-
-def _range(text: str) -> list[str]:
-    first, _, last = text.partition("-")
-    return [str(cpu) for cpu in range(int(first), int(last or first) + 1)]
+    pinned = {cpu for pin in world.pins if (seat := Pinning.parse(pin)) for cpu in seat.union}
+    return 100.0 * (len(pinned) or world.host.pcpus)
 
 
 def solo(world: MeasuredWorld, metric: str) -> dict[str, float]:
@@ -146,7 +139,7 @@ def solo(world: MeasuredWorld, metric: str) -> dict[str, float]:
 
 
 def spread(ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWorld) -> SituationPolicy:
-    """By the ratios that somebody expects: the host whose most harmed keeps most, counted as the advisor's `worst`."""
+    """By the ratios that somebody expects: the host whose most harmed instance keeps most, as the advisor's `worst`."""
 
     def key(situation: Situation, workload: str) -> Key:
         return (-worst_kept(*_change(world, ratios, situation, workload)),)
@@ -185,7 +178,7 @@ def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float
 
 
 def oracles(world: MeasuredWorld) -> dict[str, SituationPolicy]:
-    """Who knows what was measured of every set, and not who comes next."""
+    """Policies that know what was measured of every set of workloads, and not which one comes next."""
 
     def known(situation: Situation) -> dict[str, float]:
         return named(situation, world.ratios(situation))

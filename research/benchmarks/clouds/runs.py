@@ -24,7 +24,7 @@ class ArrivalLoad:
     per_host: float
 
     def workloads(self, world: MeasuredWorld, hosts: int, seed: int) -> list[str]:
-        """Of any workload alike."""
+        """What arrives, all workloads equally likely."""
         return arrivals(world.workloads, round(self.per_host * hosts), seed)
 
 

@@ -107,5 +107,5 @@ def gain(world: MeasuredWorld, situation: Situation, workload: str) -> float:
 
 
 def arrivals(workloads: Sequence[str], count: int, seed: int) -> list[str]:
-    """Instances one after another, each of any workload alike."""
+    """Workloads of instances that come one after another, all equally likely."""
     return [str(one) for one in np.random.default_rng(seed).choice(workloads, count)]

@@ -61,6 +61,24 @@ class MeasuredWorld:
         """How many instances a host takes."""
         return len(self.pins)
 
+    def host_named(self, name: str) -> Host:
+        """A host with a MB of memory for each seat, so that the advisor knows how many there are."""
+        return replace(self.host, id=name, memory_mb=float(self.seats), memory_overcommit=1.0)
+
+    def seated(
+        self, name: str, workload: str, host: str | None = None, settings: IsolationSettings | None = None
+    ) -> Instance:
+        """An instance that takes one seat of a host; without settings it runs on any of the host's CPUs."""
+        return replace(
+            self.instances[workload],
+            id=name,
+            host=host,
+            memory_mb=1.0,
+            disk_gb=0.0,
+            min_throughput_ratio=None,
+            settings=settings or IsolationSettings(),
+        )
+
     def after(self, situation: Situation, workload: str) -> Situation | None:
         """The host with this workload added; None when it has no free slot or the result was never measured."""
         key = (situation, workload)
@@ -83,20 +101,20 @@ class MeasuredWorld:
 
     def situations(self) -> list[Situation]:
         """Everything that a host can come to by arrivals, the empty one first."""
-        found: dict[Situation, None] = {(): None}
+        reached: dict[Situation, None] = {(): None}
         open_ones: list[Situation] = [()]
         while open_ones:
             situation = open_ones.pop()
             new = [self.after(situation, workload) for workload in self.workloads]
             for one in new:
-                if one is not None and one not in found:
-                    found[one] = None
+                if one is not None and one not in reached:
+                    reached[one] = None
                     open_ones.append(one)
-        return list(found)
+        return list(reached)
 
 
 def halves(world: MeasuredWorld) -> tuple[MeasuredWorld, MeasuredWorld] | None:
-    """The same world by every other repeat of each set, and by those between; None where most were measured once."""
+    """The world of every other repeat of each set, and that of the repeats between; None where most have one only."""
     often = {together: one.repeats for together, one in world.measured.items() if len(one.repeats) > 1}
     if len(often) < LEAST_DENSE * len(world.measured):
         return None
@@ -121,32 +139,32 @@ def at_most_alone(world: MeasuredWorld) -> MeasuredWorld:
 def worlds(dataset: Dataset) -> Iterator[MeasuredWorld]:
     """Every world that a dataset's largest platform makes: by pinning and driver domain, of two seats, and of as many
     as were ever measured together where these are more. NoWorldError where none has enough pairs."""
-    found: dict[tuple[str, tuple[str, ...], tuple[int, ...]], dict[Situation, list[tuple[float, ...]]]] = defaultdict(
+    groups: dict[tuple[str, tuple[str, ...], tuple[int, ...]], dict[Situation, list[tuple[float, ...]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     instances: dict[tuple[tuple[str, ...], str], Instance] = {}
     full = _full_loads(dataset)
     for colocation in dataset.colocations:
-        there = _plain(colocation, full)
+        instances_there = _plain(colocation, full)
         ratios = measured(colocation, "throughput")
-        if len(there) < 2 or len(ratios) < len(there):
+        if len(instances_there) < 2 or len(ratios) < len(instances_there):
             continue
-        pins = tuple(sorted({str(one.settings.pinning or "") for one in there}))
+        pins = tuple(sorted({str(one.settings.pinning or "") for one in instances_there}))
         by_workload: dict[str, list[float]] = defaultdict(list)
-        for one in there:
+        for one in instances_there:
             by_workload[one.workload or ""].append(ratios[one.id])
             instances.setdefault((pins, one.workload or ""), one)
-        together = tuple(sorted(one.workload or "" for one in there))
+        together = tuple(sorted(one.workload or "" for one in instances_there))
         mean = tuple(float(np.mean(by_workload[workload])) for workload in together)
-        found[colocation.platform, pins, colocation.driver_cpus][together].append(mean)
-    if not found:
+        groups[colocation.platform, pins, colocation.driver_cpus][together].append(mean)
+    if not groups:
         raise NoWorldError(f"{dataset.name}: no two instances were measured together without caps, weights or limits")
     sizes: dict[str, int] = defaultdict(int)
-    for (platform, _, _), sets in found.items():
+    for (platform, _, _), sets in groups.items():
         sizes[platform] += len(sets)
     largest = max(sorted(sizes), key=lambda platform: sizes[platform])
     sparse: list[NoWorldError] = []
-    for (platform, pins, driver_cpus), sets in sorted(found.items()):
+    for (platform, pins, driver_cpus), sets in sorted(groups.items()):
         if platform == largest:
             host = replace(dataset.platforms[platform], driver_cpus=driver_cpus, platform=platform)
             outcomes = {together: MeasuredSet.of(runs) for together, runs in sets.items()}
@@ -154,7 +172,7 @@ def worlds(dataset: Dataset) -> Iterator[MeasuredWorld]:
                 yield from _by_seats(dataset, host, pins, outcomes, instances)
             except NoWorldError as error:
                 sparse.append(error)
-    if len(sparse) == sum(platform == largest for platform, *_ in found):
+    if len(sparse) == sum(platform == largest for platform, *_ in groups):
         raise sparse[0]
 
 

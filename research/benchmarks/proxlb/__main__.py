@@ -22,6 +22,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
 from models.physics.cpu_contention import compile_all
+from research import markdown
 from research.benchmarks.clouds.runs import interval
 from research.benchmarks.proxlb.asked import MODES, ProxlbError, Rebalanced, by_cotenant, by_proxlb
 from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
@@ -90,7 +91,7 @@ def table(found: Figures) -> str:
     """Means over clusters with 95 % bootstrap intervals."""
     columns = list(found["nobody"][0])
     rows = [[name, *(_cell([one[column] for one in each]) for column in columns)] for name, each in found.items()]
-    return _lines(["who decides", *columns], rows)
+    return markdown.table(["who decides", *columns], rows)
 
 
 def paired_table(found: Figures) -> str:
@@ -101,11 +102,7 @@ def paired_table(found: Figures) -> str:
         pairs = list(zip(found[ours(mode)], found[proxlb(mode)], strict=True))
         cells = [_better([mine[column] - theirs[column] for mine, theirs in pairs]) for column in columns]
         rows.append([proxlb(mode), *cells])
-    return _lines(["Cotenant less", *columns], rows)
-
-
-def _lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+    return markdown.table(["Cotenant less", *columns], rows)
 
 
 def _better(differences: Sequence[float]) -> str:

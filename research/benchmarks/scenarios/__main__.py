@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,12 +27,12 @@ from lab.control_groups import GroupMaker
 from lab.errors import RunError
 from lab.measure import Timing
 from lab.resource_registry import ResourceRegistry, clean
+from research.benchmarks.light_containers import STATE
+from research.benchmarks.measuring import circumstances
 from research.benchmarks.scenarios.advice import NoAdviceError
 from research.benchmarks.scenarios.campaign import CaseOutcome, ScenarioCampaign, ScenarioResult
 from research.benchmarks.scenarios.scenes import SCENES
 from research.benchmarks.scenarios.testbed import unfit
-
-STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is never cleaned here
 
 
 def main() -> int:
@@ -55,7 +53,7 @@ def main() -> int:
     clean(STATE)
     registry, maker = ResourceRegistry(STATE), GroupMaker()
     maker.prepare()
-    found: list[ScenarioResult] = []
+    results: list[ScenarioResult] = []
     missed: list[str] = []
     try:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
@@ -64,20 +62,20 @@ def main() -> int:
             campaign = ScenarioCampaign(options.rounds, timing, options.model, Settings(state_dir=folder / "no-models"))
             for scene in scenes:
                 try:
-                    found.append(campaign.tell(scene, registry, maker, folder))
+                    results.append(campaign.tell(scene, registry, maker, folder))
                 except (NoAdviceError, RunError) as error:
                     missed.append(f"{scene.name}: {error}")
     finally:
         registry.close()
-    console.print(_table(found))
-    for result in found:
+    console.print(_table(results))
+    for result in results:
         console.print(f"{result.scene.name}: {result.advice.says}")
-    cases = [case for result in found for case in result.cases]
-    console.print(_summary(found, cases))
+    cases = [case for result in results for case in result.cases]
+    console.print(_summary(results, cases))
     for line in missed:
         console.print(f"not measured: {line}")
     if options.json:
-        options.json.write_text(json.dumps(_document(found), indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(_document(results), indent=1) + "\n", encoding="utf-8")
     return 1 if missed else 0
 
 
@@ -121,8 +119,7 @@ def _range(values: Sequence[float]) -> str:
 
 def _document(found: Sequence[ScenarioResult]) -> dict[str, Any]:
     return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()} CPUs, {os.uname().sysname} {os.uname().release}",
+        **circumstances(),
         "scenes": [
             {
                 "scene": result.scene.name,

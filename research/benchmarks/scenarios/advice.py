@@ -11,16 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from advisor import offline, render
-from advisor.domain import (
-    Candidate,
-    Command,
-    Effect,
-    Host,
-    Instance,
-    Inventory,
-    PlacementRequest,
-    WorkloadProfile,
-)
+from advisor.domain import Candidate, Command, Effect, Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.settings import Settings
 from lab.measure import RunMeasurement
 from profiler.metrics import join_key

@@ -71,7 +71,7 @@ class ScenarioResult:
 
     @property
     def gain(self) -> float:
-        """Of the sufferer, in the median."""
+        """The sufferer's gain, the median over rounds."""
         return median(case.gain for case in self.of(self.scene.sufferer))
 
 

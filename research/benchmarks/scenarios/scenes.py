@@ -42,7 +42,7 @@ class PairScene:
 
     @property
     def sufferer(self) -> ScenePart:
-        """Whose limit the placement alone breaks."""
+        """The instance whose limit is broken by the placement alone."""
         return next(party for party in self.parties if party.name == SUFFERS)
 
 

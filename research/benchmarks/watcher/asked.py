@@ -86,17 +86,17 @@ def model_xml(cluster: SimulatedCluster) -> str:
 def readings(cluster: SimulatedCluster) -> dict[str, dict[str, float]]:
     """By Watcher's name of the metric, in its units (`datasources/base.py`), and by UUID: CPU as wanted in the mean,
     of all a host has at most; memory as if each instance used all of its own."""
-    found: dict[str, dict[str, float]] = {name: {} for name in ("host_cpu_usage", "host_ram_usage")}
-    there = cluster.inventory.instances
+    values: dict[str, dict[str, float]] = {name: {} for name in ("host_cpu_usage", "host_ram_usage")}
+    instances = cluster.inventory.instances
     for host in cluster.inventory.hosts:
-        mine = [one for one in there if one.host == host.id]
+        mine = [one for one in instances if one.host == host.id]
         wanted = sum(one.demand["cpu"].mean for one in mine)
-        found["host_cpu_usage"][identity(host.id)] = min(100 * wanted / host.pcpus, 100.0)
-        found["host_ram_usage"][identity(host.id)] = KB * sum(one.memory_mb for one in mine)
-    memory = {identity(one.id): one.memory_mb for one in there}
+        values["host_cpu_usage"][identity(host.id)] = min(100 * wanted / host.pcpus, 100.0)
+        values["host_ram_usage"][identity(host.id)] = KB * sum(one.memory_mb for one in mine)
+    memory = {identity(one.id): one.memory_mb for one in instances}
     return {
-        **found,
-        "instance_cpu_usage": {identity(one.id): 100 * one.demand["cpu"].mean / one.vcpus for one in there},
+        **values,
+        "instance_cpu_usage": {identity(one.id): 100 * one.demand["cpu"].mean / one.vcpus for one in instances},
         "instance_ram_usage": memory,
         "instance_ram_allocated": memory,
         "instance_root_disk_size": dict.fromkeys(memory, float(DISK_GB)),
@@ -104,7 +104,7 @@ def readings(cluster: SimulatedCluster) -> dict[str, dict[str, float]]:
 
 
 def identity(name: str) -> str:
-    """The UUID by which Watcher knows it."""
+    """The UUID of a host or instance in Watcher's model."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from statistics import fmean
+from typing import TypeVar
 
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, against, change, gain, over, percent
@@ -111,21 +112,28 @@ def compare(
 # N2: one server alone. Two sizes are bound by the CPU, four by the network; 10 KB lies between (section 3.4).
 CPU_SIZES, NET_SIZES = ("1k", "4k"), ("30k", "50k", "70k", "100k")
 OTHER_SIZES = ("1k", "4k", "30k", "50k", "70k", "100k")
-Rounds = dict[tuple[str, str], LabRun]
+Of = TypeVar("Of")  # what tells apart the runs of a round that are compared
 
 
-def alone(lab: LabRuns, size: str) -> Rounds:
-    """Runs of one server alone on CPU 0 with its generator on CPU 1, by round."""
-    runs = lab.runs(f"web-{size}", kind="solo", where=lambda run: run.run == f"solo:web-{size}:0:1")
-    return {(run.dataset, run.repeat): run for run in runs}
+def alone(lab: LabRuns, size: str) -> list[LabRun]:
+    """Runs of one server alone on CPU 0 with its generator on CPU 1."""
+    return lab.runs(f"web-{size}", kind="solo", where=lambda run: run.run == f"solo:web-{size}:0:1")
+
+
+def of_rounds(runs: Mapping[Of, Sequence[LabRun]], how: Callable[[Mapping[Of, LabRun]], float | None]) -> Values | None:
+    """A value of every round that has a run of each key; None where there is no such round."""
+    by_round: dict[tuple[str, str], dict[Of, LabRun]] = {}
+    for key, some in runs.items():
+        for run in some:
+            by_round.setdefault((run.dataset, run.repeat), {})[key] = run
+    whole = [each for each in by_round.values() if len(each) == len(runs)]
+    first = next(iter(runs))
+    return over([each[first] for each in whole], lambda run: how(by_round[run.dataset, run.repeat]))
 
 
 def of_sizes(lab: LabRuns, sizes: Sequence[str], how: Callable[[Mapping[str, LabRun]], float | None]) -> Values | None:
-    """A value of every round in which servers of all these sizes ran alone; None where there is no such round."""
-    found = {size: alone(lab, size) for size in sizes}
-    rounds = [key for key in found[sizes[0]] if all(key in runs for runs in found.values())]
-    there = {key: {size: runs[key] for size, runs in found.items()} for key in rounds}
-    return over([there[key][sizes[0]] for key in rounds], lambda run: how(there[run.dataset, run.repeat]))
+    """A value of every round in which servers of all these sizes ran alone."""
+    return of_rounds({size: alone(lab, size) for size in sizes}, how)
 
 
 def _less(metric: str) -> Callable[[Mapping[str, LabRun]], float | None]:
@@ -268,10 +276,7 @@ Sweep = Mapping[float, LabRun]
 
 def over_loads(lab: LabRuns, name: str, loads: Sequence[float], how: Callable[[Sweep], float | None]) -> Values | None:
     """A value of every round in which a pair ran at all these loads."""
-    found = {load: {(run.dataset, run.repeat): run for run in pair_at(lab, name, load)} for load in loads}
-    rounds = [key for key in found[loads[0]] if all(key in runs for runs in found.values())]
-    sweeps = {key: {load: runs[key] for load, runs in found.items()} for key in rounds}
-    return over([sweeps[key][loads[0]] for key in rounds], lambda run: how(sweeps[run.dataset, run.repeat]))
+    return of_rounds({load: pair_at(lab, name, load) for load in loads}, how)
 
 
 @number("N6", "peak-load")
