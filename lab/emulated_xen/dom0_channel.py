@@ -73,10 +73,10 @@ class Dom0Channel:
         self._answer(0, timeout_s)
 
     def start(
-        self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0
+        self, argv: Sequence[str], *, stdin: bytes = b"", folder: str = "/", timeout_s: float = 60.0
     ) -> Dom0Order:
-        """Start a command with `given` as its standard input; it is killed after `timeout_s`."""
-        text = base64.b64encode(given).decode()
+        """Start a command with `stdin` as its standard input; it is killed after `timeout_s`."""
+        text = base64.b64encode(stdin).decode()
         number = self._send(argv=list(argv), input=text, folder=folder, timeout_s=timeout_s)
         return Dom0Order(number, tuple(argv), timeout_s)
 
@@ -134,10 +134,10 @@ class Dom0Channel:
         output, errors = base64.b64decode(answer["output"]), base64.b64decode(answer["errors"])
         return Dom0Answer(order.argv, answer["code"], output, errors.decode("utf-8", "replace"))
 
-    def run(self, argv: Sequence[str], *, given: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Dom0Answer:
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", folder: str = "/", timeout_s: float = 60.0) -> Dom0Answer:
         """Run one command to its end; again when it aborted, as `xl` does now and then where emulation is slow."""
         for _ in range(_TRIES):
-            answer = self.wait(self.start(argv, given=given, folder=folder, timeout_s=timeout_s))
+            answer = self.wait(self.start(argv, stdin=stdin, folder=folder, timeout_s=timeout_s))
             if answer.code != -signal.SIGABRT:
                 break
         return answer

@@ -100,7 +100,7 @@ class ServingDomain:
 
 def put(dom0: Dom0Channel, path: str, content: bytes) -> None:
     """Write a file in Dom0."""
-    dom0.run(["dd", f"of={path}", "status=none"], given=content).checked()
+    dom0.run(["dd", f"of={path}", "status=none"], stdin=content).checked()
 
 
 def start_guests(machine: XenMachine, image: BootImage, scratch: Path, memory_mb: int) -> list[ServingDomain]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import RunError
@@ -193,7 +193,6 @@ def test_an_agent_that_is_silent_is_an_error_within_the_limit(monkeypatch: pytes
     theirs.close()
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=8), st.integers(1, 7))
 def test_noise_on_the_line_changes_no_answer(noise: list[bytes], piece: int) -> None:
     channel, theirs = _pair()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lab.campaign import GuestSettings
@@ -43,7 +43,6 @@ def _unpack(archive: bytes) -> dict[str, tuple[int, bytes]]:
         position = -(-(content + fields[6]) // 4) * 4
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.lists(NAMES.filter(lambda name: name.strip(".")), min_size=1, max_size=3).map("/".join),
                        st.binary(max_size=40), max_size=6))  # fmt: skip
 def test_an_archive_gives_back_every_file_and_the_folders_above_it(files: dict[str, bytes]) -> None:
@@ -72,7 +71,6 @@ def test_the_kernel_is_found_behind_what_looks_like_it() -> None:
     assert kernel.uncompressed(b"MZ setup code\xfd7zXZ\0 not really" + decoy + packed + b"\0tail") == elf
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200))
 def test_an_image_without_a_kernel_is_refused(noise: bytes) -> None:
     with pytest.raises(PreparationError, match="packed in a way"):
@@ -88,25 +86,27 @@ def test_a_kernel_that_cannot_be_fetched_is_an_error_in_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commas_in_paths_do_not_become_options(tmp_path: Path) -> None:
-    scratch = tmp_path / "a,readonly=on"
+def _command(scratch: Path) -> tuple[list[str], str]:
+    """QEMU's command line, and its drive."""
     command = qemu_command(SHAPE, BootImage(Path("/k"), Path("/i")), scratch / "disk.raw", scratch, 5, 6)
     (drive,) = [part for part in command if part.startswith("if=none")]
+    return command, drive
+
+
+def test_commas_in_paths_do_not_become_options(tmp_path: Path) -> None:
+    scratch = tmp_path / "a,readonly=on"
+    command, drive = _command(scratch)
     assert drive.endswith(f"file={str(scratch).replace(',', ',,')}/disk.raw")
     shares = [part for part in command if part.startswith("local,")]
     assert any(f"path={str(scratch).replace(',', ',,')},mount_tag=scratch" in share for share in shares)
 
 
-def test_a_drive_bypasses_the_page_cache_where_its_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drive() -> str:
-        command = qemu_command(SHAPE, BootImage(Path("/k"), Path("/i")), tmp_path / "disk", tmp_path, 5, 6)
-        return next(part for part in command if part.startswith("if=none"))
-
-    (tmp_path / "disk").write_bytes(b"x")
-    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: True)
-    assert "cache=none" in drive()
-    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: False)
-    assert "cache=writeback" in drive()
+@pytest.mark.parametrize(("direct", "cache"), [(True, "cache=none"), (False, "cache=writeback")])
+def test_a_drive_bypasses_the_page_cache_where_its_file_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool, cache: str
+) -> None:
+    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: direct)
+    assert cache in _command(tmp_path)[1]
 
 
 @pytest.mark.skipif(shutil.which("mkfs.ext4") is None, reason="needs e2fsprogs")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,8 +13,9 @@ from lab.errors import RunError
 from lab.guests.qmp import Qmp
 
 
-def _qmp(*answers: bytes) -> tuple[Qmp, threading.Thread, list[bytes]]:
-    """A QEMU that greets and then gives these answers in turn, whatever it is asked."""
+@contextmanager
+def _qmp(*answers: bytes) -> Iterator[tuple[Qmp, list[bytes]]]:
+    """A QEMU that greets and then gives these answers in turn, whatever it is asked; and what it was asked."""
     ours, theirs = socket.socketpair()
     asked: list[bytes] = []
 
@@ -25,30 +28,25 @@ def _qmp(*answers: bytes) -> tuple[Qmp, threading.Thread, list[bytes]]:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    return Qmp(ours, "shop"), thread, asked
+    qmp = Qmp(ours, "shop")
+    yield qmp, asked
+    thread.join()
+    qmp.close()
 
 
 def test_vcpu_threads_come_in_the_order_of_the_vcpus() -> None:
     cpus = b'{"return": [{"cpu-index": 1, "thread-id": 71}, {"cpu-index": 0, "thread-id": 70}]}'
-    qmp, thread, asked = _qmp(b'{"return": {}}', b'{"event": "RESUME"}\n' + cpus)
-    assert qmp.vcpu_threads() == [70, 71]
-    thread.join()
-    qmp.close()
+    with _qmp(b'{"return": {}}', b'{"event": "RESUME"}\n' + cpus) as (qmp, asked):
+        assert qmp.vcpu_threads() == [70, 71]
     assert [b"qmp_capabilities" in asked[0], b"query-cpus-fast" in asked[1]] == [True, True]
 
 
 @pytest.mark.parametrize("answer", [b'{"error": {"desc": "busy"}}', b"no json", b"[]", b'{"return": [{}]}'])
 def test_what_qemu_says_wrong_is_an_error_in_one_sentence(answer: bytes) -> None:
-    qmp, thread, _ = _qmp(b'{"return": {}}', answer)
-    with pytest.raises(RunError, match="QEMU of guest shop does not"):
+    with _qmp(b'{"return": {}}', answer) as (qmp, _), pytest.raises(RunError, match="QEMU of guest shop does not"):
         qmp.vcpu_threads()
-    thread.join()
-    qmp.close()
 
 
 def test_a_qemu_that_is_gone_is_an_error() -> None:
-    qmp, thread, _ = _qmp(b'{"return": {}}')
-    with pytest.raises(RunError, match="does not answer stop"):
+    with _qmp(b'{"return": {}}') as (qmp, _), pytest.raises(RunError, match="does not answer stop"):
         qmp.do("stop")
-    thread.join()
-    qmp.close()

@@ -41,12 +41,18 @@ def _write(directory: Path, campaign: Campaign, records: list[Record]) -> None:
     write_dataset(directory, campaign, records, read_machine(), circumstances())
 
 
-def test_tables_have_the_columns_of_the_contract(tmp_path: Path, campaign: Campaign) -> None:
+@pytest.fixture
+def written(tmp_path: Path, campaign: Campaign) -> Path:
+    """The dataset of one round."""
     _write(tmp_path, campaign, one_round(campaign, 1))
+    return tmp_path
+
+
+def test_tables_have_the_columns_of_the_contract(written: Path) -> None:
     for name, columns in (("profiles", PROFILES), ("colocations", COLOCATIONS), ("platforms", PLATFORMS)):
         wanted = CONTRACT[name].split(", ")
         assert list(columns) == wanted
-        assert list(_table(tmp_path, name)[0]) == wanted
+        assert list(_table(written, name)[0]) == wanted
 
 
 def test_run_and_repeat_tell_who_was_there_at_the_same_time(tmp_path: Path, campaign: Campaign) -> None:
@@ -76,35 +82,32 @@ def test_a_solo_run_that_is_not_there_yet_is_an_empty_cell(tmp_path: Path, campa
     assert {row["solo"] for row in _table(tmp_path, "colocations")} == {""}
 
 
-def test_profiles_hold_every_scope_outcomes_and_the_load_generator(tmp_path: Path, campaign: Campaign) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1))
-    found = {(row["workload"], row["scope"], row["metric"]) for row in _table(tmp_path, "profiles")}
+def test_profiles_hold_every_scope_outcomes_and_the_load_generator(written: Path) -> None:
+    found = {(row["workload"], row["scope"], row["metric"]) for row in _table(written, "profiles")}
     assert ("web-1k", "instance", "throughput") in found
     assert ("web-1k", "driver_domain", "cpu") in found
     assert ("cpu", "host", "event") in found
     assert ("web-1k", "host", "load_generator_cpu") in found
 
 
-def test_the_description_says_where_the_figures_come_from(tmp_path: Path, campaign: Campaign) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1))
-    document = yaml.safe_load((tmp_path / "dataset.yaml").read_text(encoding="utf-8"))
+def test_the_description_says_where_the_figures_come_from(written: Path) -> None:
+    document = yaml.safe_load((written / "dataset.yaml").read_text(encoding="utf-8"))
     assert (document["origin"], document["licence"]) == ("measured", "CC-BY-4.0")
     assert {"name", "machine", "kernel", "date", "notes", "circumstances"} <= set(document)
     assert "CPU 1" in document["circumstances"]["load_generators"]["same"]
 
 
-def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1))
-    before = (tmp_path / "profiles.csv").read_bytes()
+def test_a_table_is_whole_or_not_there(written: Path, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (written / "profiles.csv").read_bytes()
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
-    assert (tmp_path / "profiles.csv").read_bytes() == before
-    assert not list(tmp_path.glob("*.tmp"))
+        _write(written, campaign, one_round(campaign, 1) + one_round(campaign, 2))
+    assert (written / "profiles.csv").read_bytes() == before
+    assert not list(written.glob("*.tmp"))
 
 
 def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) -> None:
@@ -118,15 +121,14 @@ def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) 
     json.dumps(shown.document(), allow_nan=False)
 
 
-def test_outcomes_hold_everything_that_a_workload_told(tmp_path: Path, campaign: Campaign) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1))
-    rows = _table(tmp_path, "outcomes")
+def test_outcomes_hold_everything_that_a_workload_told(written: Path) -> None:
+    rows = _table(written, "outcomes")
     assert list(rows[0]) == list(OUTCOMES)
     told = {(row["outcome"], row["unit"]) for row in rows if row["run"] == "solo:cpu:0"}
     assert told == {
         ("throughput", "events/s"), ("latency_mean_ms", "ms"), ("latency_p95_ms", "ms"), ("retransmits", "1/s"),
     }  # fmt: skip
-    assert "retransmits" not in {row["outcome"] for row in _table(tmp_path, "colocations")}
+    assert "retransmits" not in {row["outcome"] for row in _table(written, "colocations")}
 
 
 def test_windows_are_a_table_that_is_the_same_bytes_for_the_same_runs(tmp_path: Path, campaign: Campaign) -> None:

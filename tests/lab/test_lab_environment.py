@@ -35,27 +35,21 @@ def registry(tmp_path: Path) -> Iterator[ResourceRegistry]:
     registry.close()
 
 
-def _answers(monkeypatch: pytest.MonkeyPatch, shown: str) -> None:
+def _read(monkeypatch: pytest.MonkeyPatch, registry: ResourceRegistry, shown: str) -> qdiscs.Qdiscs:
     monkeypatch.setattr(qdiscs, "call", lambda command: CLASSES if "class" in command else shown)
+    read = lab_qdiscs(registry)
+    assert read is not None
+    return read
 
 
 def test_the_digest_follows_settings_and_not_counts(
     monkeypatch: pytest.MonkeyPatch, registry: ResourceRegistry
 ) -> None:
-    _answers(monkeypatch, SHOWN)
-    first = lab_qdiscs(registry)
-    _answers(
-        monkeypatch,
-        SHOWN.replace("packets_stat 12", "packets_stat 99")
-        .replace("dropped 3", "dropped 30")
-        .replace("8420:", "8421:"),
+    counts = SHOWN.replace("packets_stat 12", "packets_stat 99").replace("dropped 3", "dropped 30")
+    first, later, other = (
+        _read(monkeypatch, registry, shown)
+        for shown in (SHOWN, counts.replace("8420:", "8421:"), SHOWN.replace("default 0", "default 0x20"))
     )
-    later = lab_qdiscs(registry)
-    _answers(monkeypatch, SHOWN.replace("default 0", "default 0x20"))
-    other = lab_qdiscs(registry)
-    assert first is not None
-    assert later is not None
-    assert other is not None
     assert (first.dropped, later.dropped) == (5, 32)
     assert first.digest == later.digest != other.digest
     assert "rate 100Mbit" in first.text

@@ -58,16 +58,27 @@ def test_members_may_share_a_set_of_cpus(read: Read) -> None:
     assert [entry.cpus for entry in run.placed] == [(0, 1), (0, 1)]
 
 
-def test_whole_vms_are_asked_for_with_how_they_are_made(read: Read) -> None:
-    campaign = read(BASE + "instances: qemu\nguests: {memory_mb: 512, accelerator: tcg, vhost: off}\n")
-    assert (campaign.instances, campaign.guests) == ("qemu", GuestSettings(512, "tcg", "off"))
-    assert (read(BASE).instances, read(BASE).guests) == ("container", GuestSettings())
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", {"instances": "container", "guests": GuestSettings(), "repeats": Repeats(3, 3), "temporal": None}),
+        (
+            "instances: qemu\nguests: {memory_mb: 512, accelerator: tcg, vhost: off}",
+            {"instances": "qemu", "guests": GuestSettings(512, "tcg", "off")},
+        ),
+        ("narrow: 0.03\nmost_minutes: 90", {"repeats": Repeats(3, 30, 0.03, 90.0)}),
+        ("narrow: 0.03\nmost_rounds: 8", {"repeats": Repeats(3, 8, 0.03)}),
+        ("temporal: {every_min: 10, hours: 150}", {"temporal": Temporal(10.0, 150.0)}),
+        ("line_mbit: 10\nqueue_packets: 50", {"line_mbit": 10.0, "queue_packets": 50}),
+    ],
+)
+def test_a_campaign_is_what_its_fields_say(read: Read, text: str, wanted: dict[str, object]) -> None:
+    campaign = read(f"{BASE}{text}\n")
+    assert {name: getattr(campaign, name) for name in wanted} == wanted
 
 
-def test_rounds_go_on_only_where_a_width_is_asked_for(read: Read) -> None:
-    assert read(BASE).repeats == Repeats(3, 3)
-    assert read(BASE + "narrow: 0.03\nmost_minutes: 90\n").repeats == Repeats(3, 30, 0.03, 90.0)
-    assert read(BASE + "narrow: 0.03\nmost_rounds: 8\n").repeats == Repeats(3, 8, 0.03)
+def test_a_time_grid_has_as_many_rounds_as_fit() -> None:
+    assert Temporal(10.0, 150.0).slots == 900
 
 
 @pytest.mark.parametrize(
@@ -84,18 +95,6 @@ def test_a_call_may_ask_for_other_repeats_than_the_file(
     campaign = read(BASE + "narrow: 0.03\nmost_rounds: 8\nmost_minutes: 90\n")
     assert campaign.repeated(rounds, minutes).repeats == wanted
     assert campaign.repeated(rounds, minutes).fingerprint == campaign.fingerprint
-
-
-def test_a_time_grid_has_as_many_rounds_as_fit(read: Read) -> None:
-    assert read(BASE).temporal is None
-    temporal = read(BASE + "temporal: {every_min: 10, hours: 150}\n").temporal
-    assert temporal == Temporal(10.0, 150.0)
-    assert temporal.slots == 900
-
-
-def test_the_line_and_its_queue_are_read(read: Read) -> None:
-    campaign = read(BASE + "line_mbit: 10\nqueue_packets: 50\n")
-    assert (campaign.line_mbit, campaign.queue_packets) == (10.0, 50)
 
 
 def test_crossed_factors_make_every_combination_once(read: Read) -> None:

@@ -25,15 +25,20 @@ def _shown(made: Made, tmp_path: Path) -> DatasetAnalysis:
     return analyse(made.write(tmp_path))
 
 
+def _rounds(*ratios: tuple[float, float], labels: tuple[str, str] = ("a", "b"), windows: int = 0) -> Made:
+    """A pair in as many rounds as ratios."""
+    made = Made()
+    for repeat, both in enumerate(ratios, 1):
+        made.add("same", labels, both, repeat, windows=windows)
+    return made
+
+
 @settings(max_examples=25, deadline=None)
 @given(rounds=ROUNDS)
 def test_cells_and_scores_are_medians_over_the_rounds(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[float, float]]
 ) -> None:
-    made = Made()
-    for repeat, ratios in enumerate(rounds, 1):
-        made.add("same", ("a", "b"), ratios, repeat)
-    form = _shown(made, tmp_path_factory.mktemp("made")).forms["same"]
+    form = _shown(_rounds(*rounds), tmp_path_factory.mktemp("made")).forms["same"]
     assert form.matrix["a"]["b"].median == IS(median(first for first, _ in rounds))
     assert form.matrix["b"]["a"].median == IS(median(second for _, second in rounds))
     assert form.scores[0].score.median == IS(median(first + second for first, second in rounds))
@@ -66,9 +71,7 @@ def test_one_round_has_no_interval_and_no_variation() -> None:
 def test_restless_windows_widen_the_interval(tmp_path: Path) -> None:
     widths = []
     for windows in (0, 12):
-        made = Made()
-        for repeat in (1, 2, 3):
-            made.add("same", ("a", "b"), (0.5 + repeat / 1000, 0.9), repeat, windows=windows)
+        made = _rounds(*((0.5 + repeat / 1000, 0.9) for repeat in (1, 2, 3)), windows=windows)
         cell = _shown(made, tmp_path / str(windows)).forms["same"].matrix["a"]["b"]
         assert cell.upper is not None and cell.lower is not None
         widths.append(cell.upper - cell.lower)
@@ -76,16 +79,13 @@ def test_restless_windows_widen_the_interval(tmp_path: Path) -> None:
 
 
 def test_twins_count_once_per_round(tmp_path: Path) -> None:
-    made = Made()
-    for repeat in (1, 2):
-        made.add("same", ("a", "a"), (0.4, 0.6), repeat)
+    made = _rounds((0.4, 0.6), (0.4, 0.6), labels=("a", "a"))
     cell = _shown(made, tmp_path).forms["same"].matrix["a"]["a"]
     assert (cell.count, cell.median) == (2, IS(0.5))
 
 
 def test_variants_are_not_in_the_matrix_but_among_the_scores(tmp_path: Path) -> None:
-    made = Made()
-    made.add("same", ("a", "b"), (0.4, 0.6))
+    made = _rounds((0.4, 0.6))
     made.add("same", ("a.load0.5", "b"), (0.9, 0.9), settings=({"load": 0.5}, {}))
     form = _shown(made, tmp_path).forms["same"]
     assert set(form.matrix) == {"a", "b"}
@@ -149,8 +149,7 @@ def test_curves_hold_all_else_constant(tmp_path: Path) -> None:
 
 
 def test_a_weight_that_is_not_set_is_the_default_one(tmp_path: Path) -> None:
-    made = Made()
-    made.add("same", ("a", "b"), (0.5, 0.5))
+    made = _rounds((0.5, 0.5))
     made.add("same", ("a.weight512", "b"), (0.7, 0.3), settings=({"weight": 512}, {}))
     sweep = next(one for one in _shown(made, tmp_path).sweeps if one.victim == "a")
     assert [(point.words, point.ratio.median) for point in sweep.points] == [("256", IS(0.5)), ("512", IS(0.7))]
@@ -179,9 +178,7 @@ def test_modes_are_compared_beside_the_same_neighbours(tmp_path: Path) -> None:
 @settings(max_examples=20, deadline=None)
 @given(rounds=st.lists(st.floats(0.3, 1.1), min_size=2, max_size=7))
 def test_more_results_are_within_a_wider_limit(tmp_path_factory: pytest.TempPathFactory, rounds: list[float]) -> None:
-    made = Made()
-    for repeat, ratio in enumerate(rounds, 1):
-        made.add("same", ("a", "b"), (ratio, 1.0), repeat)
+    made = _rounds(*((ratio, 1.0) for ratio in rounds))
     made.add("same", ("a", "c"), (0.5, 0.5))
     found = _shown(made, tmp_path_factory.mktemp("made")).narrow
     assert [one.within for one in found] == list(WIDTHS)
@@ -212,18 +209,14 @@ def test_marked_runs_are_counted_and_their_effect_told(tmp_path: Path) -> None:
 
 
 def test_a_disturbed_solo_run_marks_what_is_compared_with_it(tmp_path: Path) -> None:
-    made = Made()
-    for repeat in (1, 2):
-        made.add("same", ("a", "b"), (0.5, 0.9), repeat)
+    made = _rounds((0.5, 0.9), (0.5, 0.9))
     made.rows["runs"] = [(*row[:8], 1, *row[9:]) if row[:2] == ("solo:a:0", 2) else row for row in made.rows["runs"]]
     disturbed = _shown(made, tmp_path).marks[0]
     assert [(one.name, one.marked) for one in disturbed.changes] == [("a beside b", 1)]
 
 
 def test_groups_whose_cpus_had_another_speed_than_alone_are_counted(tmp_path: Path) -> None:
-    made = Made()
-    for repeat in (1, 2, 3):
-        made.add("same", ("a", "b"), (0.5, 0.9), repeat)
+    made = _rounds((0.5, 0.9), (0.5, 0.9), (0.5, 0.9))
     assert [found.mark for found in _shown(made, tmp_path / "without").marks] == ["disturbed", "unsteady"]
     speed = {("same:a:b", 1): 1.05, ("same:a:b", 2): 0.85, ("same:a:b", 3): 1.0}
     made.rows["runs"] = [(*row, speed.get((str(row[0]), int(str(row[1]))), 1.0)) for row in made.rows["runs"]]

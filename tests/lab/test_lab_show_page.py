@@ -79,6 +79,12 @@ def _small() -> Made:
     return made
 
 
+def _drawn(shown: DatasetAnalysis, width: int, *, everything: bool) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    draw(shown, console, everything=everything)
+    return console.export_text()
+
+
 def test_a_campaign_with_everything_has_every_section(reader: Reader) -> None:
     assert [section["id"] for section in reader.all("section")] == SECTIONS
 
@@ -153,9 +159,7 @@ def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
     reader = Reader(text)
     assert "<script" not in text
     assert reader.words.count(HOSTILE) > 100
-    console = Console(width=200, record=True, file=io.StringIO())
-    draw(shown, console, everything=True)
-    assert "[red]" in console.export_text()
+    assert "[red]" in _drawn(shown, 200, everything=True)
 
 
 def test_the_same_dataset_gives_the_same_page(campaign: DatasetAnalysis, text: str) -> None:
@@ -223,10 +227,8 @@ def test_an_unknown_workload_is_wrong_usage(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_matrix_of_twelve_fits_a_terminal(tmp_path: Path) -> None:
-    made = large(rounds=2, names=12, triples=30, windows=0)
-    console = Console(width=140, record=True, file=io.StringIO())
-    draw(analyse(made.write(tmp_path)), console)
-    lines = console.export_text().splitlines()
+    shown = analyse(large(rounds=2, names=12, triples=30, windows=0).write(tmp_path))
+    lines = _drawn(shown, 140, everything=False).splitlines()
     row = next(line for line in lines if line.startswith("│web-1k "))
     assert len(re.findall(r"\d\.\d\d±\d+", row)) == 12
     assert sum("between them (--all shows them)" in line for line in lines) >= 4
@@ -234,9 +236,7 @@ def test_a_matrix_of_twelve_fits_a_terminal(tmp_path: Path) -> None:
 
 
 def test_everything_is_printed_when_asked_for(campaign: DatasetAnalysis) -> None:
-    console = Console(width=160, record=True, file=io.StringIO())
-    draw(campaign, console, everything=True)
-    text = console.export_text()
+    text = _drawn(campaign, 160, everything=True)
     assert "--all" not in text
     for score in campaign.forms["same"].scores:
         assert score.members[0] in text

@@ -50,9 +50,9 @@ def test_a_command_that_aborts_is_run_again(channel: Dom0Channel, tmp_path: Path
 
 
 def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Dom0Channel) -> None:
-    given_bytes = bytes(range(256)) * 5000
-    done = channel.run(["sh", "-c", "cat; echo oops >&2; exit 3"], given=given_bytes)
-    assert (done.code, done.output, done.errors) == (3, given_bytes, "oops\n")
+    content = bytes(range(256)) * 5000
+    done = channel.run(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin=content)
+    assert (done.code, done.output, done.errors) == (3, content, "oops\n")
     with pytest.raises(Dom0Error, match="failed with 3: oops"):
         done.checked()
 

@@ -53,7 +53,7 @@ class Lab:
         self._put_product()
 
     def _put(self, path: str, content: bytes) -> None:
-        self.dom0.run(["dd", f"of={path}", "status=none"], given=content).checked()
+        self.dom0.run(["dd", f"of={path}", "status=none"], stdin=content).checked()
 
     def _put_product(self) -> None:
         """The profiler as it stands in the repository, with nothing else of it: it must need nothing else."""
@@ -63,7 +63,7 @@ class Lab:
                 if file.is_file() and "__pycache__" not in file.parts:
                     tar.add(file, file.relative_to(REPOSITORY))
         self.dom0.run(["mkdir", "-p", _PRODUCT]).checked()
-        self.dom0.run(["tar", "-xzC", _PRODUCT], given=archive.getvalue()).checked()
+        self.dom0.run(["tar", "-xzC", _PRODUCT], stdin=archive.getvalue()).checked()
         self.dom0.run(["python3", "-m", "compileall", "-q", _PRODUCT], timeout_s=300).checked()
 
     def create(self, name: str, number: int) -> Guest:
