@@ -124,7 +124,7 @@ def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | N
             _window(works, watch, begin, timing.seconds)
             second = _edge(backend, instances)
             speeds = speed.between(begin, watch.mark())
-            _finish(works, begin, timing.seconds)
+            _until_ended(works, works, begin, max(timing.seconds, time.monotonic() - begin) + _LATE_S, None)
             reached = {work.name: work.reached() for work in works}
         finally:
             for work in works:
@@ -187,10 +187,6 @@ def _window(works: list[InstancePrograms], watch: UsageWatch, begin: float, seco
         _until_ended(works, fixed, begin, MOST_FIXED_S, watch)
     while not fixed and time.monotonic() < begin + seconds - _MARGIN_S:
         _turn(works, watch)
-
-
-def _finish(works: list[InstancePrograms], begin: float, seconds: float) -> None:
-    _until_ended(works, works, begin, max(seconds, time.monotonic() - begin) + _LATE_S, None)
 
 
 def _until_ended(

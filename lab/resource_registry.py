@@ -34,7 +34,7 @@ _NAMESPACES = Path("/run/netns")
 class ResourceRegistry:
     """Names and remembers the objects of one lab run."""
 
-    def __init__(self, state: Path = DEFAULT_STATE) -> None:
+    def __init__(self, state: Path) -> None:
         self.run = _unused_id()
         self._state = state
         self._made: list[tuple[str, str]] = []
@@ -119,7 +119,7 @@ class ResourceRegistry:
             raise RunError("; ".join(troubles))
 
 
-def clean(state: Path = DEFAULT_STATE) -> list[str]:
+def clean(state: Path) -> list[str]:
     """Remove what dead lab runs left behind; returns `kind name` of each object, RunError names what stays."""
     removed: list[str] = []
     troubles: list[str] = []

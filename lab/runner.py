@@ -26,7 +26,7 @@ from lab.resource_registry import DEFAULT_STATE, ResourceRegistry, clean
 from lab.rounds import Round, RoundPlan
 from lab.schedule import Run
 from lab.signals import deaf, stoppable
-from lab.single_run import RunMaker, utc_now
+from lab.single_run import HostRuns, RunMaker, utc_now
 from lab.time_grid import TimeGrid
 
 Ending = Literal["finished", "interrupted", "out of time"]
@@ -125,12 +125,11 @@ class _Campaigner:
                 self._write()
         return self._summary(ending)
 
-    def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker | EmulatedXenRuns:
-        if self._campaign.emulated is not None:
-            return EmulatedXenRuns(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
-        return RunMaker(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
+    def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker:
+        kind: type[RunMaker] = HostRuns if self._campaign.emulated is None else EmulatedXenRuns
+        return kind(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
 
-    def _rounds(self, maker: RunMaker | EmulatedXenRuns) -> Ending:
+    def _rounds(self, maker: RunMaker) -> Ending:
         for step in self._plan.steps(self._journal.records):
             todo = [run for run in step.runs if (run.run, step.number) not in self._done]
             self._announce(step, len(todo))
@@ -138,7 +137,7 @@ class _Campaigner:
                 return "out of time"
         return "finished"
 
-    def _round(self, number: int, todo: Sequence[Run], maker: RunMaker | EmulatedXenRuns) -> bool:
+    def _round(self, number: int, todo: Sequence[Run], maker: RunMaker) -> bool:
         """Measure what is left of a round; False when the campaign's minutes are over."""
         self._write()  # tables of all complete rounds so far
         started = self._round_started(number)

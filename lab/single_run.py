@@ -1,13 +1,15 @@
-"""Measures one run of a campaign: builds its instances, retries once, and makes its record."""
+"""Measures one run of a campaign, twice if the first try fails: builds its instances and makes its record."""
 
 from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import ClassVar
 
 from lab.campaign import Campaign
 from lab.control_groups import GroupMaker
@@ -25,8 +27,11 @@ from lab.schedule import Run, calibration_key
 _TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out
 
 
-class RunMaker:
+class RunMaker(ABC):
     """Measures the runs of a campaign, one at a time; `say` reports failures that are retried."""
+
+    failures: ClassVar[tuple[type[Exception], ...]] = (RunError,)
+    """After which a run is tried again."""
 
     def __init__(
         self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
@@ -38,35 +43,48 @@ class RunMaker:
         self._scratch = scratch
         self._maker = maker
         self._say = say
-        self._timing = Timing(campaign.seconds, campaign.warmup_s, campaign.warmup_most_s)
-        self._units = {name: workload.unit for name, workload in campaign.workloads.items()}
 
     def make(self, run: Run, number: int, round_started: str) -> Record:
         """Measure a run of a round; RepeatedError when it fails twice."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return self._make(run, number, round_started)
-            except RunError as error:
+            except self.failures as error:
+                self._clear()
                 if attempt == _TRIES:
                     raise RepeatedError(f"{run.run} failed {_TRIES} times, the last time because {error}") from None
                 self._say(f"{run.run} is tried again: {error}")
         raise AssertionError("unreachable")
 
+    @abstractmethod
     def _make(self, run: Run, number: int, round_started: str) -> Record:
+        """Measure a run once."""
+
+    def _clear(self) -> None:
+        """Remove what a failed try left and the next one must not find."""
+        return
+
+
+class HostRuns(RunMaker):
+    """Runs of instances on this host."""
+
+    def _make(self, run: Run, number: int, round_started: str) -> Record:
+        campaign = self._campaign
         began = time.monotonic()
         load = round(os.getloadavg()[0], 2)
         rates = self._rates(run)
-        with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
+        with host_instances(campaign.instances, self._setup(run), self._maker) as instances:
             if made := instances.circumstances():
                 self._journal.note(MADE, made)
             before = lab_qdiscs(self._registry)
-            units: Mapping[str, str] = self._units
+            units: Mapping[str, str] = {name: workload.unit for name, workload in campaign.workloads.items()}
             states: tuple[StateOutcome, ...] = ()
-            if is_on_off(self._campaign, run):
-                on_off = make_on_off(self._campaign, run, number, self._journal.records, instances, rates)
+            if is_on_off(campaign, run):
+                on_off = make_on_off(campaign, run, number, self._journal.records, instances, rates)
                 measured, units, states = on_off.measured, on_off.units, on_off.states
             else:
-                measured = measure(instances, self._timing, rates)
+                timing = Timing(campaign.seconds, campaign.warmup_s, campaign.warmup_most_s)
+                measured = measure(instances, timing, rates)
             around = self._around(round_started, load, before, lab_qdiscs(self._registry))
         return Record.of(run, number, measured, rates, units, time.monotonic() - began, around, states)
 

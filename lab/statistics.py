@@ -43,27 +43,27 @@ def variation(values: Sequence[float]) -> float | None:
     return stdev(values) / abs(fmean(values))
 
 
-def order_interval(values: Sequence[float], level: float = _LEVEL) -> tuple[float, float]:
-    """The narrowest symmetric pair of order statistics that brackets the median with at least `level`."""
+def order_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The narrowest symmetric pair of order statistics that brackets the median with at least 95 %."""
     ordered = sorted(values)
-    lowest = _narrowest_rank(len(ordered), level)
+    lowest = _narrowest_rank(len(ordered))
     return ordered[lowest], ordered[len(ordered) - 1 - lowest]
 
 
-def order_coverage(count: int, level: float = _LEVEL) -> float:
+def order_coverage(count: int) -> float:
     """The probability that `order_interval` of so many independent values holds the median of their distribution.
 
-    At least `level` from six values on. Of fewer the interval is their whole range, with 1 - 2 / 2**count.
+    At least 95 % from six values on. Of fewer the interval is their whole range, with 1 - 2 / 2**count.
     """
-    return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count, level) + 1)) / 2.0**count
+    return 1 - 2 * sum(math.comb(count, rank) for rank in range(_narrowest_rank(count) + 1)) / 2.0**count
 
 
-def _narrowest_rank(count: int, level: float) -> int:
+def _narrowest_rank(count: int) -> int:
     lowest = 0
     tail = 0.0
     for rank in range(count // 2):
         tail += math.comb(count, rank) / 2**count
-        if 1 - 2 * tail < level:
+        if 1 - 2 * tail < _LEVEL:
             break
         lowest = rank
     return lowest
@@ -116,7 +116,7 @@ class RatioBootstrap:
         return self._known[repeat.key]
 
 
-def rounds_interval(values: Sequence[float], replicates: Sequence[Sequence[float]] = ()) -> tuple[float, float] | None:
+def rounds_interval(values: Sequence[float], replicates: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """95 % interval of the median over rounds, one value each; None for one round. Below 0 only where a value is.
 
     From six rounds on by order statistics. For fewer by the hierarchical bootstrap over rounds and their `replicates`
@@ -148,8 +148,8 @@ def hierarchical_interval(middle: float, rounds: Sequence[Sequence[float]]) -> t
 
 
 @lru_cache
-def _tail_share(count: int, level: float = _LEVEL) -> float:
-    """Share p of all values below which the median of `count` draws lies with probability (1 - level) / 2.
+def _tail_share(count: int) -> float:
+    """Share p of all values below which the median of `count` draws lies with probability 2.5 %.
 
     The median of an even number is taken as the lower of the two in the middle, which makes intervals wider.
     """
@@ -158,5 +158,5 @@ def _tail_share(count: int, level: float = _LEVEL) -> float:
     for _ in range(50):
         share = (low + high) / 2
         below = sum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(needed, count + 1))
-        low, high = (share, high) if below < (1 - level) / 2 else (low, share)
+        low, high = (share, high) if below < (1 - _LEVEL) / 2 else (low, share)
     return low

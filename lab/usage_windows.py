@@ -15,8 +15,7 @@ _WINDOWS = 12  # in a run, where that keeps them between shortest and longest â€
 _MOST_WINDOWS = 240  # â€¦ and the most in a long run
 _SHARE = 0.01  # of one CPU that readings may take; costly ones are taken less often
 _DIGITS = 4
-METRICS = {"cpu": "%", "net_mbit": "Mbit/s", "disk_mb_s": "MB/s"}
-_SCALES = {"cpu": 1e-7, "net_mbit": 8e-6, "disk_mb_s": 1e-6}  # ns and bytes per second into these units
+_SCALES = {"cpu": 1e-7, "net_mbit": 8e-6, "disk_mb_s": 1e-6}  # ns and bytes per second into %, Mbit/s and MB/s
 _BUSY = 1.0  # Mbit/s or MB/s: the progress of an instance that moves less shows in its CPU time
 
 
@@ -85,7 +84,7 @@ class UsageWatch:
             rates = [_rates(first, second, name) for first, second in pairs]
             values[name] = {
                 metric: tuple(float(f"{rate[metric]:.{_DIGITS}g}") for rate in rates)
-                for metric in METRICS
+                for metric in _SCALES
                 if rates and all(metric in rate for rate in rates)
             }
         return UsageSeries(tuple(round(second[0] - begin, 2) for _, second in pairs), values)
@@ -99,8 +98,8 @@ def _rates(
     before, after = _used(first[1][name]), _used(second[1][name])
     seconds = second[0] - first[0]
     return {
-        metric: max(0, after[metric] - before[metric]) * _SCALES[metric] / seconds
-        for metric in METRICS
+        metric: max(0, after[metric] - before[metric]) * scale / seconds
+        for metric, scale in _SCALES.items()
         if metric in before and metric in after
     }
 

@@ -14,6 +14,7 @@ Cpus = tuple[int, ...]
 Backing = Literal["container", "native", "qemu", "xen"]
 Accelerator = Literal["auto", "kvm", "tcg"]
 Vhost = Literal["auto", "on", "off"]
+Scheduler = Literal["credit", "credit2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class EmulatedXen:
     pcpus: int = 4
     dom0_vcpus: int = 4
     memory_mb: int = 2048
-    scheduler: Literal["credit", "credit2"] = "credit"
+    scheduler: Scheduler = "credit"
     pcpu_percent: float | None = None
     metrics_s: float = 2.0
 
@@ -62,7 +63,7 @@ class PinningForm:
     name: str
     cpus: tuple[Cpus, ...]
     clients: tuple[Cpus, ...] | None
-    driver: Cpus | None = None
+    driver: Cpus | None
 
     def place(self, position: int) -> tuple[Cpus, Cpus]:
         """CPUs of the member at this position, and of its load generator."""
@@ -114,9 +115,9 @@ class OnOff:
     """
 
     beside: str
-    dwell_ms: int | None = None
-    guard_ms: int | None = None
-    fill_idle: bool = True
+    dwell_ms: int | None
+    guard_ms: int | None
+    fill_idle: bool
 
     @property
     def tunes(self) -> bool:
@@ -146,14 +147,14 @@ class Campaign:
     groups: tuple[MemberGroup, ...]
     pinnings: tuple[PinningForm, ...]
     fingerprint: str
-    instances: Backing = "container"
-    guests: GuestSettings = GuestSettings()
-    temporal: Temporal | None = None
-    warmup_most_s: float = 0.0
-    line_mbit: float | None = None
-    queue_packets: int = 1000
-    on_off: OnOff | None = None
-    emulated: EmulatedXen | None = None
+    instances: Backing
+    guests: GuestSettings
+    temporal: Temporal | None
+    warmup_most_s: float
+    line_mbit: float | None
+    queue_packets: int
+    on_off: OnOff | None
+    emulated: EmulatedXen | None
 
     @property
     def cpus(self) -> frozenset[int]:

@@ -22,6 +22,7 @@ from lab.campaign.model import (
     OnOff,
     PinningForm,
     Repeats,
+    Scheduler,
     Temporal,
     Vhost,
 )
@@ -194,7 +195,7 @@ def _emulated(top: Fields) -> EmulatedXen | None:
         fields.whole("pcpus", default.pcpus, most=64),
         fields.whole("dom0_vcpus", default.dom0_vcpus, most=64),
         fields.whole("memory_mb", default.memory_mb, least=1024),
-        fields.choice("scheduler", ("credit", "credit2"), default.scheduler),
+        fields.choice("scheduler", get_args(Scheduler), default.scheduler),
         fields.optional("pcpu_percent", most=100),
         fields.number("metrics_s", default.metrics_s, above=-1e-9, most=60),
     )

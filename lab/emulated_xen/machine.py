@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.campaign import EmulatedXen
 from lab.emulated_xen.dom0_channel import Dom0Channel
 from lab.emulated_xen.parts import XenParts
 from lab.errors import PreparationError
@@ -26,16 +27,6 @@ _STEP_S = 30.0
 _STOP_S = 10.0
 _PORT = "cotenant.lab"  # agent.py looks for it
 _TAP = "tap0"
-
-
-@dataclass(frozen=True, slots=True)
-class MachineShape:
-    """What is emulated. With one vCPU Dom0 has pCPU 0 for itself; with more it runs anywhere until it is pinned."""
-
-    scheduler: str = "credit"
-    pcpus: int = 2
-    dom0_vcpus: int = 1
-    memory_mb: int = 1536
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +53,7 @@ class XenMachine:
 
 
 @contextmanager
-def boot(
-    parts: XenParts, scratch: Path, shape: MachineShape | None = None, image: Path | None = None
-) -> Iterator[XenMachine]:
+def boot(parts: XenParts, scratch: Path, shape: EmulatedXen, image: Path | None = None) -> Iterator[XenMachine]:
     """Boot Xen in this shape and wait for Dom0's agent; `scratch` gets the serial log, Dom0 sees `image` as /dev/vdb.
 
     Raises PreparationError or Dom0Error when it does not come up, with the end of that log. QEMU lives in a network
@@ -72,7 +61,7 @@ def boot(
     """
     (scratch / "dom0.img").write_bytes(dom0_image(parts))
     ours, theirs = socket.socketpair()
-    command = qemu(parts, scratch, shape or MachineShape(), theirs.fileno(), image)
+    command = qemu(parts, scratch, shape, theirs.fileno(), image)
     with ours, theirs, (scratch / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", *command],
@@ -91,8 +80,8 @@ def boot(
             _stop(process)
 
 
-def qemu(parts: XenParts, scratch: Path, shape: MachineShape, channel: int, image: Path | None = None) -> list[str]:
-    """The command line of the emulator."""
+def qemu(parts: XenParts, scratch: Path, shape: EmulatedXen, channel: int, image: Path | None = None) -> list[str]:
+    """The command line of the emulator. A Dom0 of one vCPU has pCPU 0 for itself; one of more runs anywhere."""
     alone = " dom0_vcpus_pin" if shape.dom0_vcpus == 1 else ""
     xen = (
         f"console=com1 com1=115200,8n1 sched={shape.scheduler} dom0_mem=640M,max:640M"

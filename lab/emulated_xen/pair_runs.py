@@ -24,11 +24,11 @@ from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.emulated_xen.client_progress import ClientProgress, HostUsage, StateSpell
 from lab.emulated_xen.dom0_source import Dom0Snapshots
 from lab.emulated_xen.guests import SPIN_PORT, WEB_PORT, ServingDomain, start_guests
-from lab.emulated_xen.machine import FILES, MachineShape, XenMachine, boot
+from lab.emulated_xen.machine import FILES, XenMachine, boot
 from lab.emulated_xen.parts import prepare
 from lab.emulated_xen.thread_limits import limit_threads
 from lab.environment import MADE
-from lab.errors import PreparationError, RepeatedError, RunError
+from lab.errors import PreparationError, RunError
 from lab.guests.image import build_image, cache_directory
 from lab.guests.renaming_backend import RenamingBackend
 from lab.idle_filler import IdleFiller
@@ -42,6 +42,7 @@ from lab.processes import LabProcess, wait_until
 from lab.records import Record, RunConditions, StateOutcome
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember, Run
+from lab.single_run import RunMaker
 from lab.workloads import WebWorkload
 from profiler.backends import BackendError
 from profiler.backends.xen.backend import XenBackend
@@ -49,7 +50,6 @@ from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect
 from profiler.observed import format_cpus, parse_cpus
 
-_TRIES = 2
 _END_S = 5.0  # for a client that was asked to end
 _ONLINE_S = 20.0  # Dom0's kernel takes vCPUs on and off line by itself
 _LOOP_UNIT = "1000 turns/s"
@@ -58,45 +58,30 @@ _MOST_STEAL = 20.0
 _MOST_FOREIGN = 40.0
 
 
-class EmulatedXenRuns:
-    """Measures runs as `lab.single_run.RunMaker` does; the machine is booted at the first, ends with the registry."""
+class EmulatedXenRuns(RunMaker):
+    """Runs on one emulated machine, which is booted for the first of them and ends with the registry."""
+
+    failures = (RunError, BackendError, OSError)
 
     def __init__(
         self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
+        super().__init__(campaign, journal, registry, scratch, maker, say)
         if campaign.emulated is None or campaign.on_off is None:
             raise PreparationError("the campaign names no machine to emulate")
-        self._campaign = campaign
         self._shape: EmulatedXen = campaign.emulated
         self._on_off: OnOff = campaign.on_off
         self._units = {
             name: workload.unit if isinstance(workload, WebWorkload) else _LOOP_UNIT
             for name, workload in campaign.workloads.items()
         }
-        self._journal = journal
-        self._registry = registry
-        self._scratch = scratch
-        self._maker = maker
-        self._say = say
         self._open = ExitStack()
         self._machine: XenMachine | None = None
         self._guests: list[ServingDomain] = []
         self._snapshots: Dom0Snapshots | None = None
         self._working: frozenset[int] = frozenset()  # guests that are not paused
         registry.at_end(self._open.close)
-
-    def make(self, run: Run, number: int, round_started: str) -> Record:
-        """Measure a run; RepeatedError on two failures."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return self._make(run, number, round_started)
-            except (RunError, BackendError, OSError) as error:
-                self._drop()
-                if attempt == _TRIES:
-                    raise RepeatedError(f"{run.run} failed {_TRIES} times, the last time because {error}") from None
-                self._say(f"{run.run} is tried again on a new machine: {error}")
-        raise AssertionError("unreachable")
 
     def _make(self, run: Run, number: int, round_started: str) -> Record:
         machine = self._booted()
@@ -110,10 +95,7 @@ class EmulatedXenRuns:
         if self._machine is None:
             parts = prepare(cache_directory() / "xen")
             image = build_image(["nginx"])
-            shape = MachineShape(
-                self._shape.scheduler, self._shape.pcpus, self._shape.dom0_vcpus, self._shape.memory_mb
-            )
-            machine = self._open.enter_context(boot(parts, self._scratch, shape, image.initramfs))
+            machine = self._open.enter_context(boot(parts, self._scratch, self._shape, image.initramfs))
             self._guests = start_guests(machine, image, self._scratch, self._campaign.guests.memory_mb)
             self._working = frozenset(range(len(self._guests)))
             if self._shape.pcpu_percent is not None:
@@ -123,12 +105,13 @@ class EmulatedXenRuns:
             self._journal.note(MADE, {
                 "emulated": "yes: Xen and all domains inside QEMU without hardware virtualisation (TCG)",
                 "xen": version[1] if version else "",
-                "scheduler": shape.scheduler, "emulated_pcpus": str(shape.pcpus),
+                "scheduler": self._shape.scheduler, "emulated_pcpus": str(self._shape.pcpus),
                 "pcpu_percent": str(self._shape.pcpu_percent),
             })  # fmt: skip
         return self._machine
 
-    def _drop(self) -> None:
+    def _clear(self) -> None:
+        """The next try has a new machine."""
         self._machine = self._snapshots = None
         self._open.close()
 

@@ -13,7 +13,7 @@ from profiler.backends.base import BackendError, Counters, DomainCounters, HostC
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.events import Events
 from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
-from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.source import LiveSource
 from profiler.observed import Instance, IsolationSettings
 
 
@@ -38,11 +38,11 @@ class GuestBackend:
 
     name = "qemu"
 
-    def __init__(self, guests: Iterable[WatchedGuest], source: HostSource | None = None) -> None:
-        self._source = source or LiveSource()
+    def __init__(self, guests: Iterable[WatchedGuest]) -> None:
+        self._source = LiveSource()
         self._guests = tuple(guests)
         self.host = instance_id(socket.gethostname() or "localhost")
-        self._vcpus = {guest.name: guest.machine.vcpu_threads() for guest in self._guests}
+        self._vcpus = {guest.name: guest.machine.control.vcpu_threads() for guest in self._guests}
         self._tasks = TaskReader(self._source)
         kvm = any(guest.machine.shape.accelerator == "kvm" for guest in self._guests)
         self._events = Events(self._source, kvm=kvm)
@@ -108,7 +108,7 @@ class GuestBackend:
     def _domain(self, guest: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:
         absent: dict[str, str] = {}
         try:
-            disk_bytes: int | None = guest.machine.disk_bytes()
+            disk_bytes: int | None = guest.machine.control.disk_bytes()
         except RunError as error:
             disk_bytes = None
             absent["disk_bytes"] = str(error)

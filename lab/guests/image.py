@@ -80,9 +80,9 @@ def cache_directory() -> Path:
     return Path(base, "cotenant", "guests") if base else Path("/var/cache/cotenant/guests")
 
 
-def shared_image(cache: Path | None = None) -> BootImage:
+def shared_image() -> BootImage:
     """The image for guests that see this host's files; PreparationError says what is missing."""
-    return _image([], cache or cache_directory())
+    return _image([], cache_directory())
 
 
 def build_image(programs: Sequence[str], cache: Path | None = None) -> BootImage:

@@ -51,7 +51,7 @@ class QemuGuest:
             self.process = LabProcess(command, groups=groups, network=network, directory=scratch, passed=ends)
         self._began = time.monotonic()
         self.channel = AgentChannel(agent, shape.name, self.console)
-        self._control = Qmp(control, shape.name)
+        self.control = Qmp(control, shape.name)
         self._copied: frozenset[tuple[str, int, int]] = frozenset()
         self._leads: dict[Workload, float] = {}
         self.boot_s: float | None = None
@@ -114,7 +114,7 @@ class QemuGuest:
     def place(self, groups: Sequence[str], cpus: Iterable[int], driver_cpus: Iterable[int]) -> None:
         """Move QEMU into control groups, its vCPUs onto these CPUs and its other threads onto the driver's."""
         join(groups, self.process.pid)
-        vcpus = self.vcpu_threads()
+        vcpus = self.control.vcpu_threads()
         for thread in self.threads():
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, cpus if thread in vcpus else driver_cpus)
@@ -122,18 +122,11 @@ class QemuGuest:
     def rest(self) -> None:
         """After a run: end its programs, stop the guest's CPUs, and move QEMU out of the run's control groups."""
         self.channel.ask("signal", signal=int(signal.SIGKILL))
-        self._control.do("stop")
+        self.control.do("stop")
         self.place(self._home, *[sorted(os.sched_getaffinity(0))] * 2)
 
     def wake(self) -> None:
-        self._control.do("cont")
-
-    def vcpu_threads(self) -> list[int]:
-        return self._control.vcpu_threads()
-
-    def disk_bytes(self) -> int:
-        """Bytes that the guest read from its disk and wrote to it."""
-        return self._control.disk_bytes()
+        self.control.do("cont")
 
     def threads(self) -> list[int]:
         """All threads of QEMU, with the kernel's threads that carry its packets (vhost; QEMU's own since Linux 6.4)."""
@@ -149,7 +142,7 @@ class QemuGuest:
         """End it; safe to repeat."""
         self.process.stop(patience_s=0)
         self.channel.close()
-        self._control.close()
+        self.control.close()
         self._disk.unlink(missing_ok=True)
 
 

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, stdev
+from statistics import stdev
 
 _RESAMPLES = 400
 FEWEST_PAIRS = 4
@@ -29,15 +29,6 @@ class OnOffRatio:
     alone: float
     error: float
     pairs: int
-
-    @property
-    def ratio(self) -> float:
-        return self.together / self.alone
-
-    @property
-    def half_width(self) -> float:
-        """Of the 95 % interval of the ratio, by Student's t."""
-        return student_t(self.pairs - 1) * self.error
 
 
 def estimate_ratio(pairs: Sequence[tuple[StateShare, StateShare]], seed: str = "") -> OnOffRatio | None:
@@ -71,12 +62,3 @@ def estimate_ratio(pairs: Sequence[tuple[StateShare, StateShare]], seed: str = "
 def _rates(rows: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
     together, exposure, alone, exposure_alone = (sum(column) for column in zip(*rows, strict=True))
     return (together / exposure if exposure > 0 else math.inf), (alone / exposure_alone if exposure_alone > 0 else 0.0)
-
-
-def student_t(freedom: int, level: float = 0.95) -> float:
-    """Two-sided quantile by the expansion in 1/n (Abramowitz & Stegun 26.7.5); off by under 3 % from 3 degrees on."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    n = max(1, freedom)
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / n + second / n**2 + third / n**3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -42,26 +43,16 @@ class CsvLine:
     def name(self, column: str) -> str:
         return self.text(column) or self.wrong(column, "must not be empty")
 
-    def number_of(self, column: str) -> float | None:
-        """A finite number of at least 0; None for an empty cell, which means unknown."""
-        value = self._number(column)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            self.wrong(column, "is not a number of at least 0")
+    def number_of(self, column: str, *, signed: bool = False) -> float | None:
+        """A finite number, of at least 0 unless it is signed; None for an empty cell, which means unknown."""
+        value, cell = math.nan, self.cells.get(column, "")
+        if not cell:
+            return None
+        with contextlib.suppress(ValueError):
+            value = float(cell)
+        if not math.isfinite(value) or (value < 0 and not signed):
+            self.wrong(column, "is not a number" if signed else "is not a number of at least 0")
         return value
-
-    def any_number(self, column: str) -> float | None:
-        """A finite number; None for an empty cell."""
-        value = self._number(column)
-        if value is not None and not math.isfinite(value):
-            self.wrong(column, "is not a number")
-        return value
-
-    def _number(self, column: str) -> float | None:
-        cell = self.cells.get(column, "")
-        try:
-            return float(cell) if cell else None
-        except ValueError:
-            return math.nan
 
     def whole(self, column: str) -> int:
         cell = self.cells.get(column, "")

@@ -34,11 +34,11 @@ class MeasuredOutcome:
 class MemberVariant:
     """With how much load and under which settings a member ran; None = not set. `network` is in words."""
 
-    load: float = 1.0
-    cap_percent: float | None = None
-    weight: float | None = None
-    network: str = ""
-    disk_limit_mb_s: float | None = None
+    load: float
+    cap_percent: float | None
+    weight: float | None
+    network: str
+    disk_limit_mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,6 @@ class DatasetGroup:
     def is_pair(self) -> bool:
         return len(self.members) == PAIR
 
-    @property
-    def is_plain(self) -> bool:
-        return all(member.is_plain for member in self.members)
-
 
 @dataclass(frozen=True, slots=True)
 class ReachedOutcome:
@@ -148,7 +144,7 @@ class LabDataset:
         cpus = member.pinning.partition("|")[0].partition(":")[2]
         return solo_run(member.label, cpus, clients, member.driver_cpus), group.repeat
 
-    def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> LabDataset:
+    def chosen(self, workloads: frozenset[str], form: str) -> LabDataset:
         """Only the groups of these workloads and of this pinning form; LabError when there are none."""
         known = {member.workload for group in self.groups for member in group.members}
         forms = {group.form for group in self.groups}

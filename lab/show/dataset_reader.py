@@ -119,7 +119,7 @@ def _info(key: Key, rows: Sequence[CsvLine]) -> RunInfo:
 def _reached(path: Path) -> Iterator[ReachedOutcome]:
     needed = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
     for line in lines(path, needed, optional=True):
-        value = line.any_number("value")
+        value = line.number_of("value", signed=True)
         if value is not None:
             yield ReachedOutcome(
                 line.name("run"), line.whole("repeat"), line.name("instance"), line.name("workload"),
@@ -130,7 +130,7 @@ def _reached(path: Path) -> Iterator[ReachedOutcome]:
 def _series(path: Path) -> dict[Key, dict[tuple[str, str], Points]]:
     series: dict[Key, dict[tuple[str, str], list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for line in lines(path, ("run", "repeat", "instance", "metric", "at_s", "value"), optional=True):
-        at, value = line.any_number("at_s"), line.number_of("value")  # warm-up lies before 0
+        at, value = line.number_of("at_s", signed=True), line.number_of("value")  # warm-up lies before 0
         if at is None or value is None:
             continue
         series[line.name("run"), line.whole("repeat")][line.name("instance"), line.name("metric")].append((at, value))

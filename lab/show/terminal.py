@@ -12,7 +12,7 @@ from rich.text import Text
 from lab.show.analysis import DatasetAnalysis
 from lab.show.formatting import KINDS, ROLES, bracket, factor, mode_outcomes, narrow, number, percent, size
 from lab.show.group_prediction import GroupPredictions
-from lab.show.noise import IntervalWidthCount, MarkedRuns, half_width
+from lab.show.noise import MarkedRuns, half_width
 from lab.show.pairs import FormResults, GroupScore
 from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
@@ -40,7 +40,9 @@ def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) 
     if shown.modes:
         console.print(_modes(shown.modes, everything=everything))
     console.print(_noise(shown))
-    for line in [*_narrow(shown.narrow), *_marks(shown.marks)]:
+    if shown.narrow and shown.narrow[0].results:
+        console.print(Text(narrow(shown.narrow)))
+    for line in _marks(shown.marks):
         console.print(Text(line))
 
 
@@ -142,10 +144,6 @@ def _noise(shown: DatasetAnalysis) -> Table:
         for where, solo in places.items():
             _add(table, [workload, where, number(solo.median), percent(solo.cv, 1), str(solo.count)])
     return table
-
-
-def _narrow(counts: Sequence[IntervalWidthCount]) -> list[str]:
-    return [narrow(counts)] if counts and counts[0].results else []
 
 
 def _marks(every: Sequence[MarkedRuns]) -> list[str]:

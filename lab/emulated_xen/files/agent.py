@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 PORT = "cotenant.lab"
+PATIENCE_S = 60.0  # for the port to appear
 PIECE = 2048  # bytes: longer writes were garbled now and then, for the pages of a Dom0 do not lie side by side
 
 
@@ -123,9 +124,9 @@ class Hypervisor:
         return ""
 
 
-def find_port(patience_s: float = 60.0) -> Path:
+def find_port() -> Path:
     """The virtio port of the lab, by the name that QEMU gave it."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         for name in Path("/sys/class/virtio-ports").glob("*/name"):
             if name.read_text().strip() == PORT:
