@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from lab.schedule import PlacedMember
 from lab.workloads import Workload, WorkloadResult
 from profiler.collectors import Collected, collect
 from profiler.observed import IsolationSettings
+from tests.lab.qemu_accounts import value_of
 
 ENDS_WITHIN_S = 60.0
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,7 @@ class Window:
         return self.collected.seconds
 
     def of(self, instance: str | None, metric: str, scope: str = "instance") -> float:
-        """A sample; a missing one fails the test with what was said about it."""
-        for sample in self.collected.samples:
-            if (sample.instance, sample.metric, sample.scope) == (instance, metric, scope):
-                return sample.value
-        raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
+        return value_of(self.collected, instance, metric, scope)
 
 
 def over(guests: QemuInstances, seconds: float) -> Window:
@@ -96,24 +91,6 @@ def over(guests: QemuInstances, seconds: float) -> Window:
     second = backend.read_counters()
     backend.close()
     return Window(collect(first, second))
-
-
-def cpu_seconds(folder: Path) -> float:
-    """utime + stime of a process or thread in seconds (proc(5), stat)."""
-    fields = (folder / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
-def threads(pid: int, *, vcpus: bool) -> list[Path]:
-    """QEMU's vCPU threads, or its others, by the names that it gives them."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [task for task in tasks if (task / "comm").read_text().startswith("CPU ") == vcpus]
-
-
-def allowed(task: Path) -> str:
-    """The CPUs that a thread may use."""
-    lines = (task / "status").read_text().splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
 
 
 def tap_bytes(guests: QemuInstances, position: int) -> int:

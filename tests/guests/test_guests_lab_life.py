@@ -17,8 +17,9 @@ import yaml
 from lab.errors import RunError
 from lab.resource_registry import clean
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
-from tests.guests.guest_runs import Lab, cpu_seconds, place, start, work
+from tests.guests.guest_runs import Lab, place, start, work
 from tests.lab.container_run import left_of
+from tests.lab.qemu_accounts import cpu_seconds
 
 pytestmark = pytest.mark.guests
 
@@ -73,10 +74,10 @@ def test_files_of_a_workload_stay_on_the_guests_disk_and_are_not_cached(lab: Lab
     with lab.host(member) as guests:
         machine = guests.machines[0]
         there = machine.channel.call("sha256sum", name).split()[0]
-        before = machine.disk_bytes()
+        before = machine.control.disk_bytes()
         machine.channel.ask("uncache", path=str(site.files))
         assert machine.channel.call("sha256sum", name).split()[0] == there
-        assert machine.disk_bytes() - before >= len(host)
+        assert machine.control.disk_bytes() - before >= len(host)
     import hashlib
 
     assert there != hashlib.sha256(host).hexdigest()  # what the guest wrote is on its own disk only, and stayed

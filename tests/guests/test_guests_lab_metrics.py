@@ -10,7 +10,8 @@ import pytest
 from lab.qdiscs import lab_qdiscs
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
 from lab.workloads.bulk import BulkWorkload
-from tests.guests.guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
+from tests.guests.guest_runs import Lab, finish, over, place, start, tap_bytes, work
+from tests.lab.qemu_accounts import allowed_cpus, cpu_seconds, qemu_threads
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.guests, pytest.mark.measured, pytest.mark.timeout(900)]
@@ -66,16 +67,16 @@ def test_vcpus_run_where_the_member_is_and_the_rest_of_qemu_on_the_drivers_cpus(
         used = cpu_seconds(Path(f"/proc/{pid}"))
         work(guests, 1)
         assert cpu_seconds(Path(f"/proc/{pid}")) > used + 0.3
-        assert {allowed(task) for task in threads(pid, vcpus=True)} == {"1"}
-        assert {allowed(task) for task in threads(pid, vcpus=False)} == {"0"}
+        assert {allowed_cpus(task) for task in qemu_threads(pid, vcpus=True)} == {"1"}
+        assert {allowed_cpus(task) for task in qemu_threads(pid, vcpus=False)} == {"0"}
     with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         assert guests.machines[0].process.pid == pid  # it is the same guest, elsewhere
-        assert {allowed(task) for task in Path(f"/proc/{pid}/task").iterdir()} == {"0"}
+        assert {allowed_cpus(task) for task in Path(f"/proc/{pid}/task").iterdir()} == {"0"}
 
 
 def test_two_vcpus_are_two_threads_that_both_work(lab: Lab) -> None:
     with lab.host((place("cpu.1", (0, 1), vcpus=2), CpuWorkload())) as guests:
-        tasks = threads(guests.machines[0].process.pid, vcpus=True)
+        tasks = qemu_threads(guests.machines[0].process.pid, vcpus=True)
         before = [cpu_seconds(task) for task in tasks]
         work(guests, 2)
         assert len(tasks) == 2
@@ -101,7 +102,7 @@ def test_cpu_is_what_the_kernel_accounts_to_the_vcpu_threads(lab: Lab) -> None:
     """Taken outside and inside of the readings: the backend must lie between, but for two ticks of 10 ms."""
     with lab.host((place("cpu.1", (1,)), CpuWorkload())) as guests:
         (one,) = guests.running
-        (thread,) = threads(guests.machines[0].process.pid, vcpus=True)
+        (thread,) = qemu_threads(guests.machines[0].process.pid, vcpus=True)
         program = start(one, 4)
         program.release()
         backend = guests.backend()

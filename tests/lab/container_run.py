@@ -8,8 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lab.campaign import Member
 from lab.control_groups import GroupMaker
@@ -19,12 +20,41 @@ from lab.instances.containers import ContainerInstances, LabContainer
 from lab.processes import LabProcess, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
-from lab.workloads import CpuWorkload, Workload
+from lab.workloads import CpuWorkload, Listens, Site, Workload
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
 
 NOTHING = IsolationSettings()
+PYTHON = (sys.executable, "-I", "-S", "-c")
+SERVE = """
+import socket, sys, time
+time.sleep(float(sys.argv[2]))
+own = socket.create_server(("", int(sys.argv[1])))
+while True:
+    time.sleep(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server(CpuWorkload):
+    """Listens on a port after some time, and answers a check that is given."""
+
+    kind: ClassVar[str] = "test-server"
+    port: int = 80
+    after_s: float = 0.0
+    command: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+
+    @property
+    def listens(self) -> Listens | None:
+        return "tcp", self.port
+
+    def server(self, _site: Site, /) -> list[str] | None:
+        return list(self.command or (*PYTHON, SERVE, str(self.port), str(self.after_s)))
+
+    def ready_check(self, _site: Site, /) -> list[str] | None:
+        return list(self.check) or None
 
 
 def placed(
@@ -119,18 +149,17 @@ for attempt in range(3):
         print((time.monotonic() - begin) * 1e3)
         break
 """
-_PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
 def echo(container: LabContainer, *, outside: bool = False) -> Program:
     """A program that sends UDP datagrams back: in the container, or beside the load generators."""
     start = container.start if outside else container.start_inside
-    return start([*_PYTHON, _ECHO])
+    return start([*PYTHON, _ECHO])
 
 
 def ask(container: LabContainer, address: str, timeout_s: float = 1.0) -> LabProcess:
     """A program that asks an echo; it prints the milliseconds of the first answer, nothing without one."""
-    return container.start_inside([*_PYTHON, _ASK, address, str(timeout_s)])
+    return container.start_inside([*PYTHON, _ASK, address, str(timeout_s)])
 
 
 def answered_ms(asking: LabProcess) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from lab.dataset_writer import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS,
 from lab.environment import circumstances, read_machine
 from lab.records import Record, RunConditions
 from lab.schedule import expand
-from lab.show import analyse
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
 from tests.lab.lab_commands import TINY
@@ -108,17 +106,6 @@ def test_a_table_is_whole_or_not_there(written: Path, campaign: Campaign, monkey
         _write(written, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     assert (written / "profiles.csv").read_bytes() == before
     assert not list(written.glob("*.tmp"))
-
-
-def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) -> None:
-    _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
-    shown = analyse(tmp_path)
-    form = shown.forms["same"]
-    assert form.matrix["web-1k"]["cpu"].median == pytest.approx(0.5)
-    assert {score.score.median for score in form.scores} == {1.0}
-    assert shown.noise["cpu"]["same 0:0"].cv == pytest.approx(0)
-    assert (shown.repeats, shown.disturbed) == (2, 0)
-    json.dumps(shown.document(), allow_nan=False)
 
 
 def test_outcomes_hold_everything_that_a_workload_told(written: Path) -> None:

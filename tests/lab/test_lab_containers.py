@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -20,38 +17,10 @@ from lab.instances import RunSetup
 from lab.instances.containers import ContainerInstances
 from lab.processes import LabProcess, call, wait_until
 from lab.resource_registry import ResourceRegistry
-from lab.workloads import CpuWorkload, Listens, Site, WebWorkload, Workload
-from tests.lab.container_run import containers, left_of, placed, prepared_maker, registered
+from lab.workloads import CpuWorkload, Site, WebWorkload, Workload
+from tests.lab.container_run import PYTHON, SERVE, Server, containers, left_of, placed, prepared_maker, registered
 
 pytestmark = pytest.mark.lab
-_PYTHON = [sys.executable, "-I", "-S", "-c"]
-_SERVE = """
-import socket, sys, time
-time.sleep(float(sys.argv[1]))
-own = socket.create_server(("", 80))
-while True:
-    time.sleep(1)
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Server(CpuWorkload):
-    """Listens on port 80 after some time, and answers a check that is given."""
-
-    kind: ClassVar[str] = "test-server"
-    after_s: float = 0.0
-    command: tuple[str, ...] = ()
-    check: tuple[str, ...] = ()
-
-    @property
-    def listens(self) -> Listens | None:
-        return "tcp", 80
-
-    def server(self, _site: Site, /) -> list[str] | None:
-        return list(self.command) or [*_PYTHON, _SERVE, str(self.after_s)]
-
-    def ready_check(self, _site: Site, /) -> list[str] | None:
-        return list(self.check) or None
 
 
 @pytest.fixture
@@ -87,7 +56,7 @@ def test_a_server_is_ready_when_it_answers_the_generators_side(tmp_path: Path) -
         "import sys, pathlib, socket; socket.create_connection(('10.77.0.10', 80), 1)\np = pathlib.Path(sys.argv[1])\n"
     )
     script += "known = p.exists(); p.write_text('x'); sys.exit(0 if known else 1)"
-    with containers([placed(0)], [Server(check=(*_PYTHON, script, str(flag)))]):
+    with containers([placed(0)], [Server(check=(*PYTHON, script, str(flag)))]):
         assert flag.exists()  # failed once, was asked again
 
 
@@ -95,17 +64,8 @@ def test_a_server_is_ready_when_it_answers_the_generators_side(tmp_path: Path) -
 def test_the_hosts_own_server_on_the_port_is_neither_in_the_way_nor_mistaken_for_the_instances() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-
-        class Same(Server):
-            @property
-            def listens(self) -> Listens | None:
-                return "tcp", port
-
-            def server(self, _site: Site, /) -> list[str] | None:
-                return [*_PYTHON, _SERVE.replace("80", str(port)), "0.5"]
-
         begin = time.monotonic()
-        with containers([placed(0)], [Same()]) as (one,):
+        with containers([placed(0)], [Server(port=port, after_s=0.5)]) as (one,):
             assert time.monotonic() - begin > 0.5
             assert one.listens("tcp", port)
 
@@ -113,11 +73,11 @@ def test_the_hosts_own_server_on_the_port_is_neither_in_the_way_nor_mistaken_for
 @pytest.mark.usefixtures("runs")
 @pytest.mark.measured
 def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> None:
-    twice = _SERVE.replace("while", "socket.create_server(('', 80))\nwhile")
+    twice = (*PYTHON, SERVE.replace("while", "socket.create_server(('', 80))\nwhile"), "80", "0")
     started = time.monotonic()
     with (
         pytest.raises(RunError, match=r"of one\.2 ended with status 1: .*Address already in use"),
-        containers([placed(0), placed(1)], [Server(), Server(command=(*_PYTHON, twice, "0"), after_s=9)]) as (_, other),
+        containers([placed(0), placed(1)], [Server(), Server(command=twice)]) as (_, other),
     ):
         wait_until(lambda: other.complaint() is not None, 20)
     assert time.monotonic() - started < 10

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,10 @@ from lab.instances.containers import LabContainer
 from lab.instances.native import NativeInstances
 from lab.processes import call, wait_until
 from lab.schedule import PlacedMember
-from lab.workloads import CpuWorkload, Listens, Site, Workload
+from lab.workloads import CpuWorkload, Workload
 from profiler.observed import IsolationSettings
 from tests.lab.container_run import (
+    Server,
     answered_ms,
     ask,
     echo,
@@ -33,12 +32,6 @@ from tests.lab.container_run import (
 from tests.servers.running import free_port
 
 pytestmark = pytest.mark.lab
-_SERVE = """
-import socket, sys, time
-own = socket.create_server(("", int(sys.argv[1])))
-while True:
-    time.sleep(1)
-"""
 
 
 @contextmanager
@@ -48,20 +41,6 @@ def _native(entries: list[PlacedMember], workloads: list[Workload], **more: Any)
         with NativeInstances(setup, prepared_maker()) as made:
             yield [one for one in made.running if isinstance(one, LabContainer)]
         assert left_of(registry.run) == []
-
-
-@dataclass(frozen=True, slots=True)
-class Server(CpuWorkload):
-    """A server on a port that nobody else on the test's host has."""
-
-    port: int = 0
-
-    @property
-    def listens(self) -> Listens | None:
-        return "tcp", self.port
-
-    def server(self, _site: Site, /) -> list[str] | None:
-        return [sys.executable, "-I", "-S", "-c", _SERVE, str(self.port)]
 
 
 def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_path() -> None:

@@ -212,7 +212,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(FIELDS), anything)
 def test_any_structure_is_taken_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object

@@ -121,7 +121,7 @@ entries = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), entries)
 def test_a_damaged_journal_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, value: object

@@ -13,13 +13,14 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t as student_t
 
 from lab.campaign import Campaign, read_campaign
 from lab.dataset_writer import write_dataset
 from lab.environment import read_machine
 from lab.errors import CampaignError
 from lab.measure import RunMeasurement
-from lab.on_off.estimator import StateShare, estimate_ratio, student_t
+from lab.on_off.estimator import StateShare, estimate_ratio
 from lab.on_off.freezer import Freezer
 from lab.on_off.measure import OnOffRun, OnOffWindow, _beside_busy, judged
 from lab.on_off.outcomes import state_outcomes
@@ -85,7 +86,7 @@ def test_every_block_has_each_state_once_and_windows_begin_with_a_switch(members
     assert order == draw_order(states, blocks, seed)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     ratio=st.floats(0.3, 1.1), drift=st.floats(-0.8, 2.0), correlation=st.floats(0.0, 0.98), seed=st.integers(0, 10**6)
 )
@@ -103,18 +104,8 @@ def test_intervals_hold_the_true_ratio_about_as_often_as_they_say(blocks: int, c
     held = 0
     for seed in range(120):
         found = outcome(simulated(seed, {(0, 1): 0.7}, 2, blocks, drift=0.5, correlation=correlation), (0, 1), 0)
-        held += abs(found.together / found.alone - 0.7) <= student_t(found.pairs - 1) * found.error
+        held += abs(found.together / found.alone - 0.7) <= student_t.ppf(0.975, found.pairs - 1) * found.error
     assert 0.88 <= held / 120 <= 0.999
-
-
-def test_alternation_is_surer_than_blocks_of_the_same_time_where_noise_is_slow() -> None:
-    on_off, blocks = [], []
-    for seed in range(40):
-        found = outcome(simulated(seed, {(0, 1): 0.7}, 2, 10, correlation=0.97), (0, 1), 0)
-        on_off.append((found.together / found.alone - 0.7) ** 2)
-        speeds = machine_noise(seed, 30, drift=0.0, correlation=0.97, spread=0.1)
-        blocks.append((0.7 * sum(speeds[20:]) / sum(speeds[:10]) - 0.7) ** 2)
-    assert fmean(on_off) < fmean(blocks) / 4
 
 
 def test_disturbed_windows_count_for_nothing_and_triples_come_from_the_same_run() -> None:
@@ -151,7 +142,7 @@ def test_rates_are_told_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(f
         known.append((found.together / found.alone - 0.7) / found.error)
         unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / found.error)
     assert abs(fmean(known)) < 0.6
-    assert fmean(abs(value) <= student_t(19) for value in known) >= 0.85
+    assert fmean(abs(value) <= student_t.ppf(0.975, 19) for value in known) >= 0.85
     assert fmean(unknown) > (2 if follows else 0.9)
 
 

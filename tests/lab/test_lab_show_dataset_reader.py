@@ -121,7 +121,7 @@ def test_a_description_that_is_no_mapping_is_refused_or_shown(tmp_path: Path, ma
         assert all(len(value) <= 2000 for value in about.values())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(max_size=40),
     column=st.sampled_from(["run", "instance", "pinning", "net_mode", "outcome", "solo", "repeat"]),

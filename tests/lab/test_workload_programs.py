@@ -79,6 +79,13 @@ def _run(*command: str, timeout: float = 20) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
+def _fails(done: subprocess.CompletedProcess[str], said: str) -> None:
+    """It ended with status 1 and one sentence."""
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def _load(server: _Server, rate: float, seconds: float, connections: int = 16) -> subprocess.CompletedProcess[str]:
     return _run(*program("open_loop", "http", "127.0.0.1", server.port, "/x", rate, seconds, connections))
 
@@ -126,17 +133,12 @@ def test_a_quiet_server_is_asked_as_often_as_was_wanted() -> None:
 )
 def test_a_server_that_answers_wrongly_ends_the_load_with_one_sentence(reply: bytes, said: str) -> None:
     with _Server(reply) as server:
-        done = _load(server, 100, 0.5)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+        _fails(_load(server, 100, 0.5), said)
 
 
 def test_a_connection_that_is_closed_before_any_reply_is_no_reply() -> None:
     with _Server(b"") as server:
-        done = _load(server, 1, 0.5, connections=1)
-    assert done.returncode == 1
-    assert "closed a connection" in done.stderr
+        _fails(_load(server, 1, 0.5, connections=1), "closed a connection")
 
 
 @pytest.mark.measured
@@ -172,15 +174,11 @@ def test_large_values_are_not_held_a_thousand_times() -> None:
 
 
 def test_nobody_there_is_one_sentence() -> None:
-    for name, rest in (("open_loop", ("/x", 10, 1, 1)), ("stream_clients", ("/x", 1, 1, 1, 1024, 1))):
-        kind = ("http",) if name == "open_loop" else ()
-        done = _run(*program(name, *kind, "127.0.0.1", 9, *rest))
-        assert done.returncode == 1
-        assert "Connection refused" in done.stderr
-        assert "Traceback" not in done.stderr
+    _fails(_run(*program("open_loop", "http", "127.0.0.1", 9, "/x", 10, 1, 1)), "Connection refused")
+    _fails(_run(*program("stream_clients", "127.0.0.1", 9, "/x", 1, 1, 1, 1024, 1)), "Connection refused")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(0.2, 5000), st.integers(1, 5), st.sampled_from([0, 5]))
 def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: int, bursts: int) -> None:
     due = list(islice(open_loop.moments(rate, bursts), int(rate * seconds)))
@@ -206,7 +204,7 @@ class _Piecemeal:
         return self.load.is_whole(self.connection, len(piece))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=3000), st.sets(st.integers(1, 3000)), st.booleans())
 def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts: set[int], redis: bool) -> None:
     head = b"$%d\r\n" % len(body) if redis else b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -218,7 +216,7 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
     assert one.take(whole)  # and the next one begins afresh
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
     for length in (open_loop.http_length, open_loop.redis_length):
@@ -227,7 +225,7 @@ def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
             assert found is None or found >= 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(2, 200), st.floats(0.001, 0.2))
 def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: float) -> None:
     arrivals = array("d", [1 + number * period for number in range(count)])
@@ -235,7 +233,7 @@ def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: flo
     assert stream_clients.stalls(arrivals, period) == (0, 0.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(2, 50), st.integers(1, 49), st.floats(0.6, 5))
 def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: int, pause: float) -> None:
     period, place = 0.03, min(place, count - 1)
@@ -245,7 +243,7 @@ def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: in
     assert waited == pytest.approx(pause)  # half a second less, which was buffered, and half a second to buffer anew
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=60), st.floats(0.005, 0.2))
 def test_a_player_never_stands_still_longer_than_the_pieces_are_late(gaps: list[float], period: float) -> None:
     arrivals = array("d", accumulate(gaps))
@@ -339,9 +337,7 @@ def test_programs_side_by_side_end_with_the_time_and_that_is_a_success() -> None
 
 def test_the_first_that_ends_ends_the_others_with_its_status() -> None:
     code = "import sys; sys.exit('out of luck')"
-    done = _run(*program("run_together", 0, "--", "sleep", "61.03", "--", sys.executable, "-c", code))
-    assert done.returncode == 1
-    assert "out of luck" in done.stderr
+    _fails(_run(*program("run_together", 0, "--", "sleep", "61.03", "--", sys.executable, "-c", code)), "out of luck")
     assert _alive("61.03") == []
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.linux import TaskReader
 from profiler.collectors import collect
+from tests.lab.qemu_accounts import cpu_seconds
 from tests.libvirt.guests import Lab, guests
-from tests.libvirt.measuring import cpu_seconds, open_backend
+from tests.libvirt.measuring import open_backend
 
 _READINGS = 30
 _WARM_UP = 5

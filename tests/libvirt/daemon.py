@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError
@@ -94,12 +95,14 @@ class Daemon:
             for socket in self.state.glob("libvirt-*sock*"):
                 socket.unlink()
 
-    def pause(self) -> None:
-        """Let libvirtd hang."""
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Libvirtd hangs meanwhile."""
         os.kill(self.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def virsh(self, *arguments: str, text: str = "", timeout_s: float = 30.0) -> str:
         """Run virsh in the namespaces and return what it prints."""

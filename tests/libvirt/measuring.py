@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.source import HostSource
 from profiler.collectors import Collected, collect
+from tests.lab.qemu_accounts import qemu_threads, value_of
 from tests.libvirt.guests import Guest, Lab
 from tests.libvirt.lab_source import LabSource
-
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +32,10 @@ class Window:
         return self.collected.seconds
 
     def of(self, guest: Guest, metric: str, scope: str = "instance") -> float:
-        """A sample; a missing one fails the test with what was said about it."""
-        return self._value(instance_id(guest.name), metric, scope)
+        return value_of(self.collected, instance_id(guest.name), metric, scope)
 
     def host(self, metric: str, scope: str = "host") -> float:
-        return self._value(None, metric, scope)
-
-    def _value(self, instance: str | None, metric: str, scope: str) -> float:
-        for sample in self.collected.samples:
-            if (sample.instance, sample.metric, sample.scope) == (instance, metric, scope):
-                return sample.value
-        raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
+        return value_of(self.collected, None, metric, scope)
 
 
 def open_backend(lab: Lab, source: HostSource | None = None) -> LibvirtBackend:
@@ -67,14 +58,7 @@ def over(backend: LibvirtBackend, seconds: float) -> Window:
 
 def vcpu_threads(lab: Lab, guest: Guest) -> list[Path]:
     """The guest's vCPU threads, found by their names."""
-    tasks = Path(f"/proc/{lab.qemu_pid(guest)}/task").iterdir()
-    return [task for task in tasks if (task / "comm").read_text().startswith("CPU ")]
-
-
-def cpu_seconds(folder: Path) -> float:
-    """utime + stime of a process or thread in seconds (proc(5), stat)."""
-    fields = (folder / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
+    return qemu_threads(lab.qemu_pid(guest), vcpus=True)
 
 
 def switches(folder: Path) -> int:
@@ -85,8 +69,7 @@ def switches(folder: Path) -> int:
 
 def driver_threads(lab: Lab) -> list[Path]:
     """All threads of all guests' QEMU processes but their vCPUs."""
-    every = [task for guest in lab.guests for task in Path(f"/proc/{lab.qemu_pid(guest)}/task").iterdir()]
-    return [task for task in every if not (task / "comm").read_text().startswith("CPU ")]
+    return [task for guest in lab.guests for task in qemu_threads(lab.qemu_pid(guest), vcpus=False)]
 
 
 @contextlib.contextmanager

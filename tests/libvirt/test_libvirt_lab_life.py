@@ -132,28 +132,22 @@ def test_a_killed_libvirtd_is_an_error_within_seconds_and_a_new_one_is_found(lab
 @pytest.mark.measured
 def test_a_libvirtd_that_hangs_is_an_error_within_seconds_each_time(lab: Lab, backend: LibvirtBackend) -> None:
     backend.read_counters()
-    lab.daemon.pause()
-    try:
+    with lab.daemon.hanging():
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(BackendError, match="gave no answer in"):
                 backend.read_counters()
             assert time.monotonic() - began < GIVES_UP_WITHIN_S
-    finally:
-        lab.daemon.go_on()
     assert set(backend.read_counters().instances) == {instance_id(guest.name) for guest in lab.guests}
 
 
 @pytest.mark.measured
 def test_a_backend_that_is_made_while_libvirtd_hangs_says_so_and_ends(lab: Lab) -> None:
-    lab.daemon.pause()
-    try:
+    with lab.daemon.hanging():
         began = time.monotonic()
         with pytest.raises(BackendError, match="gave no answer in"):
             open_backend(lab)
         assert time.monotonic() - began < 2 * GIVES_UP_WITHIN_S
-    finally:
-        lab.daemon.go_on()
 
 
 def test_a_guest_without_a_pid_file_is_found_by_its_command_line(lab: Lab) -> None:

@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.backends.libvirt.backend import LibvirtBackend
+from tests.lab.qemu_accounts import cpu_seconds
 from tests.libvirt.guests import Guest, Lab
-from tests.libvirt.measuring import (
-    Window,
-    cpu_seconds,
-    driver_threads,
-    during,
-    on_one_cpu,
-    over,
-    switches,
-    vcpu_threads,
-)
+from tests.libvirt.measuring import Window, driver_threads, during, on_one_cpu, over, switches, vcpu_threads
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.libvirt, pytest.mark.measured, pytest.mark.timeout(900)]
@@ -53,12 +46,12 @@ def _spin(lab: Lab, seconds: int, *guests: Guest) -> None:
 
 def _until_idle(backend: LibvirtBackend, lab: Lab) -> None:
     """Wait for the work of the test before to end."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def idle() -> bool:
         window = over(backend, 0.5)
-        if all(window.of(guest, "cpu") < 5 for guest in lab.guests):
-            return
-    raise AssertionError("the guests do not become idle")
+        return all(window.of(guest, "cpu") < 5 for guest in lab.guests)
+
+    assert wait_until(idle, 30), "the guests do not become idle"
 
 
 def test_idle_guests_use_no_cpu_and_are_blocked(lab: Lab, backend: LibvirtBackend) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,9 +16,11 @@ from advisor.domain import Command
 from advisor.render import commands, plan
 from lab import processes
 from lab.errors import LabError
+from lab.processes import wait_until
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
+from tests.lab.qemu_accounts import allowed_cpus, cpu_seconds
 from tests.libvirt.guests import Guest, Lab
-from tests.libvirt.measuring import cpu_seconds, vcpu_threads
+from tests.libvirt.measuring import vcpu_threads
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(900)]
 
@@ -45,6 +48,18 @@ def undo(lab: Lab, made: Sequence[Command]) -> None:
             call(lab, *command.undo)
 
 
+@contextmanager
+def applied(lab: Lab, guest: Guest, made: Sequence[Command]) -> Iterator[None]:
+    """The commands hold meanwhile; what they undo leaves the guest as it was."""
+    before = dump(lab, guest)
+    try:
+        do(lab, made)
+        yield
+    finally:
+        undo(lab, made)
+    assert dump(lab, guest) == before
+
+
 def dump(lab: Lab, guest: Guest) -> list[str]:
     """What libvirt says holds for a guest, and what the kernel says of its threads."""
     asked = (
@@ -61,9 +76,7 @@ def threads_allowed(lab: Lab, guest: Guest) -> dict[str, list[tuple[int, ...]]]:
     for task in Path(f"/proc/{lab.qemu_pid(guest)}/task").iterdir():
         name = (task / "comm").read_text()
         kind = "vcpu" if name.startswith("CPU ") else "io" if name.startswith("IO iothread") else "rest"
-        lines = (task / "status").read_text().splitlines()
-        text = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
-        found[kind].append(parse_cpus(text))
+        found[kind].append(parse_cpus(allowed_cpus(task)))
     return {kind: sorted(set(cpus)) for kind, cpus in found.items()}
 
 
@@ -106,12 +119,13 @@ def _run_ns(thread: Path) -> int:
 
 def wait_until_idle(lab: Lab, guest: Guest) -> None:
     (thread,) = vcpu_threads(lab, guest)
-    for _ in range(60):
+
+    def idle() -> bool:
         before = cpu_seconds(thread)
         time.sleep(0.5)
-        if cpu_seconds(thread) - before < 0.05:
-            return
-    raise AssertionError(f"{guest.name} does not become idle")
+        return cpu_seconds(thread) - before < 0.05
+
+    assert wait_until(idle, 30), f"{guest.name} does not become idle"
 
 
 @pytest.mark.measured
@@ -121,17 +135,13 @@ def test_a_rendered_cap_holds_within_5_percent_and_undo_restores_the_guest(
     lab: Lab, shop: Guest, cap_percent: float, service: str
 ) -> None:
     wait_until_idle(lab, shop)
-    one, before = instance(lab, shop, service), dump(lab, shop)
+    one = instance(lab, shop, service)
     ahead = commands(HOST, one, NOTHING, IsolationSettings(weight=25_600), cgroup=CGROUP)
     made = commands(HOST, one, NOTHING, IsolationSettings(cap_percent=cap_percent), cgroup=CGROUP)
-    try:
-        do(lab, [*ahead, *made])  # ahead of other work on the machine, so that the cap holds it back
+    with applied(lab, shop, [*ahead, *made]):  # ahead of other work on the machine, so that the cap holds it back
         lab.ask(shop, "cgi-bin/spin?12")
         time.sleep(0.5)
         assert cpu_percent(lab, shop) == pytest.approx(cap_percent, rel=0.05)
-    finally:
-        undo(lab, [*ahead, *made])
-    assert dump(lab, shop) == before
 
 
 def test_rendered_pins_are_the_threads_cpus_in_proc_and_the_driver_s_threads_go_to_its_own(
@@ -160,17 +170,12 @@ def test_a_rendered_disk_limit_holds_within_10_percent_and_undo_restores_the_gue
     """QEMU lets a tenth of a second's worth through at once, which counts little in 16 MB."""
     wait_until_idle(lab, shop)
     limit_mb_s, megabytes = 4.0, 16
-    before = dump(lab, shop)
     made = commands(HOST, instance(lab, shop), NOTHING, IsolationSettings(disk_limit_mb_s=limit_mb_s), cgroup=CGROUP)
     free = _written(lab, shop, megabytes)
     if free < 2 * limit_mb_s:
         pytest.skip(f"the guest writes {free:.1f} MB/s without a limit")
-    try:
-        do(lab, made)
+    with applied(lab, shop, made):
         assert _written(lab, shop, megabytes) == pytest.approx(limit_mb_s, rel=0.10)
-    finally:
-        undo(lab, made)
-    assert dump(lab, shop) == before
 
 
 def _written(lab: Lab, guest: Guest, megabytes: int) -> float:
@@ -183,26 +188,23 @@ def _written(lab: Lab, guest: Guest, megabytes: int) -> float:
 @pytest.mark.measured
 def test_a_rendered_limit_of_the_interface_holds_within_10_percent_and_undo_restores_it(lab: Lab, shop: Guest) -> None:
     wait_until_idle(lab, shop)
-    before, rate_mbit = dump(lab, shop), 8.0
+    rate_mbit = 8.0
     wanted = IsolationSettings(network=NetworkSettings("dedicated", rate_mbit))
     made = commands(HOST, instance(lab, shop), NOTHING, wanted, cgroup=CGROUP)
     if not _polices(lab):
         # Then libvirt repeats what it asked of tc: 8 Mbit/s are 1000 kilobytes of 1000 bytes (tc(8), kbps).
+        before = dump(lab, shop)
         with pytest.raises(LabError, match="police rate 1000kbps burst 800kb mtu 64kb drop"):
             do(lab, made)
         undo(lab, made)
         assert dump(lab, shop) == before
         pytest.skip("this kernel cannot police what a guest sends")
-    try:
-        do(lab, made)
+    with applied(lab, shop, made):
         lab.throughput(shop, 2, "100k")  # spends what may be sent at once
         sent, since = lab.tap_bytes(shop), time.monotonic()
         lab.throughput(shop, 5, "100k")
         measured = (lab.tap_bytes(shop) - sent) * 8 / 1e6 / (time.monotonic() - since)
         assert measured == pytest.approx(rate_mbit, rel=0.10)
-    finally:
-        undo(lab, made)
-    assert dump(lab, shop) == before
 
 
 def _polices(lab: Lab) -> bool:

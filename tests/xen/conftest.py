@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.emulated_xen.machine import MachineShape, boot
+from lab.campaign import EmulatedXen
+from lab.emulated_xen.machine import boot
 from lab.emulated_xen.parts import prepare
 from tests.xen.xen_lab import REPOSITORY, Lab
 from tests.xen.xen_needs import missing
@@ -25,26 +25,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xen: boots real Xen in QEMU (root, Debian packages and minutes needed)")
 
 
-@pytest.fixture(scope="session")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AbstractContextManager[Lab]]:
-    """Boots a lab with the named scheduler; skips with the reason where none can be built."""
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab with the scheduler that the module names as SCHEDULER, or the machine that it names as SHAPE.
+
+    Skips with the reason where none can be built.
+    """
     if reason := missing():
         pytest.skip(reason)
     parts = prepare(CACHE)
-
-    @contextmanager
-    def lab(scheduler: str) -> Iterator[Lab]:
-        with boot(parts, tmp_path_factory.mktemp(f"xen-{scheduler}"), MachineShape(scheduler)) as machine:
-            yield Lab(machine, parts)
-
-    return lab
-
-
-@pytest.fixture(scope="module")
-def lab(request: pytest.FixtureRequest, booted: Callable[[str], AbstractContextManager[Lab]]) -> Iterator[Lab]:
-    """A lab with the scheduler that the module names as SCHEDULER."""
-    with booted(request.module.SCHEDULER) as made:
-        yield made
+    named = vars(request.module)
+    shape = named.get("SHAPE") or EmulatedXen(2, dom0_vcpus=1, memory_mb=1536, scheduler=named["SCHEDULER"])
+    with boot(parts, tmp_path_factory.mktemp(f"xen-{shape.pcpus}-{shape.scheduler}"), shape) as machine:
+        yield Lab(machine, parts)
 
 
 @pytest.fixture(scope="module")

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from advisor.render.driver import commands
+from lab.campaign import EmulatedXen
 from lab.dom0_cpus import DOM0, Dom0Cpus
-from lab.emulated_xen.machine import MachineShape, boot
-from lab.emulated_xen.parts import prepare
+from lab.processes import wait_until
 from profiler.observed import Host
-from tests.xen.conftest import CACHE
 from tests.xen.xen_lab import Lab
-from tests.xen.xen_needs import missing
 
 pytestmark = pytest.mark.xen
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    if reason := missing():
-        pytest.skip(reason)
-    parts = prepare(CACHE)
-    shape = MachineShape(pcpus=4, dom0_vcpus=4, memory_mb=2048)
-    with boot(parts, tmp_path_factory.mktemp("xen-four"), shape) as machine:
-        yield Lab(machine, parts)
+SHAPE = EmulatedXen()
 
 
 def dom0_cpus(lab: Lab) -> Dom0Cpus:
@@ -39,15 +25,11 @@ def test_the_advisors_commands_move_dom0_and_their_undo_brings_it_back(lab: Lab)
     rendered = list(commands(host, (0, 1), (), "native"))
     for command in rendered:
         lab.dom0.run(command.argv).checked()
-    end = time.monotonic() + 30  # Dom0's kernel takes its vCPUs off line by itself
-    while dom0_cpus(lab).online != 2 and time.monotonic() < end:
-        time.sleep(0.5)
+    wait_until(lambda: dom0_cpus(lab).online == 2, 30)  # Dom0's kernel takes its vCPUs off line by itself
     assert dom0_cpus(lab) == Dom0Cpus(2, 4, (0, 1))
     for command in reversed(rendered):
         lab.dom0.run(command.undo).checked()
-    end = time.monotonic() + 30
-    while dom0_cpus(lab).online != 4 and time.monotonic() < end:
-        time.sleep(0.5)
+    wait_until(lambda: dom0_cpus(lab).online == 4, 30)
     assert dom0_cpus(lab) == Dom0Cpus(4, 4, None)
 
 

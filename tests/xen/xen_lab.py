@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab.emulated_xen.dom0_channel import Dom0Answer, Dom0Error, Dom0Order
+from lab.emulated_xen.guests import put
 from lab.emulated_xen.machine import XenMachine
 from lab.emulated_xen.parts import XenParts
+from lab.processes import wait_until
 from tests.xen.xen_guest import GUEST_FILES, guest_image
 from tests.xen.xen_scene import Guest, Profiled, Scene
 from tests.xen.xen_witness import GuestTimes, Traced, Witness
@@ -48,12 +50,9 @@ class Lab:
     def __init__(self, machine: XenMachine, parts: XenParts) -> None:
         self.dom0 = machine.dom0
         self._machine = machine
-        self._put(f"{_WORK}/guest.img", guest_image(parts))
-        self._put(f"{_WORK}/witness.py", (GUEST_FILES / "witness.py").read_bytes())
+        put(self.dom0, f"{_WORK}/guest.img", guest_image(parts))
+        put(self.dom0, f"{_WORK}/witness.py", (GUEST_FILES / "witness.py").read_bytes())
         self._put_product()
-
-    def _put(self, path: str, content: bytes) -> None:
-        self.dom0.run(["dd", f"of={path}", "status=none"], stdin=content).checked()
 
     def _put_product(self) -> None:
         """The profiler as it stands in the repository, with nothing else of it: it must need nothing else."""
@@ -70,15 +69,12 @@ class Lab:
         """Start guest `number` (1 to 9) and wait until it serves."""
         address = f"10.9.0.1{number}"
         config = _CONFIG.format(name=name, address=address, number=number, work=_WORK)
-        self._put(f"{_WORK}/{name}.cfg", config.encode())
+        put(self.dom0, f"{_WORK}/{name}.cfg", config.encode())
         self.dom0.run(["xl", "create", "-q", f"{_WORK}/{name}.cfg"], timeout_s=_GUEST_UP_S).checked()
         guest = Guest(name, int(self.dom0.run(["xl", "domid", name]).checked().text), address)
-        end = time.monotonic() + _GUEST_UP_S
-        while not self._answers(guest):
-            if time.monotonic() > end:
-                console = self.dom0.run(["tail", "-n", "20", f"/var/log/xen/console/guest-{name}.log"]).text
-                raise Dom0Error(f"guest {name} does not serve; its console says: {console}")
-            time.sleep(0.5)
+        if not wait_until(lambda: self._answers(guest), _GUEST_UP_S):
+            console = self.dom0.run(["tail", "-n", "20", f"/var/log/xen/console/guest-{name}.log"]).text
+            raise Dom0Error(f"guest {name} does not serve; its console says: {console}")
         return guest
 
     def _answers(self, guest: Guest) -> bool:
@@ -156,8 +152,7 @@ class Lab:
         """Start the witness, then the profiler."""
         self.dom0.run(["rm", "-f", _SAMPLES, _STOP, _RECORD]).checked()
         witness = self.dom0.start(["python3", f"{_WORK}/witness.py", _SAMPLES, _STOP, "2"], timeout_s=300)
-        while self.dom0.run(["test", "-s", _SAMPLES]).code != 0:
-            time.sleep(0.2)
+        wait_until(lambda: self.dom0.run(["test", "-s", _SAMPLES]).code == 0, 300)
         argv = ["python3", "-m", "profiler.cli", "once", "--backend", "xen", "--json", "--record", _RECORD]
         return witness, self.dom0.start([*argv, "--every", str(interval_s)], folder=_PRODUCT, timeout_s=180)
 
