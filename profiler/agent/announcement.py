@@ -48,9 +48,7 @@ class Announcer:
         self._lock = threading.Lock()  # over what is below
         self._host: HostDescription | None = None
         self._instances: list[Instance] | None = None
-        self._settings: dict[
-            str, tuple[int, IsolationSettings]
-        ] = {}  # with the number of the round in which they were read
+        self._settings: dict[str, tuple[int, IsolationSettings]] = {}  # with the round in which they were read
         self._round = 0
         self._described_s = self._listed_s = self._settled_s = float("-inf")
         self._host_id = ""

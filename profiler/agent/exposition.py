@@ -71,8 +71,14 @@ def page(
     run_queue: RunQueueStatus | None = None,
 ) -> bytes:
     """The whole page that Prometheus scrapes, in text format 0.0.4."""
+    metrics = [
+        *_of_agent(view, version),
+        *(_of_spool(spool) if spool is not None else ()),
+        *(_of_push(push) if push is not None else ()),
+        *(_of_run_queue(view.host, run_queue) if run_queue is not None else ()),
+    ]
     registry = CollectorRegistry()
-    registry.register(_AgentCollector(lambda: _agent_metrics(view, spool, push, version, run_queue)))
+    registry.register(_AgentCollector(lambda: metrics))
     ProcessCollector(registry=registry)  # the agent's own CPU time and memory
     return series_text(view).encode() + generate_latest(registry)
 
@@ -158,22 +164,6 @@ def _counts(name: str, text: str, label: str, counts: Iterable[tuple[str, float]
     for value, count in counts:
         family.add_metric((value,), count)
     return family
-
-
-def _agent_metrics(
-    view: AgentView,
-    spool: SpoolStatus | None,
-    push: PushStatus | None,
-    version: str,
-    run_queue: RunQueueStatus | None,
-) -> Iterator[Metric]:
-    yield from _of_agent(view, version)
-    if spool is not None:
-        yield from _of_spool(spool)
-    if push is not None:
-        yield from _of_push(push)
-    if run_queue is not None:
-        yield from _of_run_queue(view.host, run_queue)
 
 
 def _of_run_queue(host: str, status: RunQueueStatus) -> Iterator[Metric]:

@@ -43,11 +43,10 @@ class ReaderThread:
         """Ask for one reading; the caller waits for it before asking again."""
         self._requests.put(True)
 
-    def close(self, timeout_s: float) -> bool:
-        """End after the reading under way and close the backend; False when that takes longer than `timeout_s`."""
+    def close(self, timeout_s: float) -> None:
+        """End after the reading under way and close the backend, without waiting longer than `timeout_s` for that."""
         self._requests.put(False)
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while self._requests.get():

@@ -55,13 +55,7 @@ def _check(options: argparse.Namespace) -> int:
     screen = None if options.json else console()  # before the wait, for it may refuse
     report = look(options.backend)
     if screen is None:
-        print_json(
-            {
-                "hypervisor": asdict(report.hypervisor),
-                "checks": [asdict(check) for check in report.checks],
-                "metrics": [asdict(metric) for metric in report.metrics],
-            }
-        )
+        print_json(asdict(report))
     else:
         _draw(report, screen)
     distorted = any(check.state == "warning" for check in report.checks)

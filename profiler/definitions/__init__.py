@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from profiler.definitions.definition import Definition
 from profiler.definitions.hypervisors import DEFINITIONS, TITLES
-from profiler.definitions.page import page_markdown, table_markdown
+from profiler.definitions.page import page_markdown
 
-__all__ = ["DEFINITIONS", "TITLES", "Definition", "page_markdown", "table_markdown"]
+__all__ = ["DEFINITIONS", "TITLES", "Definition", "page_markdown"]

@@ -55,24 +55,19 @@ As in the paper, so far as its words go: `cpu`, `waiting` and `block` of guests 
 """
 
 
-def table_markdown() -> str:
-    """One row per metric and hypervisor: source, formula, verified how."""
-    rows = [(metric, title, cell.source, cell.formula, cell.verified) for metric, title, cell in _cells()]
-    return _table([("metric", "hypervisor", "source", "formula", "verified how"), *rows])
-
-
 def page_markdown() -> str:
     """The whole page docs/metrics.md."""
     meanings = [
         (f"`{metric.name}`", metric.unit, ", ".join(scope.replace("_", " ") for scope in metric.scopes), metric.help)
         for metric in EIGHT
     ]
+    rows = [(metric, title, cell.source, cell.formula, cell.verified) for metric, title, cell in _cells()]
     distances = [(metric, title, cell.distance) for metric, title, cell in _cells()]
     parts = (
         _INTRO,
         _table([("metric", "unit", "of", "is"), *meanings]),
         "## Where they come from\n",
-        table_markdown(),
+        _table([("metric", "hypervisor", "source", "formula", "verified how"), *rows]),
         _NOT_THE_PAPERS,
         "## How far they are from the paper\n",
         _table([("metric", "hypervisor", "distance from the paper's definition"), *distances]),

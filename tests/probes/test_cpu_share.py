@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.cpu_share import Jumps, calibrate, share, watch
+from tests.probes.two_ends import StopOnce
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000
@@ -121,11 +122,7 @@ def test_what_telling_the_progress_takes_is_not_counted() -> None:
 
 
 def test_a_stop_ends_a_long_watch() -> None:
-    class Once(Progress):
-        def update(self, done: float) -> None:
-            self.stopped = True
-
-    assert watch(10**9, None, Once()).reads < 10**6
+    assert watch(10**9, None, StopOnce(0)).reads < 10**6
 
 
 # For real

@@ -8,25 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.probes.base import ProbeError, Progress
+from profiler.probes.base import Progress
 from profiler.probes.cpu_work import PROBE, calibrate, measure, times, work
-from tests.probes.two_ends import options_of
-
-
-def test_constant_work_has_no_variation_and_no_outliers() -> None:
-    found = times([500.0] * 5)
-    assert (found["median"].value, found["variation"].value, found["outliers"].value) == (500, 0, 0)
+from tests.probes.two_ends import StopOnce, options_of
 
 
 def test_what_takes_over_twice_the_median_is_an_outlier() -> None:
+    constant = times([500.0] * 5)
+    assert (constant["median"].value, constant["variation"].value, constant["outliers"].value) == (500, 0, 0)
     found = times([400.0, 500.0, 500.0, 500.0, 1000.0, 1001.0])
     assert found["outliers"].value == 1
     assert found["outliers_share"].value == pytest.approx(100 / 6)
-
-
-def test_one_sample_has_no_variation() -> None:
-    assert "variation" not in times([5.0])
-    assert "stdev" not in times([5.0])
+    assert not {"variation", "stdev"} & set(times([5.0]))  # of one sample
 
 
 @given(st.lists(st.floats(0.1, 1e5), min_size=2, max_size=50), st.floats(0.5, 2))
@@ -86,17 +79,5 @@ def test_seconds_end_the_work_before_one_that_would_begin_later() -> None:
 
 
 def test_a_stop_in_the_middle_of_the_work_keeps_what_is_done() -> None:
-    class Twice(Progress):
-        def update(self, done: float) -> None:
-            if done == 2:
-                self.stop()
-
-    run = PROBE.run(options_of("cpu-work", "--count", "50", "--iterations", "1000"), Twice())
+    run = PROBE.run(options_of("cpu-work", "--count", "50", "--iterations", "1000"), StopOnce(2))
     assert run.values["samples"].value == 2
-
-
-def test_a_stop_before_the_first_is_an_error() -> None:
-    progress = Progress()
-    progress.stopped = True
-    with pytest.raises(ProbeError, match="stopped"):
-        PROBE.run(options_of("cpu-work", "--iterations", "1"), progress)

@@ -209,9 +209,15 @@ def test_a_folder_whose_owner_lives_is_not_stale(tmp_path: Path) -> None:
         assert len(files.paths) == 2
 
 
-def test_only_our_own_names_are_ever_removed(tmp_path: Path) -> None:
-    folder = tmp_path / f"{PREFIX}0123"
-    folder.mkdir()
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of our own names, without an owner."""
+    made = tmp_path / f"{PREFIX}0123"
+    made.mkdir()
+    return made
+
+
+def test_only_our_own_names_are_ever_removed(tmp_path: Path, folder: Path) -> None:
     for name in ("owner", "f0000", "f0001.txt", "precious"):
         (folder / name).write_text("x")
     (tmp_path / f"{PREFIX}link").symlink_to(folder)
@@ -220,19 +226,11 @@ def test_only_our_own_names_are_ever_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["f0001.txt", "precious"]
     assert (tmp_path / f"{PREFIX}link").is_symlink()
     assert (tmp_path / f"{PREFIX}file").exists()
+    remove(tmp_path / "none")  # what another one removed meanwhile
 
 
-def test_a_young_folder_without_an_owner_is_somebody_who_begins(tmp_path: Path) -> None:
-    folder = tmp_path / f"{PREFIX}0123"
-    folder.mkdir()
-    assert remove_stale(tmp_path) == []
-    os.utime(folder, (0, 0))
-    assert remove_stale(tmp_path) == [folder]
-
-
-def test_a_locked_folder_is_kept_however_old(tmp_path: Path) -> None:
-    folder = tmp_path / f"{PREFIX}0123"
-    folder.mkdir()
+def test_a_folder_that_is_young_or_locked_is_somebodys(tmp_path: Path, folder: Path) -> None:
+    assert remove_stale(tmp_path) == []  # somebody begins
     with (folder / "owner").open("wb") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
         os.utime(folder, (0, 0))
@@ -240,6 +238,6 @@ def test_a_locked_folder_is_kept_however_old(tmp_path: Path) -> None:
     assert remove_stale(tmp_path) == [folder]
 
 
-def test_removing_twice_is_harmless(tmp_path: Path) -> None:
-    remove(tmp_path / "none")
-    remove(tmp_path / "none")
+def test_an_old_folder_without_an_owner_is_removed(tmp_path: Path, folder: Path) -> None:
+    os.utime(folder, (0, 0))
+    assert remove_stale(tmp_path) == [folder]

@@ -24,11 +24,11 @@ from profiler.cli import main
 from profiler.observed import ProbeResult, Quantity
 from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
-from profiler.probes.base import Progress, RawSeries, Stopped
+from profiler.probes.base import ProbeError, Progress, RawSeries, Stopped
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
-from tests.probes.two_ends import children, gone
+from tests.probes.two_ends import children, gone, run
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]
@@ -73,13 +73,30 @@ def test_a_stop_ends_what_may_be_interrupted_and_nothing_else() -> None:
     assert progress.stopped
     with pytest.raises(KeyboardInterrupt):
         progress.stop()  # a second one ends everything
-
-
-def test_a_stop_outside_is_only_noted() -> None:
-    progress = Progress()
-    progress.stop()
-    assert progress.stopped
     assert not isinstance(Stopped(), Exception)
+
+
+@pytest.mark.parametrize(("name", "options"), [("cpu-work", ["--iterations", "1"]), ("transfer", []), ("hops", [])])
+def test_a_stop_before_anything_was_measured_is_an_error(name: str, options: list[str]) -> None:
+    if name == "hops" and os.geteuid() != 0:
+        pytest.skip("needs root, or a ping_group_range that allows us ICMP")
+    progress = Progress()
+    progress.stop()  # nothing is interrupted, it is only noted
+    with pytest.raises(ProbeError, match="stopped"):
+        run(name, *options, to=None if name == "transfer" else ("127.0.0.1", 9), progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("tcp", ["--megabytes", "0.1"], "less than one bucket"),
+        ("udp", ["--rate-mbit", "10", "--seconds", "0.05"], "less than one bucket"),
+        ("loss", ["--slot-ms", "1000", "--packets", "3", "--seconds", "1"], "slots"),
+    ],
+)
+def test_too_little_to_measure_is_a_sentence(name: str, options: list[str], reason: str) -> None:
+    with pytest.raises(ProbeError, match=reason):
+        run(name, *options)
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -91,8 +108,8 @@ def test_the_list_names_every_probe_with_its_paper(capsys: pytest.CaptureFixture
     code, out, _ = said(capsys, "list", "--json")
     assert code == 0
     listed = json.loads(out)
-    assert [one["probe"] for one in listed] == list(PROBES)
-    assert all("(20" in one["after"] for one in listed)
+    assert [entry["probe"] for entry in listed] == list(PROBES)
+    assert all("(20" in entry["after"] for entry in listed)
 
 
 def test_the_document_is_that_of_the_contract() -> None:

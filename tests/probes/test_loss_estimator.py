@@ -32,7 +32,7 @@ def episodes(frequency: float, duration: float, seed: int) -> tuple[set[int], fl
 @pytest.mark.parametrize(("frequency", "duration"), [(0.01, 10), (0.05, 14), (0.2, 4)])
 def test_known_frequency_and_duration_are_estimated(frequency: float, duration: float) -> None:
     congested, true_frequency, true_duration = episodes(frequency, duration, 1)
-    found = estimate(one.outcome(congested) for one in draw(SLOTS, 0.3, 2))
+    found = estimate(experiment.outcome(congested) for experiment in draw(SLOTS, 0.3, 2))
     assert found.frequency == pytest.approx(true_frequency, rel=0.05)
     assert found.duration_slots == pytest.approx(true_duration, rel=0.15)
     assert found.duration_basic_slots == pytest.approx(true_duration, rel=0.10)
@@ -46,12 +46,12 @@ def test_the_improved_algorithm_corrects_probes_that_see_some_outcomes_less_ofte
     congested, _, duration = episodes(0.05, 12, 3)
     dice = random.Random(4)
 
-    def seen(one: Experiment) -> str:
-        outcome = one.outcome(congested)
+    def seen(experiment: Experiment) -> str:
+        outcome = experiment.outcome(congested)
         chance = {"00": 1.0, "000": 1.0, "01": 0.9, "10": 0.9, "001": 0.9, "100": 0.9}.get(outcome, 0.5)
         return outcome if dice.random() < chance else "0" * len(outcome)
 
-    found = estimate(seen(one) for one in draw(SLOTS, 0.3, 5))
+    found = estimate(seen(experiment) for experiment in draw(SLOTS, 0.3, 5))
     assert found.duration_slots == pytest.approx(duration, rel=0.15)
     assert found.duration_basic_slots == pytest.approx(1 + (duration - 1) * 0.5 / 0.9, rel=0.10)
 
@@ -84,15 +84,15 @@ def test_experiments_stay_inside_of_the_run_and_every_slot_they_need_is_probed(
     assert experiments == draw(slots, probability, seed, improved=improved)
     probed = probed_slots(experiments)
     assert list(probed) == sorted(set(probed))
-    assert {one.first + step for one in experiments for step in range(one.slots)} == set(probed)
+    assert {experiment.first + step for experiment in experiments for step in range(experiment.slots)} == set(probed)
     assert not probed or probed[-1] < slots
-    assert {one.slots for one in experiments} <= ({2, 3} if improved else {2})
+    assert {experiment.slots for experiment in experiments} <= ({2, 3} if improved else {2})
 
 
 def test_experiments_start_as_often_as_they_should() -> None:
     experiments = draw(100_000, 0.3, 7)
     assert len(experiments) == pytest.approx(30_000, rel=0.02)
-    assert sum(one.slots == 3 for one in experiments) == pytest.approx(15_000, rel=0.04)
+    assert sum(experiment.slots == 3 for experiment in experiments) == pytest.approx(15_000, rel=0.04)
     with pytest.raises(ValueError, match="probability"):
         draw(100, 0.0, 1)
 
@@ -137,8 +137,8 @@ def test_the_clocks_of_both_ends_need_not_agree(all_delays: list[list[float | No
     whole = [[None if d is None else round(d * 1024) / 1024 for d in some] for some in all_delays]  # exact with offsets
     probes = [SlotProbe(slot, slot * 0.005, tuple(some)) for slot, some in enumerate(whole)]
     shifted = [
-        SlotProbe(one.slot, one.sent_s, tuple(None if d is None else d + offset for d in one.delays_s))
-        for one in probes
+        SlotProbe(probe.slot, probe.sent_s, tuple(None if d is None else d + offset for d in probe.delays_s))
+        for probe in probes
     ]
     assert mark(probes) == mark(shifted)
 
@@ -148,4 +148,4 @@ def test_the_strict_reading_marks_no_slot_that_the_printed_one_does_not(all_dela
     probes = [SlotProbe(slot, slot * 0.02, tuple(some)) for slot, some in enumerate(all_delays)]
     marked = mark(probes)
     assert marked.both <= marked.either
-    assert {one.slot for one in probes if one.lost} <= marked.both
+    assert {probe.slot for probe in probes if probe.lost} <= marked.both

@@ -15,7 +15,7 @@ from profiler.probes.base import ProbeError
 from profiler.probes.messages import PROBE
 from profiler.probes.messages_sizes import LARGEST, MessagePoint, NetpipeOutputError, at, read_netpipe, sizes
 from profiler.probes.services.netpipe import listens
-from tests.probes.two_ends import StopOnce, responder, run
+from tests.probes.two_ends import StopOnce, numbers, responder, run
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "probes" / "netpipe-loopback.out"
 needs_netpipe = pytest.mark.skipif(
@@ -75,7 +75,7 @@ def test_between_two_sizes_the_time_is_between_theirs(size: int, low: float, hig
 @pytest.mark.measured
 def test_our_own_ping_pong_gives_the_papers_sizes() -> None:
     result, run_ = run("messages", "--tool", "own", "--seconds", "1.5", "--perturbation", "0")
-    found = {name: quantity.value for name, quantity in result.values.items()}
+    found = numbers(result)
     assert {"latency_1b", "latency_64b", "latency_1kb", "throughput_64b", "throughput_10mb", "peak"} <= set(found)
     assert found["throughput_64b"] == pytest.approx(64 * 8 / found["latency_64b"])  # bits per µs = Mb/s
     assert found["throughput_64b"] < found["throughput_16kb"] < found["throughput_1mb"] <= found["peak"]

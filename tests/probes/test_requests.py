@@ -11,24 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.requests import PROBE, _threads
 from profiler.probes.requests_client import RequestClient
 from profiler.probes.services.responses import MOST_BYTES
 from profiler.probes.sessions import far_end
-from tests.probes.two_ends import StopAfter, run
-
-
-def found(result: ProbeResult) -> dict[str, float]:
-    return {name: quantity.value for name, quantity in result.values.items()}
+from tests.probes.two_ends import numbers, run
 
 
 @pytest.mark.measured
 def test_rate_and_latency_fit_together_for_every_number_at_once() -> None:
     """Little's law: what is on its way is rate times latency, and in a closed loop that is how many ask."""
     result, run_ = run("requests", "--threads", "1,4,16", "--seconds", "0.5")
-    values = found(result)
+    values = numbers(result)
     for threads in (1, 4, 16):
         on_the_way = values[f"requests_{threads}"] * values[f"mean_{threads}"] / 1e6
         assert on_the_way == pytest.approx(threads, rel=0.15)
@@ -43,7 +38,7 @@ def test_a_connection_for_each_request_costs_time() -> None:
     # Eight at once keep both ends busy. With two, the ends mostly wait to be woken, and connecting hides in that wait.
     kept, _ = run("requests", "--threads", "8", "--seconds", "0.5")
     each, _ = run("requests", "--threads", "8", "--seconds", "0.5", "--connect")
-    assert found(each)["requests_8"] < 0.8 * found(kept)["requests_8"]
+    assert numbers(each)["requests_8"] < 0.8 * numbers(kept)["requests_8"]
     assert (kept.circumstances["connect"], each.circumstances["connect"]) == ("once", "each")
 
 
@@ -75,13 +70,6 @@ def test_an_answer_larger_than_the_socket_buffers_comes_whole() -> None:
         while some := len(stream.recv(MOST_BYTES - got)):
             got += some
         assert got == MOST_BYTES
-
-
-@pytest.mark.measured
-def test_a_run_can_be_stopped_and_shows_what_it_has() -> None:
-    result, _ = run("requests", "--threads", "1,2,4", progress=StopAfter(0.5))
-    assert result.marks[0] == "stopped before its end"
-    assert set(result.values) == {"requests_1", "mean_1", "median_1", "p95_1"}
 
 
 def test_a_responder_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from profiler.probes.echo_series import EchoAnswer, Echoes, EchoProbe, exchange,
 from profiler.probes.icmp import SO_TIMESTAMPNS, checksum, kernel_time, parse_raw
 from profiler.probes.rtt import PROBE, marks, summarise
 from profiler.probes.sessions import Peer, far_end
-from tests.probes.two_ends import options_of
+from tests.probes.two_ends import StopOnce, options_of
 
 ME = 0x1234
 
@@ -47,8 +47,8 @@ class Wire:
     def receive(self) -> Iterable[EchoAnswer]:
         time.sleep(0.001)  # readable all the time
         now = time.monotonic()
-        ready = [one for one in self._due if one[0] <= now]
-        self._due = [one for one in self._due if one[0] > now]
+        ready = [due for due in self._due if due[0] <= now]
+        self._due = [due for due in self._due if due[0] > now]
         return [EchoAnswer(sequence, None) for _, sequence in ready]
 
     def close(self) -> None:
@@ -112,13 +112,8 @@ def test_the_first_probes_are_dropped() -> None:
 
 @pytest.mark.measured
 def test_a_stop_does_not_count_what_was_under_way_as_lost() -> None:
-    class Once(Progress):
-        def update(self, done: float) -> None:
-            if done == 5:
-                self.stop()
-
     wire = Wire([0.001] * 4 + [None] * 10)
-    found = exchange(wire, 14, 100, None, 1.0, Once())
+    found = exchange(wire, 14, 100, None, 1.0, StopOnce(5))
     wire.close()
     assert len(found.sent) == 4
     assert all(probe.rtt_ms is not None for probe in found.sent)

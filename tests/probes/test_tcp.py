@@ -16,10 +16,10 @@ from profiler.probes.tcp import read_tcp_info
 from profiler.probes.throughput import far_effort, unpacked
 from tests.probes.two_ends import (
     FAR,
-    StopAfter,
     joined,
     needs_namespaces,
     needs_tun,
+    numbers,
     responder,
     run,
     shape,
@@ -30,7 +30,7 @@ from tests.probes.two_ends import (
 
 def test_a_transfer_over_loopback_arrives_whole() -> None:
     result, run_ = run("tcp", "--megabytes", "60")
-    found = {name: quantity.value for name, quantity in result.values.items()}
+    found = numbers(result)
     assert found["received"] == pytest.approx(60)
     assert found["p5"] <= found["median"] <= found["p95"]
     assert sum(float(count or 0) for count in run_.series.columns["bytes"]) == pytest.approx(60e6, rel=0.02)
@@ -44,13 +44,6 @@ def test_a_receiver_that_is_scheduled_off_shows_as_quiet_spells() -> None:
     assert 30 <= result.values["quiet_share"].value <= 85
     assert 5 <= result.values["quiet_spells"].value <= 60
     assert result.values["quiet_longest"].value >= 25
-
-
-@pytest.mark.measured
-def test_a_transfer_can_be_stopped_and_says_so() -> None:
-    result, _ = run("tcp", "--megabytes", "100000", progress=StopAfter(0.4))
-    assert result.marks[0] == "stopped before its end"
-    assert result.values["received"].value > 1
 
 
 @pytest.mark.measured
@@ -112,11 +105,6 @@ def test_a_smaller_window_of_this_end_is_marked(monkeypatch: pytest.MonkeyPatch)
     result, _ = run("tcp", "--megabytes", "20")
     assert "the near end granted a window of 64 KB instead of 256 KB" in result.marks
     assert not any(mark.startswith("the far end granted") for mark in result.marks)
-
-
-def test_too_little_data_is_a_sentence() -> None:
-    with pytest.raises(ProbeError, match="less than one bucket"):
-        run("tcp", "--megabytes", "0.1")
 
 
 def test_a_report_that_makes_no_sense_is_a_sentence() -> None:

@@ -36,6 +36,7 @@ def test_a_steady_stream_has_its_rate_in_every_bucket() -> None:
     assert arrivals.rates_mbit() == pytest.approx([400] * len(arrivals.sizes), rel=1e-3)
     assert arrivals.mean_mbit() == pytest.approx(400, rel=1e-3)
     assert quiet_spells(arrivals).count == 0
+    assert buffer_burst(arrivals, 402).excess_bytes == 0  # at its link's rate no buffer is seen
 
 
 @given(arrivals_of_any_kind)
@@ -83,10 +84,6 @@ def test_what_is_quiet_depends_on_how_long_a_bucket_should_take() -> None:
     arrivals = recorded(*steady(50, 0.5), (30 * MS, 8192), *steady(50, 0.5))
     assert quiet_spells(arrivals).count == 0  # a bucket takes 42 ms at 50 Mb/s
     assert quiet_spells(arrivals, 10 * MS).count == 1
-
-
-def test_a_stream_at_its_link_rate_shows_no_buffer() -> None:
-    assert buffer_burst(recorded(*steady(995, 0.5)), 1000).excess_bytes == 0
 
 
 @given(off_ms=st.integers(20, 80), drain=st.floats(1.5, 20))

@@ -15,9 +15,9 @@ from profiler.probes.transfer import PROBE, _connect, there_and_back
 from tests.probes.two_ends import options_of
 
 
-def run(*arguments: str, progress: Progress | None = None) -> dict[str, float]:
+def run(*arguments: str) -> dict[str, float]:
     with far_end(None) as peer:
-        found = PROBE.run(options_of("transfer", *arguments, peer=peer), progress or Progress())
+        found = PROBE.run(options_of("transfer", *arguments, peer=peer), Progress())
     assert len(found.series) == found.values["samples"].value
     return {name: quantity.value for name, quantity in found.values.items()}
 
@@ -57,13 +57,6 @@ def test_blocks_begin_on_a_grid_of_time() -> None:
     begin = time.monotonic()
     run("--seconds", "0.5", "--every", "0.1")
     assert time.monotonic() - begin >= 0.4
-
-
-def test_a_stop_before_the_first_block_is_an_error() -> None:
-    progress = Progress()
-    progress.stopped = True
-    with pytest.raises(ProbeError, match="stopped"):
-        run(progress=progress)
 
 
 def far(answer: bytes) -> socket.socket:

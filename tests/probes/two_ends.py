@@ -47,6 +47,10 @@ def run(name: str, *arguments: str, to: tuple[str, int] | None = None, progress:
     return run_probe(name, options_of(name, *arguments, to=to), progress or Progress())
 
 
+def numbers(result: ProbeResult | ProbeRun) -> dict[str, float]:
+    return {name: quantity.value for name, quantity in result.values.items()}
+
+
 def options_of(name: str, *arguments: str, **more: object) -> argparse.Namespace:
     """What a probe's command line gives, and what the command adds to it."""
     parser = argparse.ArgumentParser()

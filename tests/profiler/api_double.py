@@ -43,10 +43,11 @@ class Double:
         with self.lock:
             self.requests.append(samples)
             if reply.stored:
-                for one in samples:
-                    key = tuple(one[name] for name in ("host", "instance", "scope", "metric", "time"))
+                for sample in samples:
+                    key = tuple(sample[name] for name in ("host", "instance", "scope", "metric", "time"))
                     accepted += key not in self.kept
-                    assert self.kept.setdefault(key, one["value"]) == one["value"], "sent again with another value"
+                    value = sample["value"]
+                    assert self.kept.setdefault(key, value) == value, "sent again with another value"
         if reply.body is not None:
             return reply.body
         counts = {"accepted": accepted, "duplicate": len(samples) - accepted, "dropped": 0, "reasons": []}

@@ -88,7 +88,7 @@ class LibvirtHost(FakeHost):
 
     def end(self, pid: int) -> None:
         """The process is gone; libvirt may still list its domain."""
-        gone = [path for path in self.files if path.startswith(tuple(f"/proc/{pid + one}/" for one in range(3)))]
+        gone = [path for path in self.files if path.startswith(tuple(f"/proc/{pid + thread}/" for thread in range(3)))]
         for path in gone:
             del self.files[path]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.backends import BackendError, Counters
@@ -40,10 +41,7 @@ class Bench:
         assert not self._thread.is_alive()
 
     def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, (self.agent.view(), self.said.getvalue())
-            time.sleep(0.005)
+        assert wait_until(lambda: bool(condition()), 60), (self.agent.view(), self.said.getvalue())
 
     def stop(self) -> float:
         """Seconds it took to end."""

@@ -17,7 +17,6 @@ import uvicorn
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from lab.processes import wait_until
 from profiler.agent.delivery import Delivery
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.log import Log
@@ -142,21 +141,3 @@ def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_th
     status = drain(spooled(windows(("a", "stranger")), tmp_path / "spool"), url).status()
     assert status.dropped["unknown_instance"] == sum(status.dropped.values()) > 0
     assert {key[0] for key in stored(database)} == {"", "a"}
-
-
-def test_a_running_agent_fills_the_database(url: str, database: Path, tmp_path: Path) -> None:
-    log = Log(io.StringIO())
-    shipping = Delivery(Spool(tmp_path / "spool", 10**9, log), HttpClient(parse_url(url), lambda: None, "test/1"), log)
-
-    def deliver(window: MetricWindow) -> None:
-        shipping.deliver(window)
-        if agent.view().windows == 3:
-            agent.stop()
-
-    agent = Agent(SteadyBackend(), Pace(0.05, 0.5), deliver, Log(io.StringIO()))
-    agent.run()
-    wait_until(lambda: not shipping.status()[0].batches + shipping.status()[0].held, 30)
-    status = shipping.status()[1]
-    shipping.close(5)
-    assert status.accepted == sum(map(len, stored(database).values())) > 0
-    assert agent.view().windows >= 3

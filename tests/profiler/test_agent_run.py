@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +12,13 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.processes import wait_until
 from profiler.agent.batch import decode
 from profiler.cli import main
 from tests.profiler.api_double import Double, Reply, serving
@@ -41,12 +42,8 @@ def finish(process: subprocess.Popen[str]) -> tuple[float, str, str]:
     return time.monotonic() - begun, out, err
 
 
-def wait_for(condition: Any, what: str, seconds: float = 30.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    assert wait_until(lambda: bool(condition()), 30), what
 
 
 def keys_on_disk(spool: Path) -> set[tuple[Any, ...]]:
@@ -56,7 +53,7 @@ def keys_on_disk(spool: Path) -> set[tuple[Any, ...]]:
             samples = decode(path.read_bytes()).samples()
         except FileNotFoundError:  # acknowledged meanwhile
             continue
-        found |= {tuple(one[name] for name in ("host", "instance", "scope", "metric", "time")) for one in samples}
+        found |= {tuple(sample[name] for name in ("host", "instance", "scope", "metric", "time")) for sample in samples}
     return found
 
 
@@ -169,10 +166,6 @@ def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path)
     text = page()
     assert "cotenant_busy_seconds_total{" in text
     assert "cotenant_profiler_readings_total" in text
-    tool = shutil.which("promtool")
-    if tool:
-        checked = subprocess.run([tool, "check", "metrics"], input=text.encode(), capture_output=True, check=False)
-        assert (checked.returncode, checked.stderr) == (0, b"")
     seconds, out, _ = finish(process)
     assert (process.returncode, seconds < 2) == (0, True)
     summary = json.loads(out)

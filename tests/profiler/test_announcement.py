@@ -65,7 +65,7 @@ def test_the_host_and_everybody_on_it_are_told() -> None:
         "id": "h1", "kind": "kvm", "pcpus": 4, "memory_mb": 1000.0, "numa": [[0, 1], [2, 3]],
         "labels": {"kernel": "6.1", "agent": "1"},
     }  # fmt: skip
-    assert [one["id"] for one in told["instances"]] == ["a"]
+    assert [instance["id"] for instance in told["instances"]] == ["a"]
     assert (told["machine"], told["every_s"]) == ("m", EVERY_S)
 
 

@@ -61,14 +61,14 @@ def test_counts_from_another_place_are_not_subtracted(host: FakeHost) -> None:
     host.values["veths by namespace"] = {}
     host.later()
     second = backend.read_counters()
-    (absence,) = [one for one in collect(first, second).absences if one.metric == "pages_exchanged"]
+    (absence,) = [absence for absence in collect(first, second).absences if absence.metric == "pages_exchanged"]
     assert "counted at another place" in absence.reason
     host.later()
     third = backend.read_counters()
-    (row,) = [one for one in collect(second, third).rows if one.scope == "instance"]
+    (row,) = [row for row in collect(second, third).rows if row.scope == "instance"]
     assert "pages_exchanged" not in row.values  # the second reading has no count to start from
     host.later()
-    (row,) = [one for one in collect(third, backend.read_counters()).rows if one.scope == "instance"]
+    (row,) = [row for row in collect(third, backend.read_counters()).rows if row.scope == "instance"]
     assert row.values["pages_exchanged"] == 0
 
 

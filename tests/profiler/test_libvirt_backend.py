@@ -27,9 +27,17 @@ def host() -> LibvirtHost:
     return made
 
 
+@pytest.fixture
+def backend(host: LibvirtHost) -> LibvirtBackend:
+    """It has read the host once."""
+    opened = open_backend(host)
+    opened.read_counters()
+    return opened
+
+
 def _value(first: Counters, second: Counters, metric: str, instance: str | None = "shop") -> float:
     samples = collect(first, second).samples
-    return next(one.value for one in samples if (one.instance, one.metric) == (instance, metric))
+    return next(sample.value for sample in samples if (sample.instance, sample.metric) == (instance, metric))
 
 
 def test_a_guest_is_its_vcpu_threads(host: LibvirtHost) -> None:
@@ -64,9 +72,9 @@ def test_rates_of_a_guest_come_from_its_threads_and_the_statistics(host: Libvirt
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["before its threads are listed", "after they were listed"])
-def test_a_guest_that_ends_while_libvirt_still_lists_it_is_named(host: LibvirtHost, listed: bool) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
+def test_a_guest_that_ends_while_libvirt_still_lists_it_is_named(
+    host: LibvirtHost, backend: LibvirtBackend, listed: bool
+) -> None:
     if listed:
         for tid in (101, 102):
             host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ESRCH
@@ -86,18 +94,14 @@ def test_a_crashed_guest_is_named_and_a_paused_one_is_read(host: LibvirtHost) ->
     assert set(counters.instances) == {"shop", "resting"}
 
 
-def test_a_guest_that_was_started_anew_is_another_one(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
+def test_a_guest_that_was_started_anew_is_another_one(host: LibvirtHost, backend: LibvirtBackend) -> None:
     host.gone("shop")
     host.guest("shop", 7)
     assert backend.read_counters().vanished == ("shop",)
     assert "shop" in backend.read_counters().instances
 
 
-def test_a_number_that_now_belongs_to_another_process_is_not_read(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
+def test_a_number_that_now_belongs_to_another_process_is_not_read(host: LibvirtHost, backend: LibvirtBackend) -> None:
     host.end(100)
     host.process("shop", UUID.format(1), 100, started="99999")
     host.files["/proc/100/task/103/comm"] = "worker\n"
@@ -105,9 +109,7 @@ def test_a_number_that_now_belongs_to_another_process_is_not_read(host: LibvirtH
     assert backend.read_counters().vanished == ("shop",)
 
 
-def test_a_new_thread_of_qemu_joins_the_driver_domain(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
+def test_a_new_thread_of_qemu_joins_the_driver_domain(host: LibvirtHost, backend: LibvirtBackend) -> None:
     host.files["/proc/100/task/109/comm"] = host.files["/proc/109/comm"] = "vhost-100\n"
     host.thread(109, 7, 0, 1)
     driver = backend.read_counters().driver
@@ -226,9 +228,7 @@ def test_the_host_is_searched_for_a_process_that_is_not_there_only_now_and_then(
     assert searches == 2
 
 
-def test_xml_is_read_once_for_each_start_of_a_guest(host: LibvirtHost) -> None:
-    backend = open_backend(host)
-    backend.read_counters()
+def test_xml_is_read_once_for_each_start_of_a_guest(host: LibvirtHost, backend: LibvirtBackend) -> None:
     del host.values[f"libvirt xml {UUID.format(1)}"]
     backend.read_counters()
     labels = {"uuid": UUID.format(1)}
@@ -303,7 +303,7 @@ def test_guests_with_odd_names_are_read(name: str) -> None:
     host.values["libvirt processes"] = {UUID.format(3): 300}
     backend = open_backend(host)
     assert set(backend.read_counters().instances) == {instance_id(name)}
-    assert [one.id for one in backend.list_instances()] == [instance_id(name)]
+    assert [instance.id for instance in backend.list_instances()] == [instance_id(name)]
 
 
 HANGS = TimeoutError(errno.ETIMEDOUT, "libvirt gave no answer in 3 s")

@@ -7,6 +7,8 @@ import errno
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.backends import HostCounters
+from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.events import KVM_COUNTERS
 from profiler.collectors import collect
 from tests.profiler.libvirt_host import LibvirtHost, open_backend
@@ -16,6 +18,12 @@ def _host() -> LibvirtHost:
     host = LibvirtHost()
     host.guest("shop", 1)
     return host
+
+
+def _whole(backend: LibvirtBackend) -> HostCounters:
+    whole = backend.read_counters().whole
+    assert whole is not None
+    return whole
 
 
 def _kvm(host: LibvirtHost, exits: int, injections: int) -> None:
@@ -30,7 +38,7 @@ def test_exits_and_injected_interrupts_are_the_events_where_kvm_counts_them() ->
     host.later(2.0)
     _kvm(host, 1600, 300)
     samples = collect(first, backend.read_counters()).samples
-    assert next(one.value for one in samples if one.metric == "event") == 350
+    assert next(sample.value for sample in samples if sample.metric == "event") == 350
 
 
 def test_a_vm_that_takes_its_counts_away_leaves_no_events_and_all_other_samples() -> None:
@@ -41,12 +49,12 @@ def test_a_vm_that_takes_its_counts_away_leaves_no_events_and_all_other_samples(
     host.later()
     _kvm(host, 400, 10)
     collected = collect(first, backend.read_counters())
-    assert [one.reason for one in collected.absences if one.metric == "event"] == [
+    assert [absence.reason for absence in collected.absences if absence.metric == "event"] == [
         "a VM ended and took its counts out of KVM's sums"
     ]
-    assert {"busy", "switch", "cpu"} <= {one.metric for one in collected.samples}
+    assert {"busy", "switch", "cpu"} <= {sample.metric for sample in collected.samples}
     _kvm(host, 500, 10)
-    assert backend.read_counters().whole.events == 510  # type: ignore[union-attr]
+    assert _whole(backend).events == 510
 
 
 def test_counts_of_kvm_that_may_no_longer_be_read_do_not_turn_into_wakes() -> None:
@@ -55,8 +63,7 @@ def test_counts_of_kvm_that_may_no_longer_be_read_do_not_turn_into_wakes() -> No
     _kvm(host, 1000, 200)
     backend.read_counters()
     host.files[KVM_COUNTERS[0]] = errno.EACCES
-    whole = backend.read_counters().whole
-    assert whole is not None
+    whole = _whole(backend)
     assert whole.events is None
     assert "permission denied" in whole.absent["events"]
 
@@ -64,17 +71,16 @@ def test_counts_of_kvm_that_may_no_longer_be_read_do_not_turn_into_wakes() -> No
 def test_without_kvm_wakes_of_qemus_threads_are_the_events() -> None:
     host = _host()
     backend = open_backend(host)
-    assert backend.read_counters().whole.events == 0  # type: ignore[union-attr]
+    assert _whole(backend).events == 0
     host.thread(100, 2_000_000, 0, 15, voluntary=7)
     host.thread(101, 2_000_000, 0, 15, voluntary=5)
-    assert backend.read_counters().whole.events == 4  # type: ignore[union-attr]
+    assert _whole(backend).events == 4
 
 
 def test_garbled_status_is_no_event_count() -> None:
     host = _host()
     host.files["/proc/101/task/101/status"] = "garbled\n"
-    whole = open_backend(host).read_counters().whole
-    assert whole is not None
+    whole = _whole(open_backend(host))
     assert whole.events is None
     assert "no line" in whole.absent["events"]
 
@@ -90,8 +96,7 @@ def test_wakes_never_fall_whoever_comes_and_goes(steps: list[tuple[bool, int, in
         elif "web" in host.domains:
             host.gone("web")
         host.thread(101, number * 1_000_000, 0, 10 + slices, voluntary)
-        whole = backend.read_counters().whole
-        assert whole is not None
-        assert whole.events is not None
-        assert whole.events >= last
-        last = whole.events
+        events = _whole(backend).events
+        assert events is not None
+        assert events >= last
+        last = events

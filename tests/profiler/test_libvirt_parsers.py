@@ -21,6 +21,7 @@ from profiler.parse.libvirt import (
 )
 from profiler.parse.text import ParseError
 from tests.profiler.libvirt_host import LIMITED, PINNED, domain_xml, stats_of
+from tests.profiler.mutation import mutated
 from tests.profiler.recorded import RECORDINGS
 
 RECORDING = RECORDINGS / "libvirt-tcg.json"
@@ -152,18 +153,8 @@ def test_a_quota_that_limits_nothing_is_none(value: object) -> None:
     assert scheduler_number(value, "vcpu_quota") is None
 
 
-@st.composite
-def _mutated_xml(draw: st.DrawFn) -> str:
-    text = domain_xml("a", tuning=PINNED, devices=LIMITED)
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = draw(st.integers(start, min(len(text), start + 40)))
-        text = text[:start] + draw(st.text(max_size=8)) + text[end:]
-    return text
-
-
 @settings(max_examples=300, deadline=None)
-@given(_mutated_xml())
+@given(mutated(domain_xml("a", tuning=PINNED, devices=LIMITED)))
 def test_mutated_xml_is_read_or_refused_and_nothing_else(text: str) -> None:
     try:
         described = parse_domain(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +10,9 @@ from hypothesis import strategies as st
 
 from profiler.parse import cgroup, proc
 from profiler.parse.text import ParseError
+from tests.profiler.mutation import mutated
 from tests.profiler.recorded import RECORDINGS, recorded_files
+from tests.profiler.test_xen_parsers import PARSERS as XEN_PARSERS
 
 # Formats of version 2: kernel, Documentation/admin-guide/cgroup-v2.rst
 CPU_STAT_V2 = "usage_usec 73808942\nuser_usec 48111789\nsystem_usec 25697152\nnr_periods 0\nthrottled_usec 0\n"
@@ -103,10 +104,6 @@ def test_stat_counts_no_time_of_guests_twice_and_steal_not_as_busy() -> None:
     assert (stat.cpus, stat.softirqs["NET_RX"]) == (1, 1)
 
 
-def test_recorded_interfaces_hold_the_loopback() -> None:
-    assert "lo" in proc.parse_net_dev(_recorded("/proc/net/dev"))
-
-
 @pytest.mark.parametrize(
     ("parser", "text"),
     [
@@ -142,28 +139,17 @@ def test_an_error_names_the_line() -> None:
         cgroup.parse_flat("a 1\nb 2\nc\n", "x")
 
 
-@st.composite
-def _mutated(draw: st.DrawFn) -> tuple[Callable[..., object], str]:
-    parser, text = draw(st.sampled_from(PARSERS))
-    for _ in range(draw(st.integers(0, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = draw(st.integers(start, min(len(text), start + 40)))
-        text = text[:start] + draw(st.text(max_size=8)) + text[end:]
-    return parser, text
-
-
-@settings(max_examples=600, deadline=None)
-@given(_mutated())
-def test_mutated_recordings_are_read_or_refused_and_nothing_else(case: tuple[Callable[..., object], str]) -> None:
-    parser, text = case
+@pytest.mark.parametrize(
+    ("parser", "text"), [*PARSERS, *XEN_PARSERS], ids=lambda value: getattr(value, "__name__", "of a text of it")
+)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_mutated_and_any_other_text_is_read_or_refused_and_nothing_else(
+    parser: Callable[..., object], text: str, data: st.DataObject
+) -> None:
+    damaged = data.draw(mutated(text) | st.text(max_size=200))
     try:
-        parser(text, "mutated")
+        parser(damaged)
     except ParseError as error:
         assert error.line >= 1
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=200), st.sampled_from(PARSERS))
-def test_any_text_is_read_or_refused(text: str, parser: tuple[Callable[..., object], str]) -> None:
-    with contextlib.suppress(ParseError):
-        parser[0](text)
+        assert error.what

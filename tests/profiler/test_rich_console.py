@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 
 from lab.progress import CampaignProgress
@@ -17,16 +16,10 @@ from profiler import rich_console
 FOREIGN = "same:a:a [bold]b[/] [/c] :smile:"
 PRODUCT = Path(rich_console.__file__).parents[1]
 CONSOLE_MODULE = Path(rich_console.__file__)
-PASSIVE = {
-    "Table",
-    "Text",
-    "SIMPLE_HEAD",
-    "Progress",
-    "BarColumn",
-    "MofNCompleteColumn",
-    "TaskProgressColumn",
+PASSIVE = {  # what shows text as its console says
+    "Table", "Text", "SIMPLE_HEAD", "Progress", "BarColumn", "MofNCompleteColumn", "TaskProgressColumn",
     "TimeElapsedColumn",
-}  # fmt: skip - what shows text as its console says
+}  # fmt: skip
 
 
 def test_text_titles_heads_cells_and_captions_are_taken_literally() -> None:
@@ -99,10 +92,3 @@ def _uses(path: Path) -> Iterator[str]:
 def test_a_new_place_is_found(tmp_path: Path, line: str, what: str) -> None:
     (tmp_path / "new.py").write_text(line)
     assert list(_uses(tmp_path / "new.py")) == [what]
-
-
-def test_rich_reads_names_as_markup_unless_it_is_told_not_to() -> None:
-    """What the one place is for; should rich change, it can go."""
-    out = io.StringIO()
-    Console(file=out, markup=False).print("same:a:a")
-    assert out.getvalue() == "same🅰a\n"

@@ -146,11 +146,13 @@ def test_the_groups_of_guests_are_those_of_their_vcpu_threads(version: int) -> N
     for tid in (101, 102, 201, 202):
         host.files[f"/proc/{tid}/cgroup"] = f"{prefix}:/m.slice/{tid // 100}/vcpu{tid % 100 - 1}\n"
     if version == 1:
-        host.values |= {f"inode /cg/cpu/m.slice/{one}/vcpu{vcpu}": 10 * one + vcpu for one in (1, 2) for vcpu in (0, 1)}
+        host.values |= {
+            f"inode /cg/cpu/m.slice/{guest}/vcpu{vcpu}": 10 * guest + vcpu for guest in (1, 2) for vcpu in (0, 1)
+        }
     else:  # the cpu controller goes no further down than the guest's own group
         host.files["/proc/mounts"] = "cgroup2 /cg cgroup2 rw 0 0\n"
-        host.files |= {f"/cg/m.slice/{one}/cpu.weight": "100\n" for one in (1, 2)}
-        host.values |= {f"inode /cg/m.slice/{one}": one for one in (1, 2)}
+        host.files |= {f"/cg/m.slice/{guest}/cpu.weight": "100\n" for guest in (1, 2)}
+        host.values |= {f"inode /cg/m.slice/{guest}": guest for guest in (1, 2)}
     backend = open_backend(host)
     assert isinstance(backend, GroupedBackend)
     assert backend.scheduling_groups() == {}

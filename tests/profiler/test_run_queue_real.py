@@ -105,7 +105,7 @@ def test_waits_are_those_that_the_kernel_counts_and_are_charged_to_who_ran(
     waited = waits.waited_for
 
     def row(name: str) -> dict[str, float]:
-        return {who: seconds for (one, who), seconds in waited.items() if one == name}
+        return {who: seconds for (waiting, who), seconds in waited.items() if waiting == name}
 
     # who computes all the time waits exactly while the other runs; a line of a fifth of a second may be on either side
     assert row(victim)[hog] == pytest.approx(counted[hog, "cpu"], rel=0.1, abs=0.3)

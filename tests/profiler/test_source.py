@@ -113,20 +113,14 @@ def test_closing_lets_everything_go_and_twice_is_harmless(source: LiveSource, tm
     assert source.read(str(path)) == "1"
 
 
-def test_no_more_files_are_kept_than_the_limit_leaves(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    live = LiveSource()
+def test_no_more_files_are_kept_than_the_limit_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [_file(tmp_path, str(number), "1") for number in range(60)]
     used = len(_descriptors())
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_may_keep", lambda: 50)
-            live.sweep()
-            assert [live.read(str(path)) for path in paths] == ["1"] * 60
+    monkeypatch.setattr(module, "_may_keep", lambda: 50)
+    with contextlib.closing(LiveSource()) as live:
+        live.sweep()
+        assert [live.read(str(path)) for path in paths] == ["1"] * 60
         assert len(_descriptors()) == used + 50
-    finally:
-        live.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_descriptors_reading_goes_on_without_keeping_any(source: LiveSource, tmp_path: Path) -> None:
@@ -147,16 +141,13 @@ def test_without_descriptors_reading_goes_on_without_keeping_any(source: LiveSou
     assert (_open_files(kept), _open_files(other)) == (0, 0)
 
 
-def test_the_soft_limit_on_descriptors_is_raised_to_the_hard_one() -> None:
+def test_the_soft_limit_on_descriptors_is_raised_to_the_hard_one(source: LiveSource) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 300), hard))
-        live = LiveSource()
+    source.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 300), hard))
+    with contextlib.closing(LiveSource()) as live:
         live.sweep()
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
-        live.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2047, 2048, 4096, 70_000, 200_000])

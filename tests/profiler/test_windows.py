@@ -26,8 +26,8 @@ def reading(of: dict[str | None, float], length: float = 1.0, time_s: float = 1e
 
 def fill(windows: WindowAggregator, readings: list[dict[str | None, float]], begin: float = 0.0) -> MetricWindow:
     """Readings one second apart, then the end of the window."""
-    for number, one in enumerate(readings, 1):
-        windows.add(reading(one), begin + number)
+    for number, values in enumerate(readings, 1):
+        windows.add(reading(values), begin + number)
     return windows.close(begin + len(readings))
 
 

@@ -34,6 +34,11 @@ from tests.profiler.xen_host import (
 WEB = "web_shop-87c9a8b1"
 
 
+@pytest.fixture
+def host() -> XenHost:
+    return two_guests()
+
+
 def test_two_guests_that_share_a_pcpu_run_half_and_wait_half() -> None:
     first, second = two_readings(two_guests())
     values = values_of(collect(first, second), "vm2")
@@ -69,8 +74,7 @@ def test_a_listing_comes_every_tenth_reading_and_no_tool_starts_per_guest() -> N
 
 
 @pytest.mark.parametrize("first_seen", ["devices", "trace"])
-def test_a_guest_that_comes_is_listed_at_once(first_seen: str) -> None:
-    host = two_guests()
+def test_a_guest_that_comes_is_listed_at_once(host: XenHost, first_seen: str) -> None:
     backend = backend_on(host)
     backend.read_counters()
     host.guests[3] = Guest("new", backend=0 if first_seen == "devices" else 2)
@@ -81,8 +85,7 @@ def test_a_guest_that_comes_is_listed_at_once(first_seen: str) -> None:
     assert set(backend.read_counters().instances) == {WEB, "vm2", "new"}
 
 
-def test_a_guest_that_goes_is_dropped_from_the_reading() -> None:
-    host = two_guests()
+def test_a_guest_that_goes_is_dropped_from_the_reading(host: XenHost) -> None:
     backend = backend_on(host)
     first = backend.read_counters()
     del host.guests[2]
@@ -94,8 +97,7 @@ def test_a_guest_that_goes_is_dropped_from_the_reading() -> None:
 
 
 @pytest.mark.parametrize("state", ["-----d", "--ps--"])
-def test_a_guest_that_vanishes_is_named(state: str) -> None:
-    host = two_guests()
+def test_a_guest_that_vanishes_is_named(host: XenHost, state: str) -> None:
     backend = backend_on(host)
     backend.read_counters()
     host.guests[2].state = state
@@ -107,15 +109,13 @@ def test_a_guest_that_vanishes_is_named(state: str) -> None:
     assert set(counters.instances) == {WEB}
 
 
-def test_a_domain_that_emulates_devices_for_another_is_no_instance() -> None:
-    host = two_guests()
+def test_a_domain_that_emulates_devices_for_another_is_no_instance(host: XenHost) -> None:
     host.guests |= {3: Guest("vm2-dm"), 4: Guest("lonely-dm")}
     host.refresh()
     assert [instance.id for instance in backend_on(host).list_instances()] == ["lonely-dm", "vm2", WEB]
 
 
-def test_without_xentrace_the_scheduler_is_absent_and_cpu_comes_from_xl() -> None:
-    host = two_guests()
+def test_without_xentrace_the_scheduler_is_absent_and_cpu_comes_from_xl(host: XenHost) -> None:
     host.problem = "xentrace cannot be started: No such file or directory"
     backend = backend_on(host)
     first = backend.read_counters()
@@ -130,8 +130,7 @@ def test_without_xentrace_the_scheduler_is_absent_and_cpu_comes_from_xl() -> Non
     assert "cannot be started" in reasons["waiting"]
 
 
-def test_tracing_that_is_off_asks_for_no_xentrace() -> None:
-    host = two_guests()
+def test_tracing_that_is_off_asks_for_no_xentrace(host: XenHost) -> None:
     first, second = two_readings(host, "off")
     assert "xentrace" not in host.calls
     assert "switched off" in second.instances["vm2"].absent["tasks"]
@@ -139,8 +138,7 @@ def test_tracing_that_is_off_asks_for_no_xentrace() -> None:
     assert host.calls.count("xl list -v") == 2
 
 
-def test_lost_records_drop_the_interval_and_say_so() -> None:
-    host = two_guests()
+def test_lost_records_drop_the_interval_and_say_so(host: XenHost) -> None:
     backend = backend_on(host)
     backend.read_counters()
     a_second_later(host)
@@ -153,14 +151,12 @@ def test_lost_records_drop_the_interval_and_say_so() -> None:
     assert "tasks" not in backend.read_counters().instances["vm2"].absent
 
 
-def test_what_was_lost_before_the_first_reading_is_no_loss() -> None:
-    host = two_guests()
+def test_what_was_lost_before_the_first_reading_is_no_loss(host: XenHost) -> None:
     host.trace = TraceWriter().window(0, lost(9.0, 5)).data + first_second(9.0)
     assert "tasks" not in XenBackend(host, "h1").read_counters().instances["vm2"].absent
 
 
-def test_a_new_stream_drops_the_interval_but_cpu_time_goes_on() -> None:
-    host = two_guests()
+def test_a_new_stream_drops_the_interval_but_cpu_time_goes_on(host: XenHost) -> None:
     backend = backend_on(host)
     readings = [backend.read_counters()]
     for second in range(1, 5):
@@ -176,8 +172,7 @@ def test_a_new_stream_drops_the_interval_but_cpu_time_goes_on() -> None:
     assert "started anew" in readings[2].instances["vm2"].absent["tasks"]
 
 
-def test_a_stream_out_of_step_is_given_up_with_the_reason() -> None:
-    host = two_guests()
+def test_a_stream_out_of_step_is_given_up_with_the_reason(host: XenHost) -> None:
     backend = backend_on(host)
     backend.read_counters()
     a_second_later(host)
@@ -185,14 +180,12 @@ def test_a_stream_out_of_step_is_given_up_with_the_reason() -> None:
     assert "out of step" in backend.read_counters().instances["vm2"].absent["tasks"]
 
 
-def test_a_recording_with_a_broken_piece_of_trace_gives_a_reason() -> None:
-    host = two_guests()
+def test_a_recording_with_a_broken_piece_of_trace_gives_a_reason(host: XenHost) -> None:
     host.values["xentrace"] = {"stream": 1, "data": "no base64!", "problem": ""}
     assert "no piece of a trace" in XenBackend(host, "h1").read_counters().instances["vm2"].absent["tasks"]
 
 
-def test_hypercalls_count_events_and_dom0s_pages_where_they_are_traced() -> None:
-    host = two_guests()
+def test_hypercalls_count_events_and_dom0s_pages_where_they_are_traced(host: XenHost) -> None:
     backend = backend_on(host, "full")
     first = backend.read_counters()
     a_second_later(host)
@@ -214,8 +207,7 @@ def test_hypercalls_count_events_and_dom0s_pages_where_they_are_traced() -> None
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "xl"), "Xen's tools installed"),
     ],
 )
-def test_domains_that_cannot_be_listed_say_what_to_do(answer: str | OSError, reason: str) -> None:
-    host = two_guests()
+def test_domains_that_cannot_be_listed_say_what_to_do(host: XenHost, answer: str | OSError, reason: str) -> None:
     backend = backend_on(host)
     host.values["xl list -v"] = answer
     with pytest.raises(BackendError, match=reason):
@@ -233,9 +225,8 @@ def test_domains_that_cannot_be_listed_say_what_to_do(answer: str | OSError, rea
     ids=["a guest of Xen", "no permission", "xl hangs", "nonsense"],
 )
 def test_a_host_where_xl_cannot_be_used_says_why(
-    capabilities: str | None, answer: str | OSError | None, reason: str
+    host: XenHost, capabilities: str | None, answer: str | OSError | None, reason: str
 ) -> None:
-    host = two_guests()
     if capabilities is not None:
         host.files["/proc/xen/capabilities"] = capabilities
     if answer is not None:
@@ -244,8 +235,7 @@ def test_a_host_where_xl_cannot_be_used_says_why(
         XenBackend(host)
 
 
-def test_settled_vcpus_of_an_idle_guest_are_blocked_all_the_time() -> None:
-    host = two_guests()
+def test_settled_vcpus_of_an_idle_guest_are_blocked_all_the_time(host: XenHost) -> None:
     host.guests[3] = Guest("idle", state="-b----")
     host.refresh()
     values = values_of(collect(*two_readings(host)), "idle")
@@ -253,8 +243,7 @@ def test_settled_vcpus_of_an_idle_guest_are_blocked_all_the_time() -> None:
     assert values["block"] == pytest.approx(100)
 
 
-def test_vcpus_of_which_nothing_is_known_make_the_scheduler_absent() -> None:
-    host = two_guests()
+def test_vcpus_of_which_nothing_is_known_make_the_scheduler_absent(host: XenHost) -> None:
     host.guests[3] = Guest("unseen")
     host.refresh()
     host.values["xl vcpu-list"] = OSError(errno.EIO, "xl failed")
@@ -263,8 +252,7 @@ def test_vcpus_of_which_nothing_is_known_make_the_scheduler_absent() -> None:
     assert unseen.cpu_ns == 10_000_000_000
 
 
-def test_a_recording_replays_to_the_same_counters(tmp_path: Path) -> None:
-    host = two_guests()
+def test_a_recording_replays_to_the_same_counters(host: XenHost, tmp_path: Path) -> None:
     host.trace = first_second(host.now[1] - 1.0)
     source = RecordingSource(host)
     backend = XenBackend(source, "h1")
@@ -283,8 +271,7 @@ def test_a_recording_replays_to_the_same_counters(tmp_path: Path) -> None:
     replayed.close()
 
 
-def test_the_trace_lags_behind_the_reading_by_a_constant() -> None:
-    host = two_guests()
+def test_the_trace_lags_behind_the_reading_by_a_constant(host: XenHost) -> None:
     backend = backend_on(host)
     dom0 = []
     for _ in range(4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -26,8 +27,8 @@ def _gone(pid: int) -> bool:
 
 
 # Beside other work a tool that prints at once takes a while to start: 30 s.
-def _child(*argv: str, first_s: float = 30.0, settle_s: float = 0.1) -> StreamChild:
-    return StreamChild(argv, "it comes with Xen's tools", first_s, settle_s)
+def _child(*argv: str, first_s: float = 30.0, settle_s: float = 0.1) -> contextlib.closing[StreamChild]:
+    return contextlib.closing(StreamChild(argv, "it comes with Xen's tools", first_s, settle_s))
 
 
 def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> None:
@@ -37,8 +38,7 @@ def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> 
 
 @pytest.mark.measured
 def test_readings_drain_one_child_without_waiting() -> None:
-    child = _child(*TICKS)
-    try:
+    with _child(*TICKS) as child:
         first = child.read()
         assert (first.stream, first.problem) == (1, "")
         assert b"tick" in first.data
@@ -47,30 +47,22 @@ def test_readings_drain_one_child_without_waiting() -> None:
         assert time.monotonic() - begin < 0.3
         assert second.stream == 1
         assert wait_until(lambda: b"tick" in child.read().data, 60)
-    finally:
-        child.close()
 
 
 def test_a_tool_opens_its_output_by_name_as_xentrace_does() -> None:
-    child = _child("sh", "-c", "printf named > /proc/self/fd/1; sleep 9")
-    try:
+    with _child("sh", "-c", "printf named > /proc/self/fd/1; sleep 9") as child:
         assert child.read().data == b"named"
-    finally:
-        child.close()
 
 
 def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
-    child = _child("sh", "-c", "head -c 900000 /dev/zero; sleep 9")
-    try:
-        data = bytearray()
+    data = bytearray()
 
-        def whole() -> bool:
-            data.extend(child.read().data)
-            return len(data) == 900_000
+    def whole() -> bool:
+        data.extend(child.read().data)
+        return len(data) == 900_000
 
+    with _child("sh", "-c", "head -c 900000 /dev/zero; sleep 9") as child:
         assert wait_until(whole, 60)
-    finally:
-        child.close()
 
 
 @pytest.mark.measured
@@ -78,53 +70,46 @@ def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stream_child, "_RETRY_S", 0.3)
-    child = _child("sh", "-c", "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1", settle_s=1.0)
-    try:  # by then it has ended, which the first reading tells
+    script = "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1"
+    with _child("sh", "-c", script, settle_s=1.0) as child:  # by then it has ended, which the first reading tells
         first = child.read()
         assert (first.data, first.problem) == (b"some\n", "sh ended: failed to bind to VIRQ port")
         second = child.read()
         assert (second.stream, second.data) == (1, b"")
         assert "VIRQ" in second.problem
         assert wait_until(lambda: child.read().stream == 2, 60)
-    finally:
-        child.close()
 
 
 def test_a_missing_tool_is_a_reason_and_no_error() -> None:
-    child = _child("no-such-xentrace")
-    piece = child.read()
+    with _child("no-such-xentrace") as child:
+        piece = child.read()
     assert (piece.stream, piece.data) == (0, b"")
     assert "no-such-xentrace cannot be started" in piece.problem
-    child.close()
 
 
 @pytest.mark.measured
 def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_only() -> None:
-    child = _child("sleep", "60", first_s=0.5)
-    begin = time.monotonic()
-    try:
+    with _child("sleep", "60", first_s=0.5) as child:
+        begin = time.monotonic()
         assert child.read().problem == ""
         assert time.monotonic() - begin < 2
-    finally:
-        child.close()
 
 
 @pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; while :; do sleep 0.1; done", "yes"])
 def test_close_ends_the_child_whatever_it_does_and_may_be_called_twice(script: str) -> None:
-    child = _child("sh", "-c", f"echo; {script}")
-    child.read()
-    assert child._process is not None
-    pid = child._process.pid
-    child.close()
-    child.close()
+    with _child("sh", "-c", f"echo; {script}") as child:
+        child.read()
+        assert child._process is not None
+        pid = child._process.pid
+        child.close()
     assert _gone(pid)
 
 
 def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
     mark = tmp_path / "off"
-    child = _child("sh", "-c", f"trap 'echo off > {mark}; exit 0' TERM; echo; while :; do sleep 0.05; done")
-    child.read()
-    child.close()
+    script = f"trap 'echo off > {mark}; exit 0' TERM; echo; while :; do sleep 0.05; done"
+    with _child("sh", "-c", script) as child:
+        child.read()
     assert mark.read_text() == "off\n"
 
 

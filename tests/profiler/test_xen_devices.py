@@ -7,19 +7,17 @@ import errno
 import pytest
 
 from profiler.collectors import collect
-from tests.profiler.xen_host import (
-    Guest,
-    a_second_later,
-    backend_on,
-    two_guests,
-    values_of,
-)
+from tests.profiler.xen_host import Guest, XenHost, a_second_later, backend_on, two_guests, values_of
 
 WEB = "web_shop-87c9a8b1"
 
 
-def test_pages_are_slots_of_rings_and_pages_of_disks() -> None:
-    host = two_guests()
+@pytest.fixture
+def host() -> XenHost:
+    return two_guests()
+
+
+def test_pages_are_slots_of_rings_and_pages_of_disks(host: XenHost) -> None:
     backend = backend_on(host)
     first = backend.read_counters()
     host.guests[1].tx_slots += 70
@@ -32,8 +30,7 @@ def test_pages_are_slots_of_rings_and_pages_of_disks() -> None:
     assert values["disk_mb_s"] == pytest.approx(80 * 512 / 1e6)
 
 
-def test_pages_of_domains_that_ended_are_forgotten() -> None:
-    host = two_guests()
+def test_pages_of_domains_that_ended_are_forgotten(host: XenHost) -> None:
     backend = backend_on(host)
     backend.read_counters()
     host.guests[3] = host.guests.pop(2)
@@ -43,8 +40,7 @@ def test_pages_of_domains_that_ended_are_forgotten() -> None:
     assert set(backend._io._slots) == {1, 3}
 
 
-def test_rings_of_32_bits_wrap_and_a_reconnected_ring_starts_anew() -> None:
-    host = two_guests()
+def test_rings_of_32_bits_wrap_and_a_reconnected_ring_starts_anew(host: XenHost) -> None:
     host.guests[2].tx_slots, host.guests[2].rx_slots = 2**32 - 10, 1000
     host.refresh()
     backend = backend_on(host)
@@ -56,8 +52,7 @@ def test_rings_of_32_bits_wrap_and_a_reconnected_ring_starts_anew() -> None:
     assert second == first + 15 + 7
 
 
-def test_all_queues_of_a_vif_are_counted_also_when_their_number_changes() -> None:
-    host = two_guests()
+def test_all_queues_of_a_vif_are_counted_also_when_their_number_changes(host: XenHost) -> None:
     backend = backend_on(host)
     path = "/sys/kernel/debug/xen-netback/vif2.0/io_ring_q"
     seen = [backend.read_counters().instances["vm2"].pages]
@@ -67,15 +62,13 @@ def test_all_queues_of_a_vif_are_counted_also_when_their_number_changes() -> Non
         counters = backend.read_counters()
     seen.append(counters.instances["vm2"].pages)
     del host.files[f"{path}1"]
-    a_second_later(host)
-    seen.append(backend.read_counters().instances["vm2"].pages)
-    a_second_later(host)
-    seen.append(backend.read_counters().instances["vm2"].pages)
+    for _ in range(2):
+        a_second_later(host)
+        seen.append(backend.read_counters().instances["vm2"].pages)
     assert seen == [50, 100, None, 100]
 
 
-def test_events_are_upcalls_of_dom0_and_an_ended_guests_stay_counted() -> None:
-    host = two_guests()
+def test_events_are_upcalls_of_dom0_and_an_ended_guests_stay_counted(host: XenHost) -> None:
     backend = backend_on(host)
     first = backend.read_counters()
     del host.guests[2]
@@ -88,8 +81,7 @@ def test_events_are_upcalls_of_dom0_and_an_ended_guests_stay_counted() -> None:
     assert values_of(collect(first, second), None, "host")["event"] == 40
 
 
-def test_events_that_cannot_be_read_are_absent_with_the_reason() -> None:
-    host = two_guests()
+def test_events_that_cannot_be_read_are_absent_with_the_reason(host: XenHost) -> None:
     host.files["/proc/interrupts"] = errno.EACCES
     whole = backend_on(host).read_counters().whole
     assert whole is not None
@@ -97,8 +89,7 @@ def test_events_that_cannot_be_read_are_absent_with_the_reason() -> None:
     assert "run as root" in whole.absent["events"]
 
 
-def test_without_debugfs_pages_are_made_of_bytes() -> None:
-    host = two_guests()
+def test_without_debugfs_pages_are_made_of_bytes(host: XenHost) -> None:
     for path in [path for path in host.files if "xen-netback" in path]:
         del host.files[path]
     vm2 = backend_on(host).read_counters().instances["vm2"]
@@ -106,8 +97,7 @@ def test_without_debugfs_pages_are_made_of_bytes() -> None:
     assert "debugfs" in vm2.absent["pages"]
 
 
-def test_devices_of_a_driver_domain_are_absent_with_its_number() -> None:
-    host = two_guests()
+def test_devices_of_a_driver_domain_are_absent_with_its_number(host: XenHost) -> None:
     host.guests[2].backend = 7
     host.refresh()
     vm2 = backend_on(host).read_counters().instances["vm2"]
@@ -116,8 +106,7 @@ def test_devices_of_a_driver_domain_are_absent_with_its_number() -> None:
     assert vm2.disk_bytes == 0
 
 
-def test_a_disk_that_qemu_serves_is_absent() -> None:
-    host = two_guests()
+def test_a_disk_that_qemu_serves_is_absent(host: XenHost) -> None:
     where = "/local/domain/2/device/vbd/51712"
     store = f'{where}/backend = "/local/domain/0/backend/qdisk/2/51712"\n{where}/backend-id = "0"\n'
     host.values["xenstore-ls -f /local/domain"] += store
@@ -127,8 +116,7 @@ def test_a_disk_that_qemu_serves_is_absent() -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_guest_without_devices_exchanges_nothing_only_if_xenstore_says_so(readable: bool) -> None:
-    host = two_guests()
+def test_a_guest_without_devices_exchanges_nothing_only_if_xenstore_says_so(host: XenHost, readable: bool) -> None:
     host.guests[3] = Guest("quiet", vif=None)
     host.refresh()
     if not readable:
@@ -138,8 +126,7 @@ def test_a_guest_without_devices_exchanges_nothing_only_if_xenstore_says_so(read
     assert readable or "xenstore" in quiet.absent["net_bytes"]
 
 
-def test_an_interface_or_disk_that_only_xenstore_knows_is_absent_and_not_zero() -> None:
-    host = two_guests()
+def test_an_interface_or_disk_that_only_xenstore_knows_is_absent_and_not_zero(host: XenHost) -> None:
     lines = str(host.files["/proc/net/dev"]).splitlines(keepends=True)
     host.files["/proc/net/dev"] = "".join(line for line in lines if "vif2.0" not in line)
     host.values["xenstore-ls -f /local/domain"] += (
@@ -151,8 +138,7 @@ def test_an_interface_or_disk_that_only_xenstore_knows_is_absent_and_not_zero() 
     assert instances[WEB].absent["disk_bytes"] == "disk 51728 is in xenstore and cannot be found in Dom0"
 
 
-def test_an_interface_with_a_name_of_its_own_is_found() -> None:
-    host = two_guests()
+def test_an_interface_with_a_name_of_its_own_is_found(host: XenHost) -> None:
     host.guests[2].vif = "to-the-shop"
     host.refresh()
     backend = backend_on(host)
@@ -161,8 +147,7 @@ def test_an_interface_with_a_name_of_its_own_is_found() -> None:
         assert (vm2.net_bytes, vm2.pages) == (6000, 50)
 
 
-def test_a_cd_drive_that_qemu_serves_hides_no_disk() -> None:
-    host = two_guests()
+def test_a_cd_drive_that_qemu_serves_hides_no_disk(host: XenHost) -> None:
     where = "/local/domain/1/device/vbd/5632"
     host.values["xenstore-ls -f /local/domain"] += (
         f'{where}/backend = "/local/domain/0/backend/qdisk/1/5632"\n{where}/device-type = "cdrom"\n'
@@ -170,8 +155,7 @@ def test_a_cd_drive_that_qemu_serves_hides_no_disk() -> None:
     assert backend_on(host).read_counters().instances[WEB].disk_bytes == 808 * 512
 
 
-def test_an_interface_that_is_detached_is_missed_only_until_xenstore_is_read_again() -> None:
-    host = two_guests()
+def test_an_interface_that_is_detached_is_missed_only_until_xenstore_is_read_again(host: XenHost) -> None:
     backend = backend_on(host)
     backend.read_counters()
     host.guests[2].vif = None

@@ -7,17 +7,18 @@ import errno
 import pytest
 
 from profiler.observed import Instance
-from tests.profiler.xen_host import (
-    backend_on,
-    two_guests,
-)
+from tests.profiler.xen_host import XenHost, backend_on, two_guests
 
 WEB = "web_shop-87c9a8b1"
 
 
+@pytest.fixture
+def host() -> XenHost:
+    return two_guests()
+
+
 @pytest.mark.parametrize("scheduler", ["credit", "credit2"])
-def test_isolation_is_read_from_the_scheduler_that_runs(scheduler: str) -> None:
-    host = two_guests()
+def test_isolation_is_read_from_the_scheduler_that_runs(host: XenHost, scheduler: str) -> None:
     host.scheduler = scheduler
     host.values.pop("xl sched-credit")
     host.refresh()
@@ -29,8 +30,7 @@ def test_isolation_is_read_from_the_scheduler_that_runs(scheduler: str) -> None:
     assert (str(vm2.pinning), vm2.cap_percent, vm2.weight, vm2.network) == ("0:0-1", None, 256, None)
 
 
-def test_isolation_that_cannot_be_read_is_unknown() -> None:
-    host = two_guests()
+def test_isolation_that_cannot_be_read_is_unknown(host: XenHost) -> None:
     host.values["xl info"] = str(host.values["xl info"]).replace("credit", "rtds")
     host.values["xl vcpu-list"] = OSError(errno.EIO, "xl failed with 1: libxl_list_vcpu failed")
     host.values["xenstore-ls -f /local/domain/0/backend/vif"] = PermissionError(errno.EACCES, "Permission denied")
@@ -38,8 +38,7 @@ def test_isolation_that_cannot_be_read_is_unknown() -> None:
     assert (settings.pinning, settings.cap_percent, settings.weight, settings.network) == (None,) * 4
 
 
-def test_sched_params_that_libxl_cannot_read_are_unknown() -> None:
-    host = two_guests()
+def test_sched_params_that_libxl_cannot_read_are_unknown(host: XenHost) -> None:
     host.values["xl sched-credit"] = "Cpupool Pool-0: [sched params unavailable]\n"
     settings = backend_on(host).read_isolation(Instance("vm2"))
     assert (settings.weight, settings.cap_percent, str(settings.pinning)) == (None, None, "0:0-1")

@@ -58,15 +58,5 @@ class Unsteady:
         if not self._garbled or self._random.random() >= self.share:
             return text
         at = self._random.randrange(len(text) + 1)
-        return self._random.choice(
-            [
-                text[:at],
-                text[at:],
-                "",
-                "\x00",
-                "٣ ",
-                text[:at] + "-" + text[at:],
-                text + "9" * 30,
-                text.replace("\n", " "),
-            ]
-        )
+        pieces = text[:at], text[at:], text[:at] + "-" + text[at:]
+        return self._random.choice([*pieces, "", "\x00", "٣ ", text + "9" * 30, text.replace("\n", " ")])
