@@ -57,10 +57,9 @@ def test_every_route_needs_the_scope_of_what_it_does() -> None:
     assert admins == of_models | {"/v1/audit"}
 
 
-def test_without_a_valid_token_every_path_gives_the_same_answer(advisor: Advisor, settings: Settings) -> None:
+def test_without_a_valid_token_every_path_gives_the_same_answer(advisor: Advisor, client: Client) -> None:
     token, revoked = advisor.access.tokens.create("gone", "admin", lasts=None)
     advisor.access.tokens.revoke(token.id)
-    client = Client(create_app(advisor, settings))
     answers = set()
     for route, path in [*zip(ROUTES, PATHS, strict=True), (ROUTES[0], "/nothing"), (ROUTES[0], "/v1/hosts/%00")]:
         if route.needs == "open":
@@ -141,12 +140,11 @@ def test_a_token_revoked_by_one_server_ends_on_another(settings: Settings, advis
 
 
 def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
-    advisor: Advisor, settings: Settings, texts: dict[str, str], caplog: pytest.LogCaptureFixture
+    advisor: Advisor, client: Client, texts: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone() -> Any:
         raise StorageUnavailable("database at db.internal does not answer")
 
-    client = Client(create_app(advisor, settings))
     assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200
     advisor.access.tokens._read = gone
     time.sleep(CACHE_S)

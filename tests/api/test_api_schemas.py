@@ -23,12 +23,11 @@ from advisor.domain import (
     WorkloadProfile,
     recommendation_as_json,
 )
-from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.app import ROUTES
 from api.schemas.base import Amount, Time
-from api.schemas.inventory import HostItem, InstanceItem, InventoryBody, WorkloadItem
-from api.schemas.placements import NewInstance, PlacementAnswer, PlacementBody
+from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
+from api.schemas.placements import PlacementAnswer, PlacementBody
 from profiler.observed import NetworkSettings
 from tests.api import sample_answer
 from tests.api.api_client import Client
@@ -133,15 +132,6 @@ def test_every_field_of_a_request_reaches_the_advisor() -> None:
     )  # fmt: skip
     assert (request.hosts, request.objective, request.limit) == (("h1",), "pack", 3)
     assert (request.explain, request.commands, request.dry_run) == (False, True, True)
-
-
-def test_what_a_domain_type_refuses_is_wrong_input() -> None:
-    with pytest.raises(InvalidInput, match="without gaps"):
-        NewInstance.model_validate({"id": "n", "pinning": {"1": [1]}}).to_domain()
-    wrong = {"hosts": [{"id": "h", "kind": "kvm", "pcpus": 1, "memory_mb": 1, "driver_cpus": [3]}]}
-    with pytest.raises(InvalidInput) as refused:
-        InventoryBody.model_validate(wrong).to_domain()
-    assert refused.value.field == "hosts.0"
 
 
 @given(st.floats() | st.integers() | st.booleans() | st.text(max_size=5) | st.none())

@@ -26,8 +26,7 @@ workloads: [{name: web, metrics: {cpu: 60, driver_domain.cpu: 30}}, {name: hog, 
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files(_empty_folder: None) -> None:
     Path("shop.yaml").write_text(SHOP, encoding="utf-8")
     Path("scene.yaml").write_text(SCENE, encoding="utf-8")
 

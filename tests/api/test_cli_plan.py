@@ -28,8 +28,7 @@ instances:
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files(_empty_folder: None) -> None:
     Path("pressed.yaml").write_text(PRESSED, encoding="utf-8")
     Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}, {id: n2, vcpus: 64}]", encoding="utf-8")
     Path("mix.yaml").write_text("[{id: n, memory_mb: 5000, workload: batch}]", encoding="utf-8")

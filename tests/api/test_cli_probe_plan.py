@@ -38,8 +38,7 @@ pinnings: {same: {cpus: ["0"]}}
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files(_empty_folder: None) -> None:
     _cloud("cpu")
     Path("n.yaml").write_text("[{id: n, workload: cpu, memory_mb: 10}]", encoding="utf-8")
     Path("mail.yaml").write_text(MAIL, encoding="utf-8")

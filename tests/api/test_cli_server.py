@@ -27,8 +27,7 @@ SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files(_empty_folder: None) -> None:
     Path("shop.yaml").write_text(SHOP, encoding="utf-8")
     Path("plain.yaml").write_text("{id: plain, vcpus: 4, memory_mb: 4096}", encoding="utf-8")
 

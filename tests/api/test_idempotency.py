@@ -65,9 +65,8 @@ def test_another_question_with_the_same_key_is_refused(client: Client, path: str
     assert "another question" in problem["detail"]
 
 
-def test_keys_are_each_callers_own(advisor: Advisor, settings: Settings) -> None:
+def test_keys_are_each_callers_own(advisor: Advisor, client: Client) -> None:
     texts = [advisor.access.tokens.create(name, "write", lasts=None)[1] for name in ("one", "two")]
-    client = Client(create_app(advisor, settings))
     first, second = (ask(client, "/v1/placements", PLACE, Authorization=f"Bearer {text}") for text in texts)
     assert first.json()["id"] != second.json()["id"]
     assert "idempotent-replayed" not in second.headers
@@ -132,9 +131,8 @@ def test_what_failed_is_asked_anew(
     assert (again.status_code, "idempotent-replayed" in again.headers) == (200, False)
 
 
-def test_a_question_that_is_refused_for_its_scope_leaves_its_key_alone(advisor: Advisor, settings: Settings) -> None:
+def test_a_question_that_is_refused_for_its_scope_leaves_its_key_alone(advisor: Advisor, client: Client) -> None:
     _, text = advisor.access.tokens.create("reader", "read", lasts=None)
-    client = Client(create_app(advisor, settings))
     assert ask(client, "/v1/placements", PLACE, Authorization=f"Bearer {text}").status_code == 403
     dry = {**PLACE, "dry_run": True}
     assert ask(client, "/v1/placements", dry, Authorization=f"Bearer {text}").status_code == 200

@@ -309,13 +309,6 @@ def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
     ask()
 
 
-def test_whole_nodes_are_refused_with_what_to_set(client: Client) -> None:
-    body = {"Pod": {"metadata": {}}, "Nodes": {"items": [{"metadata": {"name": "h1"}}]}, "NodeNames": None}
-    said = client.ask("POST", "/kubernetes/filter", json=body).json()
-    assert "nodeCacheCapable: true" in said["Error"]
-    assert set(said) == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
-
-
 def score(client: Client, body: dict[str, Any], names: Sequence[str]) -> dict[str, int]:
     rows = client.ask("POST", "/kubernetes/prioritize", json={"Pod": body, "NodeNames": list(names)}).json()
     return {row["Host"]: row["Score"] for row in rows}

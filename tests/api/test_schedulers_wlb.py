@@ -20,7 +20,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.schemas.schedulers import soap
-from tests.api.api_client import Bent, Client, failing
+from tests.api.api_client import Client, bent_client, failing
 
 FEW = bounds(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 PATH = "/Citrix.Dwm.WorkloadBalance/Service"
@@ -221,9 +221,9 @@ def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) 
 
 
 def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
-    bent: Any = Bent(pool, placements={"scores": failing(StorageUnavailable("the database does not answer"))})
+    away = failing(StorageUnavailable("the database does not answer"))
     with pytest.raises(RefusedError) as error:
-        Xapi(Client(create_app(bent, settings))).vm_recommendations("v0", 3)
+        Xapi(bent_client(pool, settings, placements={"scores": away})).vm_recommendations("v0", 3)
     assert error.value.message == "the database does not answer"
 
 

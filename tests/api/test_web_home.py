@@ -162,25 +162,24 @@ def test_what_is_wrong_with_the_line_stands_below_it_and_nothing_is_asked(client
     assert "cannot read 'make it so': say it as in '8 vCPUs, 16 GB, like db-142'" in page.text
 
 
-def test_a_thousand_hosts_are_one_picture(advisor: Advisor, settings: Settings) -> None:
+def test_a_thousand_hosts_are_one_picture(advisor: Advisor, client: Client) -> None:
     hosts = tuple(Host(f"h{number:04}", "kvm", pcpus=8, memory_mb=65536) for number in range(1000))
     advisor.inventory.put(Inventory(hosts, ()), mode="replace", generation=None)
-    told = Client(create_app(advisor, settings)).page("/")
+    told = client.page("/")
     assert len(told.content) < 150_000
     assert len(Page(told.text).all("rect")) == 1000
 
 
 def test_of_another_of_its_kind_less_is_known() -> None:
-    known = Demand(
-        1.0, spread=0.3, p50=0.9, p95=1.6, p99=2.0, windows=500, doubt=0.01, hours=(1.0,) * 24, origin="measured"
-    )
+    hours = (1.0,) * 24
+    known = Demand(1.0, spread=0.3, p50=0.9, p95=1.6, p99=2.0, windows=500, doubt=0.01, hours=hours, origin="measured")
     other = known.of_another(2.0)
-    assert (other.mean, other.spread, other.p95, other.hours) == (2.0, 0.6, 3.2, known.hours)
+    assert (other.mean, other.spread, other.p95, other.hours) == (2.0, 0.6, 3.2, hours)
     assert other.doubt > 2 * known.doubt
     assert (other.windows, other.origin) == (0.0, "class")
 
 
-def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advisor, settings: Settings) -> None:
+def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advisor, client: Client) -> None:
     busy = Demand(1.0, spread=0.3, windows=50)
     hosts = (*(Host(name, "kvm", pcpus=8, memory_mb=262144, cpu_overcommit=16.0) for name in ("crowded", "full")),)
     there = [
@@ -189,7 +188,6 @@ def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advis
         for number in range(count)
     ]
     advisor.inventory.put(Inventory(hosts, tuple(there)), mode="replace", generation=None)
-    client = Client(create_app(advisor, settings))
     newcomer = Instance("new", vcpus=2, memory_mb=512, demand={"cpu": busy})
     found = advisor.placements.place(PlacementRequest(newcomer, limit=10, dry_run=True)).recommendation
     assert found.candidates[-1].score < 0

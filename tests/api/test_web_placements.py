@@ -9,9 +9,8 @@ from typing import Any
 from advisor.domain import Band, Instance, ModelCard, Page, PlacementRequest, PredictedVsObserved, RecommendationOutcome
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
 from api.html import picture
-from tests.api.api_client import Bent, Client, bent_client
+from tests.api.api_client import Client, bent_client
 from tests.api.sample_answer import HOSTILE, answer
 
 ASKED = PlacementRequest(Instance("shop-7"))
@@ -106,12 +105,9 @@ def test_a_card_of_any_shape_is_shown(advisor: Advisor, settings: Settings) -> N
     (prior,) = advisor.models.listing()
     model = replace(prior, version="m-1", status="candidate", card=odd, verdict=None)
     assert isinstance(model, ModelCard)
-    bent = Bent(
-        advisor,
-        models={"get": lambda _: model, "listing": lambda: (model, prior)},
-        outcomes={"quality": lambda _: advisor.outcomes.quality("prior")},
-    )
-    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    models = {"get": lambda _: model, "listing": lambda: (model, prior)}
+    outcomes = {"quality": lambda _: advisor.outcomes.quality("prior")}
+    client = bent_client(advisor, settings, models=models, outcomes=outcomes)
     for path in ("/models", "/models/m-1", "/models/m-1/confirm?change=activate"):
         page = client.page(path)
         assert page.status_code == 200
