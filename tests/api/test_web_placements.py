@@ -105,7 +105,7 @@ def test_a_card_of_any_shape_is_shown(advisor: Advisor, settings: Settings) -> N
     (prior,) = advisor.models.listing()
     model = replace(prior, version="m-1", status="candidate", card=odd, verdict=None)
     assert isinstance(model, ModelCard)
-    models = {"get": lambda _: model, "listing": lambda: (model, prior)}
+    models: dict[str, Any] = {"get": lambda _: model, "listing": lambda: (model, prior)}
     outcomes = {"quality": lambda _: advisor.outcomes.quality("prior")}
     client = bent_client(advisor, settings, models=models, outcomes=outcomes)
     for path in ("/models", "/models/m-1", "/models/m-1/confirm?change=activate"):
