@@ -13,16 +13,21 @@ from advisor.settings import Settings
 from api.app import create_app
 
 
-class Client:
-    """One request at a time."""
+def session(app: Any, base_url: str = "http://127.0.0.1", address: str = "127.0.0.1") -> httpx.AsyncClient:
+    """What speaks to an application as somebody at this address does."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(address, 123)), base_url=base_url)
 
-    def __init__(self, app: Any) -> None:
+
+class Client:
+    """One request at a time; `said` is what `session` takes."""
+
+    def __init__(self, app: Any, **said: str) -> None:
         self.app = app
+        self._said = said
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         async def asked() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            async with session(self.app, **self._said) as client:
                 return await client.request(method, path, **options)
 
         return asyncio.run(asked())

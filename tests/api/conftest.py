@@ -28,6 +28,12 @@ def _trials_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.prediction.active.try_out", lambda path: None)
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests marked `anyio` are coroutines."""
+    return "asyncio"
+
+
 @pytest.fixture
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

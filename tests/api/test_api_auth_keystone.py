@@ -23,7 +23,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.auth.gate import STRANGERS
-from tests.api.api_client import Client
+from tests.api.api_client import Client, session
 from tests.servers.keystone import PASSWORD, keystone
 from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.running import NotInstalled
@@ -255,33 +255,28 @@ class Hanging:
         return None
 
 
-def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
+@pytest.mark.anyio
+async def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
     access: Any = advisor.access
     access.keystone = keystone = Hanging()
     _, ours = advisor.access.tokens.create("ours", "read", lasts=None)
-    app = create_app(advisor, settings)
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            forged = [
-                asyncio.create_task(client.get("/v1/hosts", headers={"X-Auth-Token": f"forged-{number}"}))
-                for number in range(60)
-            ]
-            while sum(one.done() for one in forged) < 60 - sum(STRANGERS):
-                await asyncio.sleep(0.01)
-            assert {one.result().status_code for one in forged if one.done()} == {503}
-            assert (await client.get("/v1/hosts", headers={"X-Auth-Token": "known"})).status_code == 200
-            assert (await client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"})).status_code == 200
-            assert not all(one.done() for one in forged), "the flood still waits"
-            keystone.let.set()
-            answers = [await one for one in forged]
-        busy = [answer for answer in answers if answer.status_code == 503]
-        assert {answer.json()["code"] for answer in busy} == {"service.busy"}
-        assert all("retry-after" in answer.headers for answer in busy)
-        assert sum(answer.status_code == 401 for answer in answers) == sum(STRANGERS)
-
-    asyncio.run(ask())
+    async with session(create_app(advisor, settings)) as client:
+        forged = [
+            asyncio.create_task(client.get("/v1/hosts", headers={"X-Auth-Token": f"forged-{number}"}))
+            for number in range(60)
+        ]
+        while sum(one.done() for one in forged) < 60 - sum(STRANGERS):
+            await asyncio.sleep(0.01)
+        assert {one.result().status_code for one in forged if one.done()} == {503}
+        assert (await client.get("/v1/hosts", headers={"X-Auth-Token": "known"})).status_code == 200
+        assert (await client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"})).status_code == 200
+        assert not all(one.done() for one in forged), "the flood still waits"
+        keystone.let.set()
+        answers = [await one for one in forged]
+    busy = [answer for answer in answers if answer.status_code == 503]
+    assert {answer.json()["code"] for answer in busy} == {"service.busy"}
+    assert all("retry-after" in answer.headers for answer in busy)
+    assert sum(answer.status_code == 401 for answer in answers) == sum(STRANGERS)
 
 
 def test_a_flood_of_refused_tokens_does_not_make_a_valid_one_forgotten(

@@ -46,13 +46,7 @@ def test_a_body_that_grows_over_the_limit_is_cut_off_while_it_comes(client: Clie
             sent += 2**14
             yield b" " * 2**14
 
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(client.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-            headers = {"Content-Type": "application/json"}
-            return await asking.post("/v1/samples", content=endless(), headers=headers)
-
-    answer = asyncio.run(ask())
+    answer = client.ask("POST", "/v1/samples", content=endless(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     assert answer.json()["code"] == "input.too_large"
     assert sent <= 0.25 * 2**20 + 2**15

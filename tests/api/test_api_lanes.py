@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-import httpx
 import pytest
 
 from advisor import deadline
@@ -17,10 +16,11 @@ from advisor.errors import DeadlinePassed
 from advisor.planning import planner
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
 from api.http.lanes import CPUS, Lane
 from api.problems import Busy
-from tests.api.api_client import Bent, Client
+from tests.api.api_client import Client, bent_client, session
+
+pytestmark = pytest.mark.anyio
 
 QUESTION = {"instance": {"id": "n"}, "dry_run": True}
 
@@ -42,68 +42,53 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_who_finds_the_queue_full_is_refused_and_the_others_are_answered() -> None:
-    async def ask() -> list[object]:
-        lane = Lane("few", 1, 2)
-        end, work = blocked()
-        asked = [asyncio.create_task(lane.run(work)) for _ in range(5)]
-        await until(lambda: (lane.running, lane.waiting) == (1, 2) and asked[3].done() and asked[4].done())
-        end.set()
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        await until(lambda: (lane.running, lane.waiting) == (0, 0))
-        lane.close()
-        return list(found)
-
-    found = asyncio.run(ask())
+async def test_who_finds_the_queue_full_is_refused_and_the_others_are_answered() -> None:
+    lane = Lane("few", 1, 2)
+    end, work = blocked()
+    asked = [asyncio.create_task(lane.run(work)) for _ in range(5)]
+    await until(lambda: (lane.running, lane.waiting) == (1, 2) and asked[3].done() and asked[4].done())
+    end.set()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    await until(lambda: (lane.running, lane.waiting) == (0, 0))
+    lane.close()
     assert found[:3] == ["done", "done", "done"]
     assert [type(one) for one in found[3:]] == [Busy, Busy]
 
 
-def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None:
-    begun = []
-
-    async def ask() -> None:
-        lane = Lane("few", 1, 2)
-        end, work = blocked()
-        first = asyncio.create_task(lane.run(work))
-        await until(lambda: lane.running == 1)
-        with deadline.within(0.1), pytest.raises(DeadlinePassed):
-            await lane.run(lambda: begun.append(1))
-        end.set()
-        assert await first == "done"
-        assert await lane.run(lambda: "free again") == "free again"
-        lane.close()
-
-    asyncio.run(ask())
+async def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None:
+    begun: list[int] = []
+    lane = Lane("few", 1, 2)
+    end, work = blocked()
+    first = asyncio.create_task(lane.run(work))
+    await until(lambda: lane.running == 1)
+    with deadline.within(0.1), pytest.raises(DeadlinePassed):
+        await lane.run(lambda: begun.append(1))
+    end.set()
+    assert await first == "done"
+    assert await lane.run(lambda: "free again") == "free again"
+    lane.close()
     assert begun == []
 
 
 @pytest.mark.measured  # its thread is to begin within the second
-def test_a_question_is_told_that_its_time_is_up_although_its_thread_works_on() -> None:
-    async def ask() -> None:
-        lane = Lane("few", 1, 0)
-        end, work = blocked()
-        with deadline.within(1), pytest.raises(DeadlinePassed):
-            await lane.run(work)
-        with pytest.raises(Busy):  # the thread is not free
-            await lane.run(work)
-        end.set()
-        await until(lambda: lane.running == 0)
-        lane.close()
-
-    asyncio.run(ask())
+async def test_a_question_is_told_that_its_time_is_up_although_its_thread_works_on() -> None:
+    lane = Lane("few", 1, 0)
+    end, work = blocked()
+    with deadline.within(1), pytest.raises(DeadlinePassed):
+        await lane.run(work)
+    with pytest.raises(Busy):  # the thread is not free
+        await lane.run(work)
+    end.set()
+    await until(lambda: lane.running == 0)
+    lane.close()
 
 
-def test_the_thread_knows_the_deadline_of_its_question() -> None:
-    async def ask() -> tuple[float, float]:
-        lane = Lane("few", 1, 0)
-        with deadline.within(100):
-            inside = await lane.run(deadline.left_s)
-        outside = await lane.run(deadline.left_s)
-        lane.close()
-        return inside, outside
-
-    inside, outside = asyncio.run(ask())
+async def test_the_thread_knows_the_deadline_of_its_question() -> None:
+    lane = Lane("few", 1, 0)
+    with deadline.within(100):
+        inside = await lane.run(deadline.left_s)
+    outside = await lane.run(deadline.left_s)
+    lane.close()
     assert 0 < inside <= 100
     assert outside == float("inf")
 
@@ -128,27 +113,23 @@ def test_a_request_may_have_less_time_than_the_service_allows_and_never_more(cli
     assert enough.status_code == 200
 
 
-def test_operations_are_answered_while_every_lane_is_full(client: Client) -> None:
-    async def ask() -> None:
-        lanes = client.app.state.lanes.by_name.values()
-        end, work = blocked()
-        crowd = [asyncio.create_task(lane.run(work)) for lane in lanes for _ in range(lane.threads + lane.places)]
-        await until(lambda: all((lane.running, lane.waiting) == (lane.threads, lane.places) for lane in lanes))
-        try:
-            transport = httpx.ASGITransport(client.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-                for path in ("/healthz", "/readyz", "/metrics"):
-                    assert (await asking.get(path)).status_code == 200
-                busy = await asking.get("/v1/hosts")
-        finally:
-            end.set()
-            await asyncio.gather(*crowd)
-        assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "service.busy", "1")
-
-    asyncio.run(ask())
+async def test_operations_are_answered_while_every_lane_is_full(client: Client) -> None:
+    lanes = client.app.state.lanes.by_name.values()
+    end, work = blocked()
+    crowd = [asyncio.create_task(lane.run(work)) for lane in lanes for _ in range(lane.threads + lane.places)]
+    await until(lambda: all((lane.running, lane.waiting) == (lane.threads, lane.places) for lane in lanes))
+    try:
+        async with session(client.app) as asking:
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert (await asking.get(path)).status_code == 200
+            busy = await asking.get("/v1/hosts")
+    finally:
+        end.set()
+        await asyncio.gather(*crowd)
+    assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "service.busy", "1")
 
 
-def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(advisor: Advisor, settings: Settings) -> None:
+async def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(advisor: Advisor, settings: Settings) -> None:
     end, begun = threading.Event(), threading.Semaphore(0)
 
     def histories(**_: str) -> Histories:
@@ -156,106 +137,87 @@ def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(adviso
         end.wait(120)
         return Histories(0.0, 1.0, 1.0, (), elsewhere=True)
 
-    async def ask() -> None:
-        transport = httpx.ASGITransport(create_app(Bent(advisor, telemetry={"histories": histories}), settings))  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-            pages = [asyncio.create_task(asking.get("/instances/shop-3")) for _ in range(CPUS)]
-            try:
-                for _ in pages:
-                    assert await asyncio.to_thread(begun.acquire, timeout=30)
-                answer = await asking.post("/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "30"})
-            finally:
-                end.set()
-                shown = await asyncio.gather(*pages)
-        assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
-
-    asyncio.run(ask())
+    app = bent_client(advisor, settings, telemetry={"histories": histories}).app
+    async with session(app) as asking:
+        pages = [asyncio.create_task(asking.get("/instances/shop-3")) for _ in range(CPUS)]
+        try:
+            for _ in pages:
+                assert await asyncio.to_thread(begun.acquire, timeout=30)
+            answer = await asking.post("/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "30"})
+        finally:
+            end.set()
+            shown = await asyncio.gather(*pages)
+    assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
 
 
-def test_callers_take_turns() -> None:
+async def test_callers_take_turns() -> None:
     done: list[str] = []
 
-    async def ask() -> None:
-        lane = Lane("few", 1, 20)
-        end, work = blocked()
-        first = asyncio.create_task(lane.run(work, "crowd"))
-        await asyncio.sleep(0)
-        asked = [asyncio.create_task(lane.run(partial(done.append, "crowd"), "crowd")) for _ in range(5)]
-        await asyncio.sleep(0)
-        asked.append(asyncio.create_task(lane.run(partial(done.append, "other"), "other")))
-        await asyncio.sleep(0)
-        end.set()
-        await asyncio.gather(first, *asked)
-        lane.close()
-
-    asyncio.run(ask())
+    lane = Lane("few", 1, 20)
+    end, work = blocked()
+    first = asyncio.create_task(lane.run(work, "crowd"))
+    await asyncio.sleep(0)
+    asked = [asyncio.create_task(lane.run(partial(done.append, "crowd"), "crowd")) for _ in range(5)]
+    await asyncio.sleep(0)
+    asked.append(asyncio.create_task(lane.run(partial(done.append, "other"), "other")))
+    await asyncio.sleep(0)
+    end.set()
+    await asyncio.gather(first, *asked)
+    lane.close()
     assert done.index("other") <= 1, done
 
 
-def test_no_caller_takes_a_whole_lane() -> None:
-    async def ask() -> list[object]:
-        lane = Lane("few", 1, 7)
-        end, work = blocked()
-        crowd = [asyncio.create_task(lane.run(work, "crowd")) for _ in range(8)]
-        await asyncio.sleep(0)
-        other = asyncio.create_task(lane.run(work, "other"))
-        await asyncio.sleep(0)
-        end.set()
-        found = await asyncio.gather(*crowd, other, return_exceptions=True)
-        lane.close()
-        return list(found)
-
-    found = asyncio.run(ask())
+async def test_no_caller_takes_a_whole_lane() -> None:
+    lane = Lane("few", 1, 7)
+    end, work = blocked()
+    crowd = [asyncio.create_task(lane.run(work, "crowd")) for _ in range(8)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(lane.run(work, "other"))
+    await asyncio.sleep(0)
+    end.set()
+    found = await asyncio.gather(*crowd, other, return_exceptions=True)
+    lane.close()
     assert [type(one) for one in found] == [str] * 6 + [Busy] * 2 + [str]
 
 
-def test_plans_of_others_do_not_keep_an_administrator_from_a_rollback(client: Client) -> None:
-    async def ask() -> httpx.Response:
-        lane = client.app.state.lanes.by_name["long"]
-        end, work = blocked()
-        crowd = [asyncio.create_task(lane.run(work)) for _ in range(lane.threads + lane.places)]
-        await asyncio.sleep(0)
-        try:
-            transport = httpx.ASGITransport(client.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-                return await asking.post("/v1/models/prior/activate")
-        finally:
-            end.set()
-            await asyncio.gather(*crowd)
-
-    assert asyncio.run(ask()).status_code == 200
-
-
-def test_who_waits_when_the_service_ends_is_let_go() -> None:
-    async def ask() -> None:
-        lane = Lane("few", 1, 2)
-        end, work = blocked()
-        running = asyncio.create_task(lane.run(work))
-        waiting = asyncio.create_task(lane.run(work))
-        await asyncio.sleep(0)
-        lane.close()
+async def test_plans_of_others_do_not_keep_an_administrator_from_a_rollback(client: Client) -> None:
+    lane = client.app.state.lanes.by_name["long"]
+    end, work = blocked()
+    crowd = [asyncio.create_task(lane.run(work)) for _ in range(lane.threads + lane.places)]
+    await asyncio.sleep(0)
+    try:
+        async with session(client.app) as asking:
+            answer = await asking.post("/v1/models/prior/activate")
+    finally:
         end.set()
-        assert await running == "done"
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(ask())
+        await asyncio.gather(*crowd)
+    assert answer.status_code == 200
 
 
-def test_requests_whose_time_is_up_leave_nothing_in_the_queue() -> None:
-    async def ask() -> None:
-        lane = Lane("few", 1, 1000)
-        end, work = blocked()
-        running = asyncio.create_task(lane.run(work))
-        await asyncio.sleep(0)
-        for _ in range(50):
-            with deadline.within(0.001), pytest.raises(DeadlinePassed):
-                await lane.run(work, "hasty")
-        assert not lane._queues
-        assert lane.waiting == 0
-        end.set()
-        assert await running == "done"
-        assert await lane.run(lambda: "next", "hasty") == "next"
-        lane.close()
+async def test_who_waits_when_the_service_ends_is_let_go() -> None:
+    lane = Lane("few", 1, 2)
+    end, work = blocked()
+    running = asyncio.create_task(lane.run(work))
+    waiting = asyncio.create_task(lane.run(work))
+    await asyncio.sleep(0)
+    lane.close()
+    end.set()
+    assert await running == "done"
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
-    asyncio.run(ask())
+
+async def test_requests_whose_time_is_up_leave_nothing_in_the_queue() -> None:
+    lane = Lane("few", 1, 1000)
+    end, work = blocked()
+    running = asyncio.create_task(lane.run(work))
+    await asyncio.sleep(0)
+    for _ in range(50):
+        with deadline.within(0.001), pytest.raises(DeadlinePassed):
+            await lane.run(work, "hasty")
+    assert not lane._queues
+    assert lane.waiting == 0
+    end.set()
+    assert await running == "done"
+    assert await lane.run(lambda: "next", "hasty") == "next"
+    lane.close()

@@ -382,14 +382,7 @@ def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Cl
     assert client.ask("POST", "/kubernetes/preempt", json=says_nothing).json() == {"NodeNameToMetaVictims": victims}
 
 
-def test_a_node_that_is_disabled_is_no_place_to_evict_from(client: Client) -> None:
-    body = {"Pod": pod("p", workload="batch"), "NodeNames": ["h4", "h6"]}
-    said = client.ask("POST", "/kubernetes/filter", json=body).json()
-    assert said["FailedAndUnresolvableNodes"] == {"h6": "the host is disabled"}
-    assert said["FailedNodes"] == {}
-
-
-def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while(advisor: Advisor, settings: Settings) -> None:
+def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while() -> None:
     now, asked = [0.0], [0]
 
     async def late(*, body: ExtenderArgs) -> None:

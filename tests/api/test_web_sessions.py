@@ -21,20 +21,11 @@ from api import serving
 from api.app import create_app
 from api.auth import gate
 from api.http.limits import RateLimit
+from tests.advisor.service.service_clock import Clock
 from tests.api.api_client import Client
 
 HERE = {"Origin": "http://127.0.0.1"}  # what a browser says of a form on one of our pages
 PAGE = {"Accept": "text/html"}
-
-
-class Clock:
-    """A clock that is put forward by hand."""
-
-    def __init__(self) -> None:
-        self.now = datetime.now(UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 class Browser:
@@ -74,6 +65,12 @@ def clock() -> Clock:
 def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
     with Advisor(settings, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def token(advisor: Advisor) -> str:
+    """A token that reads."""
+    return advisor.access.tokens.create("operators", "read", lasts=None)[1]
 
 
 @pytest.fixture
@@ -159,16 +156,15 @@ def test_each_sign_in_is_another_session_and_ends_the_one_before(advisor: Adviso
     assert browser.get("/cloud").status_code == 200
 
 
-def test_signing_in_leads_nowhere_else(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
+def test_signing_in_leads_nowhere_else(token: str, browser: Browser) -> None:
     for after in ("//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nX: y", "", "/signin"):
-        assert browser.sign_in(text, after).headers["location"] == "/"
+        assert browser.sign_in(token, after).headers["location"] == "/"
 
 
+@pytest.mark.usefixtures("token")
 def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
     advisor: Advisor, browser: Browser, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    advisor.access.tokens.create("operators", "read", lasts=None)
     answer = browser.sign_in("cot_wrong")
     assert answer.status_code == 401
     assert "This token is not valid" in answer.text
@@ -186,24 +182,19 @@ def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
 
 def attempts(app: Any, clients: list[tuple[str, str]]) -> list[int]:
     """The status of one wrong sign-in each, from these addresses with this X-Forwarded-For."""
-
-    async def tried() -> list[int]:
-        answers = []
-        for address, forwarded in clients:
-            headers = {**PAGE, "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": forwarded}
-            async with httpx.AsyncClient(
-                transport=httpx.ASGITransport(app, client=(address, 1)), base_url="http://127.0.0.1"
-            ) as client:
-                answers.append((await client.post("/signin", data={"token": "cot_wrong"}, headers=headers)).status_code)
-        return answers
-
-    return asyncio.run(tried())
+    headers = {**PAGE, "Sec-Fetch-Site": "same-origin"}
+    return [
+        Client(app, address=address)
+        .ask("POST", "/signin", data={"token": "cot_wrong"}, headers=headers | {"X-Forwarded-For": forwarded})
+        .status_code
+        for address, forwarded in clients
+    ]
 
 
+@pytest.mark.usefixtures("token")
 def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
     advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advisor.access.tokens.create("operators", "read", lasts=None)
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 2)
     monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
     there = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
@@ -215,6 +206,7 @@ def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
 @pytest.mark.parametrize(
     ("trusted", "statuses", "known"), [("", [401, 429, 429], "127.0.0.1"), ("127.0.0.1", [401, 429, 401], "192.0.2.2")]
 )
+@pytest.mark.usefixtures("token")
 def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
     advisor: Advisor,
     settings: Settings,
@@ -223,7 +215,6 @@ def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
     statuses: list[int],
     known: str,
 ) -> None:
-    advisor.access.tokens.create("operators", "read", lasts=None)
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 1)
     monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
     chosen = settings.model_copy(update={"trusted_proxies": trusted})
@@ -241,8 +232,7 @@ def test_a_proxy_that_is_no_address_is_refused() -> None:
     assert Settings(trusted_proxies="10.0.0.0/24, ::1").trusted_proxies
 
 
-def test_a_form_counts_only_from_a_page_of_ours(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
+def test_a_form_counts_only_from_a_page_of_ours(token: str, browser: Browser) -> None:
     for headers, status in (
         ({"Sec-Fetch-Site": "same-origin"}, 303),
         ({"Origin": "http://127.0.0.1"}, 303),
@@ -256,15 +246,14 @@ def test_a_form_counts_only_from_a_page_of_ours(advisor: Advisor, browser: Brows
         ({"Origin": "http://["}, 403),
         ({}, 403),
     ):
-        asked = {"data": {"token": text}, "headers": {**PAGE, **headers}}
+        asked = {"data": {"token": token}, "headers": {**PAGE, **headers}}
         assert browser.client.ask("POST", "/signin", **asked).status_code == status, headers
 
 
-def test_a_form_counts_only_in_the_session_that_it_was_made_for(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
+def test_a_form_counts_only_in_the_session_that_it_was_made_for(token: str, browser: Browser) -> None:
     other = Browser(browser.client)
-    other.sign_in(text)
-    browser.sign_in(text)
+    other.sign_in(token)
+    browser.sign_in(token)
     stolen = re.search(r'name="form_key" value="(\w+)"', other.get("/cloud").text)
     assert stolen
     for key in ({"form_key": stolen[1]}, {"form_key": ""}):
@@ -273,9 +262,8 @@ def test_a_form_counts_only_in_the_session_that_it_was_made_for(advisor: Advisor
     assert browser.get("/cloud").status_code == 200
 
 
-def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
-    cookie = browser.sign_in(text, Origin="https://127.0.0.1").headers["set-cookie"]
+def test_behind_tls_the_cookie_is_for_tls_only(token: str, browser: Browser) -> None:
+    cookie = browser.sign_in(token, Origin="https://127.0.0.1").headers["set-cookie"]
     assert cookie.startswith("__Host-cotenant=")
     assert "Secure" in cookie.split("; ")
     assert browser.get("/cloud").status_code == 200
@@ -291,18 +279,13 @@ def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browse
     ],
 )
 def test_over_tls_the_cookie_of_plain_http_does_not_count(
-    advisor: Advisor, browser: Browser, url: str, sent: dict[str, str], signed_in: bool
+    token: str, browser: Browser, url: str, sent: dict[str, str], signed_in: bool
 ) -> None:
-    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
-    browser.sign_in(text)
+    browser.sign_in(token)
     assert browser.cookie["Cookie"].startswith("cotenant=")
 
-    async def asked() -> httpx.Response:
-        transport = httpx.ASGITransport(browser.client.app)
-        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
-            return await client.get("/cloud", headers={**PAGE, **browser.cookie, **sent})
-
-    assert asyncio.run(asked()).status_code == (200 if signed_in else 303)
+    shown = Client(browser.client.app, base_url=url).get("/cloud", headers={**PAGE, **browser.cookie, **sent})
+    assert shown.status_code == (200 if signed_in else 303)
 
 
 def test_without_a_token_pages_are_open_here_and_forms_are_guarded_all_the_same(browser: Browser) -> None:
