@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import http.server
 import json
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.schemas.placements import BatchBody, ConstraintsBody, NewInstance
 from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,23 +149,15 @@ def test_a_token_file_that_others_may_read_is_refused(cloud: Service, folder: Pa
 def test_a_hold_is_asked_again_with_one_key_while_the_service_is_busy(folder: Path) -> None:
     keys: list[str | None] = []
 
-    class Busy(http.server.BaseHTTPRequestHandler):
+    class Busy(QuietHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.request_body()
             keys.append(self.headers["Idempotency-Key"])
             answer = json.dumps({"answers": [{"candidates": [{"host": "h1"}], "rejected": []}]}).encode()
-            self.send_response(503 if len(keys) < 3 else 200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.reply(503 if len(keys) < 3 else 200, answer)
 
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with on_loopback(Busy) as server:
         advice = placed(folder, f"http://127.0.0.1:{server.server_port}", instances=[an_instance()], hold=True)
-        server.shutdown()
     assert advice["hosts"] == {"web-1": "h1"}
     assert keys[0]
     assert keys == [keys[0]] * 3
