@@ -27,6 +27,7 @@ from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
 
 MANY = 20  # rejected hosts, from which on they are counted and not listed
+HEADERS = ("rank", "host", "score", "newcomer (range)", "worst neighbour", "short of CPU", "settings", "tied with")
 
 
 def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, commands: bool) -> None:
@@ -35,17 +36,7 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         _show_best(name, answer.candidates[0], now_on)
         say()
         rows = [_row(candidate) for candidate in answer.candidates]
-        headers = (
-            "rank",
-            "host",
-            "score",
-            "newcomer (range)",
-            "worst neighbour",
-            "short of CPU",
-            "settings",
-            "tied with",
-        )
-        print_table(headers, rows, right=(0, 2, 5))
+        print_table(HEADERS, rows, right=(0, 2, 5))
         say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
         best = answer.candidates[0]
         if best.evidence:
@@ -92,10 +83,10 @@ def _show_best(name: str, best: Candidate, now_on: str | None) -> None:
 
 def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
     if everyone:
-        print_table(("rejected", "code", "reason"), [(one.host, one.code, one.reason) for one in rejected])
+        print_table(("rejected", "code", "reason"), [(host.host, host.code, host.reason) for host in rejected])
         return
-    first = {one.code: one for one in reversed(rejected)}
-    counts = Counter(one.code for one in rejected).most_common()
+    first = {host.code: host for host in reversed(rejected)}
+    counts = Counter(host.code for host in rejected).most_common()
     rows = [(count, code, f"{first[code].host}: {first[code].reason}") for code, count in counts]
     print_table(("rejected", "code", "for example (--explain tells all)"), rows, right=(0,))
 
@@ -124,7 +115,7 @@ def show_reasons(candidate: Candidate) -> None:
 def sizes_only(cloud: Inventory) -> int:
     """Of how many instances nothing is known but their size."""
     profiles = {workload.name for workload in cloud.workloads}
-    return sum(one.workload not in profiles and "cpu" not in one.demand for one in cloud.instances)
+    return sum(each.workload not in profiles and "cpu" not in each.demand for each in cloud.instances)
 
 
 def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:
@@ -132,7 +123,7 @@ def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:
     say()
     end = ":" if any(step.satisfies for step in steps) else ", and none is enough:"
     say(f"On {host} the placement alone breaks a limit; tried in order of cost{end}")
-    rows = [(f"  {one.action.replace('_', ' ')}", "yes" if one.satisfies else "no", one.text) for one in steps]
+    rows = [(f"  {step.action.replace('_', ' ')}", "yes" if step.satisfies else "no", step.text) for step in steps]
     print_table(("  step", "enough", "what"), rows)
 
 
@@ -179,10 +170,10 @@ def short(effect: Effect) -> str:
 
 def _shortest(candidate: Candidate) -> str:
     """The part of the time in which whoever is short of CPU for longest there is short."""
-    known = [one for one in (candidate.newcomer, *candidate.neighbours) if one.cpu is not None]
-    if any(one.overloaded for one in known):
+    known = [effect for effect in (candidate.newcomer, *candidate.neighbours) if effect.cpu is not None]
+    if any(effect.overloaded for effect in known):
         return "overloaded"
-    worst = max(known, key=lambda one: one.cpu.short if one.cpu else 0.0, default=None)
+    worst = max(known, key=lambda effect: effect.cpu.short if effect.cpu else 0.0, default=None)
     return short(worst) if worst else ""
 
 
@@ -200,21 +191,21 @@ def worst_neighbour(candidate: Candidate) -> str:
     return f"{worst.instance} {shown(worst.throughput_ratio.expected, 2)}" if worst else "none"
 
 
-def shown(value: float, places: int, told: Callable[[float], float | None] = significant) -> str:
-    """A figure as a service would have told it, so that its answer reads as the same answer on a file."""
-    figure = told(value)
+def shown(value: float, places: int, rounded: Callable[[float], float | None] = significant) -> str:
+    """A figure rounded as a service does, so that its answer reads as the same answer on a file."""
+    figure = rounded(value)
     return f"{math.inf if figure is None else figure:.{places}f}"
 
 
-def settings_text(settings_there: IsolationSettings) -> str:
+def settings_text(settings: IsolationSettings) -> str:
     """Settings in a few words."""
-    network = settings_there.network
+    network = settings.network
     parts = (
-        f"pin {settings_there.pinning}" if settings_there.pinning else "",
-        f"cap {settings_there.cap_percent:g} %" if settings_there.cap_percent is not None else "",
-        _weight_text(settings_there.weight) if settings_there.weight is not None else "",
+        f"pin {settings.pinning}" if settings.pinning else "",
+        f"cap {settings.cap_percent:g} %" if settings.cap_percent is not None else "",
+        _weight_text(settings.weight) if settings.weight is not None else "",
         f"{network.mode} {network.rate_mbit:g} Mbit/s" if network and network.rate_mbit is not None else "",
-        f"disk {settings_there.disk_limit_mb_s:g} MB/s" if settings_there.disk_limit_mb_s is not None else "",
+        f"disk {settings.disk_limit_mb_s:g} MB/s" if settings.disk_limit_mb_s is not None else "",
     )
     return ", ".join(part for part in parts if part) or "as is"
 

@@ -28,18 +28,15 @@ from advisor.errors import InvalidInput
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
-from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
 
 NEW = "new-instance"  # of which only is said whom it is like
-InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
+
 
 
 def where(
-    inventory: Annotated[
-        Path | None,
-        typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
-    ] = None,
+    inventory: InventoryUnlessServer = None,
     instance: Annotated[
         str | None,
         typer.Option(
@@ -73,9 +70,9 @@ def where(
     Hosts are ranked by what would happen to everybody there. With a file no server and no database are needed. The exit
     code is 3 where no host can take it.
     """
-    service = asked_service(server, token_file, inventory)
-    if service is not None and model is not None:
-        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
+    service = asked_service(server, token_file, inventory, model=model)
+    if instance is None and like is None:
+        raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
     others = Inventory()
     if service is not None:
         asked, now_on = _asked_of(service, instance, like)
@@ -111,9 +108,7 @@ def predict(
     token_file: TokenFile = None,
 ) -> None:
     """Predict what co-located instances do to each other."""
-    service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene)
-    if service is not None and model is not None:
-        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
+    service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene, model=model)
     asked = offline.load_scene(scene)
     answer = (
         offline.predict(asked, model=model, settings=settings()) if service is None else _predicted_by(service, asked)
@@ -135,15 +130,7 @@ def predict(
         )
         for effect in answer.effects
     ]
-    header = (
-        "instance",
-        "throughput ratio (range)",
-        "latency ratio",
-        "jitter ratio",
-        "CPU share",
-        "short of CPU",
-        "",
-    )
+    header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "CPU share", "short of CPU", "")
     print_table(header, rows, right=(2, 3, 4, 5))
     if answer.crowded is not None:
         crowded = time_part(significant(answer.crowded) or 0.0)
@@ -154,17 +141,15 @@ def predict(
 
 def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple[Instance, str | None]:
     """The instance in question without a place, and where it is now, by what a service knows."""
-    if instance is None and like is None:
-        raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
     if instance is None:
         return Instance(NEW), None
-    if _is_file(instance):
+    if is_file(instance):
         return _only_one(Path(instance)), None
     from api.schemas.inventory import InstanceItem  # a question on files does without it
 
     with service.read_as("instance"):
-        found = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
-    return _unplaced(found), found.host
+        known = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
+    return _unplaced(known), known.host
 
 
 def _answer_of(service: Service, request: PlacementRequest, like: str | None) -> Recommendation:
@@ -175,9 +160,9 @@ def _answer_of(service: Service, request: PlacementRequest, like: str | None) ->
     item = InstanceItem.of(request.instance).model_dump(mode="json", exclude_none=True)
     new = {name: value for name, value in item.items() if name in NewInstance.model_fields}
     if like is not None:
-        said = () if request.instance.id == NEW else ("vcpus", "memory_mb")
-        sized = {name: new[name] for name in said if name in new}
-        new = {"id": request.instance.id, **sized, "like": like}
+        own = () if request.instance.id == NEW else ("vcpus", "memory_mb")
+        size = {name: new[name] for name in own if name in new}
+        new = {"id": request.instance.id, **size, "like": like}
     body = {
         "instance": new,
         "hosts": None if request.hosts is None else list(request.hosts),
@@ -197,8 +182,8 @@ def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
 
     body = {
         "host": HostItem.of(scene.host).model_dump(mode="json", exclude_none=True),
-        "instances": [InstanceItem.of(one).model_dump(mode="json", exclude_none=True) for one in scene.instances],
-        "workloads": [WorkloadItem.of(one).model_dump(mode="json") for one in scene.workloads],
+        "instances": [InstanceItem.of(there).model_dump(mode="json", exclude_none=True) for there in scene.instances],
+        "workloads": [WorkloadItem.of(workload).model_dump(mode="json") for workload in scene.workloads],
     }
     with service.read_as("prediction"):
         return scene_effects_from_json(service.post("predictions", body=body))
@@ -206,11 +191,9 @@ def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
 
 def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:
     """The instance in question without a place, where it is now, and the cloud without it."""
-    if instance is None and like is None:
-        raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
     if like is None:
         return _find(cloud, str(instance))
-    other = next((one for one in cloud.instances if one.id == like), None)
+    other = next((resident for resident in cloud.instances if resident.id == like), None)
     if other is None:
         raise InvalidInput(f"--like {like}: there is no instance of that name")
     if instance is None:
@@ -223,19 +206,22 @@ def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[In
 
 def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:
     """The instance in question without a place, where it is now, and the cloud without it."""
-    if _is_file(wanted):
-        found = _only_one(Path(wanted))
-    else:
-        named = [instance for instance in cloud.instances if instance.id == wanted]
-        if not named:
-            raise InvalidInput(f"--instance {wanted}: there is no such file, and no instance of that name")
-        found = named[0]
-    others = replace(cloud, instances=tuple(instance for instance in cloud.instances if instance.id != found.id))
-    return _unplaced(found), found.host, others
+    named = _only_one(Path(wanted)) if is_file(wanted) else instance_of(cloud, wanted)
+    others = replace(cloud, instances=tuple(instance for instance in cloud.instances if instance.id != named.id))
+    return _unplaced(named), named.host, others
 
 
-def _is_file(wanted: str) -> bool:
+def is_file(wanted: str) -> bool:
+    """Whether this names a file, not an instance of the inventory."""
     return Path(wanted).is_file() or Path(wanted).suffix in {".yaml", ".yml", ".json"}
+
+
+def instance_of(cloud: Inventory, name: str) -> Instance:
+    """The instance of this name; InvalidInput where there is none."""
+    for instance in cloud.instances:
+        if instance.id == name:
+            return instance
+    raise InvalidInput(f"--instance {name}: there is no such file, and no instance of that name")
 
 
 def _only_one(path: Path) -> Instance:
@@ -245,10 +231,10 @@ def _only_one(path: Path) -> Instance:
     return instances[0]
 
 
-def _unplaced(found: Instance) -> Instance:
+def _unplaced(instance: Instance) -> Instance:
     """Without its host. A pinning speaks of the pCPUs of the host that it leaves; that of one without is asked for."""
-    pinning = None if found.host else found.settings.pinning
-    return replace(found, host=None, settings=replace(found.settings, pinning=pinning))
+    pinning = None if instance.host else instance.settings.pinning
+    return replace(instance, host=None, settings=replace(instance.settings, pinning=pinning))
 
 
 def names_of(option: str, given: str | None) -> tuple[str, ...] | None:

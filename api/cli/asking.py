@@ -72,18 +72,18 @@ class Service:
         """The JSON at a path; NotFound and InvalidInput as the service says, ServiceFailed for all else."""
         from cotenant_client import path_of
 
-        with self._told():
+        with self._our_errors():
             return self.client.get(path_of("v1", *steps))
 
     def all_of(self, what: str) -> Iterator[Any]:
         """Each item of a list that the service gives in pages; errors as of `get`."""
-        with self._told():
+        with self._our_errors():
             yield from self.client.every_item(f"/v1/{what}")
 
     def post(self, *steps: str, body: Any) -> Any:
         """The JSON answer to a JSON body."""
         changes_nothing = steps == ("predictions",) or body.get("dry_run") is True
-        with self._told():
+        with self._our_errors():
             return self.client.post("/".join(["", "v1", *steps]), body, repeatable=changes_nothing)
 
     @contextmanager
@@ -95,7 +95,8 @@ class Service:
             raise ServiceFailed(f"{self.url} answers with something that is no {what}") from error
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _our_errors(self) -> Iterator[None]:
+        """Those of the client as those that commands know."""
         import cotenant_client as client
 
         try:
@@ -105,14 +106,14 @@ class Service:
         except client.InvalidInput as error:
             raise InvalidInput(str(error), field=error.field) from error
         except client.CotenantError as error:
-            told = f"{self.url} refuses with {error.status}: {error}" if error.problem else str(error)
-            raise ServiceFailed(told) from error
+            refused = f"{self.url} refuses with {error.status}: {error}" if error.problem else str(error)
+            raise ServiceFailed(refused) from error
 
 
 def asked_service(
-    server: str | None, token_file: Path | None, file: Path | None, *, patience_s: float = 0.0
+    server: str | None, token_file: Path | None, file: Path | None, *, model: Path | None, patience_s: float = 0.0
 ) -> Service | None:
-    """The service to ask, None = the file; InvalidInput where both or neither were given."""
+    """The service to ask, None = the file; InvalidInput where both or neither were given, or a model for a service."""
     url = server or (None if file is not None else os.environ.get(SERVER))
     if url is not None and file is not None:
         raise InvalidInput(f"{file} and --server are two clouds; give one", field="server")
@@ -120,4 +121,6 @@ def asked_service(
         raise InvalidInput(f"give an inventory file, or a service with --server or {SERVER}", field="inventory")
     if url is None and token_file is not None:
         raise InvalidInput("--token-file goes with --server", field="token_file")
+    if url is not None and model is not None:
+        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
     return None if url is None else Service.of(url, token_file, patience_s=patience_s)

@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Errors of the model and of every baseline on unseen data."""
     with progress() as advance:
-        found = offline.evaluate(
+        result = offline.evaluate(
             dataset,
             protocols=protocol or DEFAULT,
             models=[name.strip() for name in models.split(",") if name.strip()],
@@ -56,22 +56,22 @@ def evaluate(
             progress=advance,
         )
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    datasets = found.get("datasets", [found])
-    for one in datasets:
-        _show(one)
-    if len(datasets) > 1:
+    evaluations = result.get("datasets", [result])
+    for evaluation in evaluations:
+        _show(evaluation)
+    if len(evaluations) > 1:
         say("Mean rank over all of these, 1 is the best")
-        ranks = [[name, _figure(rank)] for name, rank in found["average_rank"].items()]
+        ranks = [[name, _figure(rank)] for name, rank in result["average_rank"].items()]
         print_table(("model", "rank"), ranks, right=(1,))
     if report is not None:
         say(f"The report is in {report}.")
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    say(f"{found['dataset']}: {found['rows']} rows")
-    for name, results in found["protocols"].items():
+def _show(evaluation: Mapping[str, Any]) -> None:
+    say(f"{evaluation['dataset']}: {evaluation['rows']} rows")
+    for name, results in evaluation["protocols"].items():
         say()
         if "skipped" in results:
             say(f"{name}: skipped, {results['skipped']}")
@@ -88,12 +88,12 @@ def _rows(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     return [
         [
             name,
-            _figure(one.get("mape")),
-            _figure(one.get("mae")),
-            _edges(one.get("intervals", {}).get("mae")),
-            *(_figure(one.get(figure)) for figure in FIGURES[2:]),
+            _figure(figures.get("mape")),
+            _figure(figures.get("mae")),
+            _edges(figures.get("intervals", {}).get("mae")),
+            *(_figure(figures.get(figure)) for figure in FIGURES[2:]),
         ]
-        for name, one in models.items()
+        for name, figures in models.items()
     ]
 
 
@@ -105,9 +105,9 @@ def _sentences(results: Mapping[str, Any]) -> list[str]:
             f"noise of repeats: mae {_figure(noise['mae'])}, mape {_figure(noise['mape'])} ({noise['rows']} rows)"
         )
     for key in ("difference", "difference_to_composition"):
-        for figure, one in (results.get(key) or {}).items():
-            value = f"{one['value']:+.4g}".replace("-", "−")
-            lines.append(f"{figure}: cotenant minus {one['baseline']} is {value} {_edges(one['interval'])}".rstrip())
+        for figure, row in (results.get(key) or {}).items():
+            value = f"{row['value']:+.4g}".replace("-", "−")
+            lines.append(f"{figure}: cotenant minus {row['baseline']} is {value} {_edges(row['interval'])}".rstrip())
     return lines
 
 

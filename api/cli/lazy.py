@@ -20,13 +20,13 @@ class Listed(NamedTuple):
     def load(self) -> Any:
         """Import the module and return the command with its options."""
         module, attribute = self.target.split(":")
-        found = getattr(import_module(module), attribute)
+        command = getattr(import_module(module), attribute)
         root = typer.Typer(rich_markup_mode=None, add_completion=False)
         root.callback()(_nothing)  # without it a group of one command becomes that command
-        if isinstance(found, typer.Typer):
-            root.add_typer(found, name=self.name)
+        if isinstance(command, typer.Typer):
+            root.add_typer(command, name=self.name)
         else:
-            root.command(self.name)(found)
+            root.command(self.name)(command)
         return typer.main.get_group(root).commands[self.name]
 
 
@@ -37,8 +37,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        for one in self.listed:
-            self.add_command(TyperCommand(one.name, help=one.help, callback=_nothing))
+        for command in self.listed:
+            self.add_command(TyperCommand(command.name, help=command.help, callback=_nothing))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the loaded command and the arguments that remain for it."""
@@ -47,7 +47,7 @@ class LazyGroup(TyperGroup):
 
     def load(self, name: str) -> Any:
         """Return the command with its options; KeyError when none has this name."""
-        return {one.name: one for one in self.listed}[name].load()
+        return {command.name: command for command in self.listed}[name].load()
 
 
 def _nothing() -> None:

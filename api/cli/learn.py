@@ -90,11 +90,11 @@ def train(
 
 def _look_back(advisor: Advisor, *, as_json: bool) -> None:
     """Roll back what turned out worse, and say so."""
-    found = advisor.roll_back_if_worse()
-    if found is not None and not as_json:
-        said = "worse than" if found.worse else "no worse than"
-        errors = f"mean error of the share {found.error:.3f} against {found.prior:.3f} in {found.scenes} windows"
-        say(f"Model {found.version} turned out {said} the prior: {errors}.")
+    judged = advisor.roll_back_if_worse()
+    if judged is not None and not as_json:
+        compared = "worse than" if judged.worse else "no worse than"
+        errors = f"mean error of the share {judged.error:.3f} against {judged.prior:.3f} in {judged.scenes} windows"
+        say(f"Model {judged.version} turned out {compared} the prior: {errors}.")
 
 
 def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as_json: bool) -> None:
@@ -142,19 +142,19 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
         print_json(rows)
         return
     for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
-        found = list(group)
-        shown = [row for row in found if row["kind"] == "prediction" or row["rounds"]]
-        say(f"{finding}  {clean(found[0]['title'])}")
+        of_finding = list(group)
+        shown = [row for row in of_finding if row["kind"] == "prediction" or row["rounds"]]
+        say(f"{finding}  {clean(of_finding[0]['title'])}")
         if shown:
             print_table(FINDING_COLUMNS, [_finding(row) for row in shown])
         else:
-            plain = [[figure(row[name]) for name in ("situation", "quantity", "paper")] for row in found]
+            plain = [[figure(row[name]) for name in ("situation", "quantity", "paper")] for row in of_finding]
             print_table(("printed", "quantity", "paper"), plain[:MOST_PRINTED])
-        hidden = len(found) - (len(shown) or MOST_PRINTED)
+        hidden = len(of_finding) - (len(shown) or MOST_PRINTED)
         if hidden > 0:
             say(f"   and {hidden} more printed figures: --json")
-        if found[0]["remark"]:
-            say(f"   {clean(found[0]['remark'])}")
+        if of_finding[0]["remark"]:
+            say(f"   {clean(of_finding[0]['remark'])}")
         say()
     for line in tally(rows):
         say(line)
@@ -173,7 +173,7 @@ def _finding(row: Mapping[str, Any]) -> list[str]:
 
 
 def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:
-    found = sorted(card.parent for card in folder.glob("*/dataset.yaml"))
-    if not found and needed:
+    datasets = sorted(card.parent for card in folder.glob("*/dataset.yaml"))
+    if not datasets and needed:
         raise InvalidInput(f"no --dataset was given, and there is none in {folder}/", field="dataset")
-    return found
+    return datasets

@@ -88,8 +88,8 @@ class FastClock:
 
     def by_agent(self, text: str, lap_s: float) -> str:
         """A time that an agent wrote, as one of this day."""
-        told = self.at(datetime.fromisoformat(text).timestamp() - self._day.begin_s + lap_s)
-        return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        moment = self.at(datetime.fromisoformat(text).timestamp() - self._day.begin_s + lap_s)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
@@ -105,10 +105,10 @@ class NewestSamples:
         if to == "announcements":
             self.cpus[body["host"]["id"]] = body["host"]["pcpus"]
             return
-        for one in body["samples"]:
-            there = {"cpu": self.used, "waiting": self.waited}.get(one["metric"])
-            if there is not None and one["instance"] is not None:
-                there.setdefault(one["host"], {})[one["instance"]] = one["value"]
+        for sample in body["samples"]:
+            newest = {"cpu": self.used, "waiting": self.waited}.get(sample["metric"])
+            if newest is not None and sample["instance"] is not None:
+                newest.setdefault(sample["host"], {})[sample["instance"]] = sample["value"]
 
     def hosts(self) -> str:
         """How busy each host is."""
@@ -194,8 +194,8 @@ class Feeder:
                 to, body = _TO[line["to"]], line["body"]
                 if to == "announcements":
                     body["every_s"] = min(body["every_s"] * self._day.faster, _MOST_EVERY_S)
-                for one in (body,) if to == "announcements" else body["samples"]:
-                    one["time"] = self._clock.by_agent(one["time"], lap_s)
+                for dated in (body,) if to == "announcements" else body["samples"]:
+                    dated["time"] = self._clock.by_agent(dated["time"], lap_s)
                 yield line["at"] + lap_s, to, body
             if not self._day.again:
                 return
@@ -205,8 +205,8 @@ class Feeder:
     def _tell(self) -> None:
         """Say how things are, and where a newcomer should go now."""
         self._told_s = time.monotonic()
-        asked = {"instance": NEWCOMER, "limit": 1, "dry_run": True}
-        best = self._service.post("placements", body=asked)["candidates"][:1]
+        question = {"instance": NEWCOMER, "limit": 1, "dry_run": True}
+        best = self._service.post("placements", body=question)["candidates"][:1]
         answer = best[0]["host"] if best else "no host"
         before, self._answer = self._answer, answer
         instead = f" (before: {before})" if before not in {"", answer} else ""
@@ -244,19 +244,19 @@ def serve(listen: str, *, live: bool) -> None:
 
 def _end(number: int, _frame: object) -> None:
     """Until the service listens to signals: leave, and clean up on the way."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def _chosen(stack: ExitStack, *, live: bool) -> tuple[DayOfLines, FastClock]:
     """What is shown, told in a sentence, and its clock."""
     if live:
-        found = stack.enter_context(_containers())
-        if isinstance(found, DayOfLines):
-            say(f"Real containers on this machine: {found.made}.")
-            return found, FastClock(found, time.time() - found.begin_s)
-        say(f"A recorded day, for no containers can be run here: {found}.")
+        live_day = stack.enter_context(_containers())
+        if isinstance(live_day, DayOfLines):
+            say(f"Real containers on this machine: {live_day.made}.")
+            return live_day, FastClock(live_day, time.time() - live_day.begin_s)
+        say(f"A recorded day, for no containers can be run here: {live_day}.")
     day = recorded()
     say(f"The recording: {day.made}.")
     return day, FastClock(day, max(_TOLD_AT_ONCE_H - day.begin_h, 0.0) * 3600 / day.faster)
@@ -284,12 +284,12 @@ def _containers() -> Iterator[DayOfLines | str]:
         yield "they need root"
         return
     command = [sys.executable, "-P", "-m", "lab.living_cloud", "--begin-hour", f"{_LIVE_BEGINS_H:g}"]
-    with TemporaryFile("w+", errors="replace") as said, subprocess.Popen(  # a pipe that nobody reads would fill up
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
+    with TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(  # a pipe that nobody reads would fill up
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
         start_new_session=True,  # Ctrl-C on the terminal reaches the service, which then ends the containers
     ) as process:  # fmt: skip
         try:
-            yield _day_of(process, said)
+            yield _day_of(process, errors)
         finally:
             process.terminate()
             try:
@@ -298,11 +298,11 @@ def _containers() -> Iterator[DayOfLines | str]:
                 process.kill()
 
 
-def _day_of(process: subprocess.Popen[str], said: IO[str]) -> DayOfLines | str:
+def _day_of(process: subprocess.Popen[str], errors: IO[str]) -> DayOfLines | str:
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     first = process.stdout.readline()
     if not first:
-        said.seek(0)
-        return said.read().strip().removesuffix(".") or "they did not start"
+        errors.seek(0)
+        return errors.read().strip().removesuffix(".") or "they did not start"
     output = process.stdout
     return DayOfLines.of(json.loads(first), lambda: map(json.loads, output), again=False)

@@ -74,28 +74,27 @@ def profile(
     measured = offline.profile_samples(samples, instance) if samples else None
     if prometheus is not None:
         measured = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
+    stored = None
     if measured is None or save:
         with Advisor(settings(database=database)) as advisor:
             measured = measured or advisor.telemetry.profile(instance, since=since)
             _check_phase(measured, phase)
-            stored = (
-                advisor.telemetry.save_profile(measured, save, phase=phase, anyway=force, extrapolate=full_load)
-                if save
-                else None
-            )
+            if save:
+                stored = advisor.telemetry.save_profile(
+                    measured, save, phase=phase, anyway=force, extrapolate=full_load
+                )
     else:
         _check_phase(measured, phase)
-        stored = None
     if picture:
         offline.write_profile_picture(measured, picture)
     if as_json:
         answer = ProfileAnswer.of(measured)
-        shown: dict[str, Any] = {"phases": [one for one in answer.phases if phase in {None, one.number}]}
+        shown: dict[str, Any] = {"phases": [each for each in answer.phases if phase in {None, each.number}]}
         if stored:
             shown["saved"] = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin)
         print_json(ProfileOut.model_validate({**dict(answer), **shown}))
         return
-    _show(measured, [one for one in measured.phases if phase in {None, one.number}])
+    _show(measured, [each for each in measured.phases if phase in {None, each.number}])
     if stored:
         where = f" on platform {stored.platform}" if stored.platform else ""
         say(f"Stored as workload {stored.name}{where}, origin {stored.origin}; no instance was told to run it.")

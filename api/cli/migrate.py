@@ -19,7 +19,7 @@ from advisor.service import MoveOutcome, Mover
 from api.cli.ask import names_of
 from api.cli.asking import SERVER, Server, Service, TokenFile
 from api.cli.endings import FAILED, stop_event
-from api.cli.options import AsJson, CloudName, KeepRatio, ObjectiveName
+from api.cli.options import AsJson, CloudName, KeepRatio, MoveGain, ObjectiveName
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut
@@ -46,15 +46,7 @@ def migrate(
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 15m, until SIGTERM.", show_default="once"),
     ] = None,
     max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Number of moves at most.")] = 10,
-    move_gain: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="What a move must gain at least: part of its speed and time that the worst-off keeps more, "
-            "and 0.3 of what all others keep more.",
-        ),
-    ] = STANDARD.move_gain,
+    move_gain: MoveGain = STANDARD.move_gain,
     keep_ratio: KeepRatio = STANDARD.keep_ratio,
     objective: ObjectiveName = "worst",
     patience: Annotated[
@@ -85,7 +77,7 @@ def migrate(
     stop = stop_event() if apply or pause_s is not None else threading.Event()
     rounds = _Rounds(asked, mover, request, apply=apply, stop=stop)
     while True:
-        went_well = _told(rounds, repeated=pause_s is not None, as_json=as_json)
+        went_well = _make_round(rounds, repeated=pause_s is not None, as_json=as_json)
         if pause_s is None or stop.wait(pause_s):
             break
     if not went_well:
@@ -100,7 +92,7 @@ def _patience_s(text: str) -> float:
         raise InvalidInput(message, field="patience") from None
 
 
-def _told(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
+def _make_round(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
     """Make a round and say what came of it; whether it went well. An error ends the command only where it runs once."""
     try:
         done = rounds.once()
@@ -113,7 +105,7 @@ def _told(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
         print_json(done.document(), in_one_line=repeated)
     else:
         done.say()
-    return not any(one.became == "failed" for one in done.outcomes.values())
+    return not any(outcome.became == "failed" for outcome in done.outcomes.values())
 
 
 @dataclass(slots=True)
@@ -149,11 +141,10 @@ class _Round:
                 say(f"  {'not tried: ' if self.apply else 'would move '}{way}: {step.why}")
             else:
                 say(f"  {outcome.became}: {way}: {outcome.sentence}")
-        told = sorted(self.stay.items())
-        for name, why in told[:MOST_TOLD]:
+        for name, why in sorted(self.stay.items())[:MOST_TOLD]:
             say(f"  stays: {name}: {why}")
-        if len(told) > MOST_TOLD:
-            say(f"  and {len(told) - MOST_TOLD} more stay (--json tells all)")
+        if len(self.stay) > MOST_TOLD:
+            say(f"  and {len(self.stay) - MOST_TOLD} more stay (--json tells all)")
         if self.moves and not self.apply:
             say("Nothing was moved; --apply moves them, one at a time.")
 
@@ -202,16 +193,16 @@ class _Rounds:
         standings = self.mover.standings(cloud.instances)
         now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}
-        stay = {one.name: one.why_not for one in standings if one.why_not}
-        stay |= {one.name: "it could not be moved lately" for one in standings if one.instance in self._resting}
-        names = {one.instance: one.name for one in standings if one.name not in stay}
+        stay = {guest.name: guest.why_not for guest in standings if guest.why_not}
+        stay |= {guest.name: "it could not be moved lately" for guest in standings if guest.instance in self._resting}
+        names = {guest.instance: guest.name for guest in standings if guest.name not in stay}
         done = _Round(datetime.now(UTC).replace(microsecond=0), self.apply, stay)
         done.names, done.waits = names, self.mover.busy()
         if done.waits or not names:
             return done
         done.plan = planned_by(self.service, replace(self.request, movable=tuple(sorted(names))))
-        done.moves = [one for one in done.plan.steps if one.action == "move" and one.host and one.source]
-        done.requests = [self._request(one, cloud, done.plan.id) for one in done.moves]
+        done.moves = [step for step in done.plan.steps if step.action == "move" and step.host and step.source]
+        done.requests = [self._request(step, cloud, done.plan.id) for step in done.moves]
         if self.apply:
             self._carry_out(done, cloud, done.plan.id)
         return done
@@ -237,7 +228,7 @@ class _Rounds:
 
 
 def _instance(cloud: Inventory, name: str) -> Instance:
-    return next(one for one in cloud.instances if one.id == name)
+    return next(instance for instance in cloud.instances if instance.id == name)
 
 
 def _moves(number: int) -> str:

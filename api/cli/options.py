@@ -8,11 +8,16 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from advisor.domain import OBJECTIVES, Growth, Objective
+from advisor.domain import Growth, Objective
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
 from api.messages import own_words
 
+InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
+InventoryUnlessServer = Annotated[
+    Path | None,
+    typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 CloudName = Annotated[
     str | None,
@@ -92,6 +97,15 @@ KeepRatio = Annotated[
         min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep; less counts as below."
     ),
 ]
+MoveGain = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="What a move must gain at least: part of its speed and time that the worst-off keeps more, and 0.3 of "
+        "what all others keep more.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**31 - 1, help="Seed of random choices; the same seed gives the same answer.")
 ]
@@ -110,28 +124,7 @@ TimeLimit = Annotated[
         help="Stop the search for a plan after this time and answer the best one found.",
     ),
 ]
-__all__ = [
-    "OBJECTIVES",
-    "AsJson",
-    "CaFile",
-    "CloudName",
-    "Database",
-    "DryRun",
-    "Fingerprint",
-    "GrowthUncertain",
-    "InstanceGrowth",
-    "KeepRatio",
-    "LoadGrowth",
-    "ModelDir",
-    "Months",
-    "ObjectiveName",
-    "ReportOut",
-    "Seed",
-    "SpareHosts",
-    "SpareLabel",
-    "TimeLimit",
-    "settings",
-]
+
 
 
 def settings(**options: Any) -> Settings:

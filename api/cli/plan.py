@@ -19,10 +19,12 @@ from api.cli.options import (
     AsJson,
     GrowthUncertain,
     InstanceGrowth,
+    InventoryUnlessServer,
     KeepRatio,
     LoadGrowth,
     ModelDir,
     Months,
+    MoveGain,
     ObjectiveName,
     ReportOut,
     Seed,
@@ -46,10 +48,7 @@ OPTIONS = {
 
 
 def plan(
-    inventory: Annotated[
-        Path | None,
-        typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
-    ] = None,
+    inventory: InventoryUnlessServer = None,
     kind: Annotated[
         PlanKind | None,
         typer.Option(
@@ -99,15 +98,7 @@ def plan(
     max_moves: Annotated[
         int | None, typer.Option(min=0, help="Number of moves at most.", show_default="any number")
     ] = None,
-    move_gain: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="What a move must gain at least: part of its speed and time that the worst-off keeps more, "
-            "and 0.3 of what all others keep more.",
-        ),
-    ] = STANDARD.move_gain,
+    move_gain: MoveGain = STANDARD.move_gain,
     at_once: Annotated[
         int, typer.Option(min=1, max=1000, help="Number of moves in one stage at most.")
     ] = STANDARD.at_once,
@@ -161,10 +152,11 @@ def plan(
     suits sizes and caps to what is used (right_size). With a file no server and no database are needed. Nothing is
     carried out. The exit code is 3 where somebody finds no host.
     """
-    service = asked_service(server, token_file, inventory, patience_s=time_limit)
-    if service is not None and model is not None:
-        raise InvalidInput("--model goes with a file; a service answers with its own", field="model")
-    cloud = cloud_of(service) if service is not None else offline.load_inventory(_given(inventory))
+    service = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
+    if service is not None:
+        cloud = cloud_of(service)
+    elif inventory is not None:
+        cloud = offline.load_inventory(inventory)
     grows = growth_of(growth, load_growth, months, growth_uncertain)
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
@@ -225,19 +217,14 @@ def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) ->
         say(f"Report written to {report}.")
 
 
-def _given(inventory: Path | None) -> Path:
-    if inventory is None:
-        raise InvalidInput("give an inventory file", field="inventory")
-    return inventory
-
 
 def cloud_of(service: Service) -> Inventory:
     """Hosts, instances and workloads that a service knows; errors as of `Service.get`, ServiceFailed for nonsense."""
     with service.read_as("inventory"):
         return Inventory(
-            hosts=tuple(HostItem.model_validate(one).as_domain() for one in service.all_of("hosts")),
-            instances=tuple(InstanceItem.model_validate(one).as_domain() for one in service.all_of("instances")),
-            workloads=tuple(WorkloadItem.model_validate(one).as_domain() for one in service.all_of("workloads")),
+            hosts=tuple(HostItem.model_validate(item).as_domain() for item in service.all_of("hosts")),
+            instances=tuple(InstanceItem.model_validate(item).as_domain() for item in service.all_of("instances")),
+            workloads=tuple(WorkloadItem.model_validate(item).as_domain() for item in service.all_of("workloads")),
         )
 
 
@@ -250,10 +237,10 @@ def planned_by(service: Service, request: PlanRequest) -> Plan:
 
 def by_option(error: InvalidInput) -> InvalidInput:
     """The same refusal with the option that the field is given by."""
-    asked = error.field or ""
-    option = OPTIONS.get(asked) or OPTIONS.get(asked.partition(".")[0]) or f"--{asked.replace('_', '-')}"
-    known = asked in OPTIONS or asked.partition(".")[0] in {*OPTIONS, *PlanRequest.__dataclass_fields__}
-    return InvalidInput(f"{option}: {error.message}", field=asked) if known else error
+    field = error.field or ""
+    option = OPTIONS.get(field) or OPTIONS.get(field.partition(".")[0]) or f"--{field.replace('_', '-')}"
+    known = field in OPTIONS or field.partition(".")[0] in {*OPTIONS, *PlanRequest.__dataclass_fields__}
+    return InvalidInput(f"{option}: {error.message}", field=field) if known else error
 
 
 def _kind(given: PlanKind | None, empty: str | None, growth: Growth | None, what_if: Path | None) -> PlanKind:

@@ -76,19 +76,17 @@ def _what(step: PlanStep) -> str:
         more = f" (and {len(step.rejected) - 1} more hosts refuse)" if len(step.rejected) > 1 else ""
         return f"{first.host}: {first.reason}{more}"
     size = "" if step.vcpus is None else f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}"
-    given = "" if step.settings in {None, IsolationSettings()} else settings_text(step.settings)
-    return "; ".join(part for part in (size, given, step.why) if part)
+    settings = "" if step.settings in {None, IsolationSettings()} else settings_text(step.settings)
+    return "; ".join(part for part in (size, settings, step.why) if part)
 
 
 def summary(plan: Plan) -> Iterator[str]:
     """What was reached, how the cloud stands, and how far from the best that is."""
     kind = plan.request.kind
     if "admit" in {kind, plan.request.then}:
-        asked, found = (
-            {instance.id for instance in plan.request.instances},
-            {step.instance for step in plan.steps if step.host},
-        )
-        yield f"{len(asked & found)} of {len(asked)} instances placed."
+        asked = {instance.id for instance in plan.request.instances}
+        placed = {step.instance for step in plan.steps if step.host}
+        yield f"{len(asked & placed)} of {len(asked)} instances placed."
     elif plan.search is not None and plan.search.ended == "already fine" and not plan.steps:
         yield "Already fine: nothing is to be done."
     elif plan.steps:
@@ -125,27 +123,25 @@ def _sums(sums: PlanSums) -> str:
 
 def _gap(search: Search) -> Iterator[str]:
     """How the search ended."""
-    found = f"{search.aim}: {search.value:.4g}"
+    reached = f"{search.aim}: {search.value:.4g}"
     if search.ended == "optimal" or search.gap <= 0:
-        yield f"{found}; nothing better exists by these predictions."
+        yield f"{reached}; nothing better exists by these predictions."
         return
     why = {
         "time": "the time was over, this is the best so far",
         "in the way": "not everything that was asked for can be",
     }.get(search.ended, "the search found nothing better")
-    yield f"{found}; {why}. No plan can surpass {search.bound:.4g} ({search.away} away)."
+    yield f"{reached}; {why}. No plan can surpass {search.bound:.4g} ({search.away} away)."
 
 
-def show_capacity(found: Capacity) -> None:
+def show_capacity(capacity: Capacity) -> None:
     """How many more fit, and month by month where that was asked."""
-    say(
-        f"{found.fit} more of the mix fit ({found.fit_lower} if everybody ends at the worse edge of its interval); "
-        f"sizes alone would let in {found.by_rule}."
-    )
-    say(f"In the way of one more: {found.first_refusal}.")
-    if found.reserve:
-        say(found.reserve)
-    if found.runway:
+    by_worst = f"{capacity.fit_lower} if everybody ends at the worse edge of its interval"
+    say(f"{capacity.fit} more of the mix fit ({by_worst}); sizes alone would let in {capacity.by_rule}.")
+    say(f"In the way of one more: {capacity.first_refusal}.")
+    if capacity.reserve:
+        say(capacity.reserve)
+    if capacity.runway:
         rows = [
             (
                 f"{point.month:g}",
@@ -156,7 +152,7 @@ def show_capacity(found: Capacity) -> None:
                 f"{point.sums.worst:.2f}",
                 "yes" if point.fits else "no",
             )
-            for point in found.runway
+            for point in capacity.runway
         ]
         header = ("month", "added", "load", "hosts used", "below", "worst T/B", "fits")
         print_table(header, rows, right=(0, 1, 2, 3, 4, 5))

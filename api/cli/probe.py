@@ -11,8 +11,8 @@ from advisor import offline
 from advisor.domain import PROBE_PINNINGS, Instance, Inventory, ProbePinning, ProbePlan, ProbeRequest, ProbeStep
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
-from api.cli.ask import InventoryFile
-from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.ask import instance_of, is_file
+from api.cli.options import AsJson, InventoryFile, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
 
 MOST_SHOWN = 3  # hosts or decisions of a row; --json has all
@@ -152,14 +152,8 @@ def _asked(cloud: Inventory, wanted: list[str] | None) -> tuple[Instance, ...] |
     """The instances of files and names; None = all of the inventory."""
     if not wanted:
         return None
-    found: dict[str, Instance] = {}
+    instances: dict[str, Instance] = {}
     for name in wanted:
-        path = Path(name)
-        if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
-            there = offline.load_instances(path)
-        else:
-            there = tuple(instance for instance in cloud.instances if instance.id == name)
-        if not there:
-            raise InvalidInput(f"--instance {name}: there is no such file, and no instance of that name")
-        found |= {one.id: one for one in there}
-    return tuple(found.values())
+        named = offline.load_instances(Path(name)) if is_file(name) else (instance_of(cloud, name),)
+        instances |= {instance.id: instance for instance in named}
+    return tuple(instances.values())

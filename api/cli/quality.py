@@ -13,18 +13,8 @@ from api.schemas.quality import GroupOut, QualityOut, WindowGroupOut
 
 COLUMNS = ("role", "target", "of", "rows", "scenes", "in 90 % interval", "error", "bias", "outside", "widen", "drift")
 OF_WINDOWS = (
-    "windows",
-    "asked",
-    "of",
-    "known as",
-    "rows",
-    "number",
-    "in 90 % interval",
-    "error",
-    "bias",
-    "90 % at",
-    "widen",
-)
+    "windows", "asked", "of", "known as", "rows", "number", "in 90 % interval", "error", "bias", "90 % at", "widen",
+)  # fmt: skip
 
 
 def quality(

@@ -119,7 +119,7 @@ def replay(
         judge=judge,
     )
     with progress() as advance:
-        found = offline.replay_trace(
+        result = offline.replay_trace(
             trace,
             request,
             form=form,
@@ -132,11 +132,11 @@ def replay(
             progress=advance,
         )
     if report is not None:
-        offline.write_replay_report(found, report)
+        offline.write_replay_report(result, report)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    show(found)
+    show(result)
     if report is not None:
         say(f"Report written to {report}.")
 

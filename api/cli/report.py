@@ -12,7 +12,7 @@ from advisor import offline, service
 from advisor.domain import PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
-from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
+from api.cli.asking import SERVER, Server, TokenFile, asked_service
 from api.cli.options import (
     Database,
     GrowthUncertain,
@@ -26,7 +26,7 @@ from api.cli.options import (
     TimeLimit,
     settings,
 )
-from api.cli.output import Advance, print_json, progress, say
+from api.cli.output import print_json, progress, say
 from api.cli.plan import cloud_of, growth_of, planned_by
 from api.schemas.commands import ReportOut
 
@@ -85,7 +85,7 @@ def report(
         raise InvalidInput("--model goes with a file; else the active model answers", field="model")
     service_asked = None
     if server is not None or (inventory is None and database is None and os.environ.get(SERVER)):
-        service_asked = asked_service(server, token_file, inventory, patience_s=time_limit)
+        service_asked = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
     elif token_file is not None:
         raise InvalidInput("--token-file goes with --server", field="token_file")
     chosen = settings(database=database)
@@ -100,26 +100,20 @@ def report(
         time_limit_s=time_limit,
     )
 
-    def of_file(file: Path, advance: Advance) -> Reported:
-        cloud = offline.load_inventory(file)
-        return offline.write_cloud_report(
-            cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
-        )
-
     with progress() as advance:
         if inventory is not None:
-            made = of_file(inventory, advance)
+            cloud = offline.load_inventory(inventory)
+            made = offline.write_cloud_report(
+                cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
+            )
         elif service_asked is not None:
-            made = _of_service(service_asked, request, out, keep)
+            cloud = cloud_of(service_asked)
+            made = offline.write_planned_report(cloud, planned_by(service_asked, request), out, keep=keep)
         else:
             with Advisor(chosen) as advisor:
                 made = advisor.plans.write_report(request, out, keep=keep, progress=advance)
     _tell(made, as_json=as_json)
 
-
-def _of_service(asked: Service, request: PlanRequest, out: Path, keep: int) -> Reported:
-    cloud = cloud_of(asked)
-    return offline.write_planned_report(cloud, planned_by(asked, request), out, keep=keep)
 
 
 def _tell(made: Reported, *, as_json: bool) -> None:

@@ -60,14 +60,14 @@ def run_service(chosen: Settings, workers: int = 1, shown: Demonstration | None 
         typer.echo(f"cotenant: cannot listen on {chosen.listen}: {error.strerror or error}; choose another", err=True)
         raise typer.Exit(1) from error
     start_logging(chosen.log_level, chosen.log_format)
-    told = partial(_tell, listener.getsockname(), guarded=guarded, shown=shown)
+    announce = partial(_announce, listener.getsockname(), guarded=guarded, shown=shown)
     if workers == 1:
-        serving.serve(chosen, listener, told, shown)
+        serving.serve(chosen, listener, announce, shown)
     else:
-        raise typer.Exit(serving.serve_with_workers(chosen, listener, workers, told))
+        raise typer.Exit(serving.serve_with_workers(chosen, listener, workers, announce))
 
 
-def _tell(address: tuple[str, int], *, guarded: bool, shown: Demonstration | None) -> None:
+def _announce(address: tuple[str, int], *, guarded: bool, shown: Demonstration | None) -> None:
     host, port = address[:2]
     shown_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     who = "Tokens are asked for." if guarded else "No token is configured: this machine only."

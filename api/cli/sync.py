@@ -131,18 +131,18 @@ def _watch(advisor: Advisor, source: WatchedSource, *, as_json: bool) -> bool:
     stop = stop_event()
     complete, trouble = True, ""
     for reading in source.watch(stop):
-        complete, told = reading.complete, trouble
+        complete, former_trouble = reading.complete, trouble
         try:
             news = advisor.inventory.follow(reading, again=LEAST_PATIENCE)
             trouble = "; ".join(f"{part.name} {part.state}: {part.reason}" for part in reading.parts if part.reason)
         except AdvisorError as error:
             source.again()  # the database may be back then
             trouble = error.message
-            if trouble != told:
+            if trouble != former_trouble:
                 typer.echo(f"cotenant: {trouble}", err=True)
             stop.wait(1.0)
             continue
-        if not news.is_nothing or news.left_out or trouble != told:
+        if not news.is_nothing or news.left_out or trouble != former_trouble:
             _tell(reading, news, dry_run=False, as_json=as_json, line=True)
     return complete
 

@@ -14,16 +14,8 @@ from api.cli.output import print_json, print_table, say
 from api.schemas.worth import AdviceWorthOut
 
 COLUMNS = (
-    "asked",
-    "instance",
-    "went to",
-    "advised",
-    "predicted",
-    "measured",
-    "windows",
-    "neighbours",
-    "where most is free",
-)
+    "asked", "instance", "went to", "advised", "predicted", "measured", "windows", "neighbours", "where most is free",
+)  # fmt: skip
 
 
 def worth(

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, get_args
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from starlette.types import Scope
 
@@ -75,67 +69,38 @@ class Telemetry:
             buckets=_SECONDS,
             registry=registry,
         )
-        self.in_progress = Gauge(
-            "cotenant_http_requests_in_progress",
-            "Requests that are being answered",
-            registry=registry,
-            multiprocess_mode="livesum",
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self.in_progress = gauge("cotenant_http_requests_in_progress", "Requests that are being answered")
+        self.busy = gauge(
+            "cotenant_lane_busy_threads", "Threads at work, by lane, as of each worker's last request", ("lane",)
         )
-        self.busy = Gauge(
-            "cotenant_lane_busy_threads",
-            "Threads at work, by lane, as of each worker's last request",
-            ("lane",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.threads = Gauge(
-            "cotenant_lane_threads",
-            "Threads that there are at most, by lane",
-            ("lane",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.waiting = Gauge(
+        self.threads = gauge("cotenant_lane_threads", "Threads that there are at most, by lane", ("lane",))
+        self.waiting = gauge(
             "cotenant_lane_waiting_requests",
             "Requests that wait for a thread, by lane, as of each worker's last request",
             ("lane",),
-            registry=registry,
-            multiprocess_mode="livesum",
         )
-        self.problems = Counter(
-            "cotenant_problems",
-            "Answers that were problem documents, by their code",
-            ("code",),
-            registry=registry,
-        )
-        self.placements = Counter(
+        counter = partial(Counter, registry=registry)
+        self.problems = counter("cotenant_problems", "Answers that were problem documents, by their code", ("code",))
+        self.placements = counter(
             "cotenant_placements",
             "Answered placement questions, by outcome: placed, or no_host that can take it",
             ("outcome", "degraded"),
-            registry=registry,
         )
-        self.predictions = Counter(
-            "cotenant_predictions",
-            "Instances predicted for POST /v1/predictions",
-            ("degraded",),
-            registry=registry,
+        self.predictions = counter(
+            "cotenant_predictions", "Instances predicted for POST /v1/predictions", ("degraded",)
         )
-        self.lookups = Counter(
+        self.lookups = counter(
             "cotenant_remembered_lookups",
             "Predictions that placement questions needed: hit = remembered, miss = the model was asked",
             ("result",),
-            registry=registry,
         )
-        self.answers = Counter(
+        self.answers = counter(
             "cotenant_remembered_answers",
             "Answers to POST /v1/placements: hit = decided for another question, former = a moment ago, miss = now",
             ("result",),
-            registry=registry,
         )
-        self.samples = Counter(
-            "cotenant_samples", "Metric samples received, by what became of them", ("result",), registry=registry
-        )
-
+        self.samples = counter("cotenant_samples", "Metric samples received, by what became of them", ("result",))
         self._begin_at_zero()
 
     def watch(self, lanes: Iterable[LaneState]) -> None:

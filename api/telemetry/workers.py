@@ -40,11 +40,11 @@ def folder() -> Path | None:
 
 def registry(path: Path, own: Collector) -> CollectorRegistry:
     """What all workers counted so far, what their processes use together, and this worker's `own` state."""
-    found = CollectorRegistry()
-    MultiProcessCollector(found, str(path))
-    found.register(_Processes(path))
-    found.register(own)
-    return found
+    together = CollectorRegistry()
+    MultiProcessCollector(together, str(path))
+    together.register(_Processes(path))
+    together.register(own)
+    return together
 
 
 class _Processes(Collector):
@@ -58,13 +58,13 @@ class _Processes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         pids = sorted(int(file.stem.removeprefix(_LIVE)) for file in self._path.glob(f"{_LIVE}*.db"))
-        found: dict[str, Metric] = {}
+        sums: dict[str, Metric] = {}
         for pid in pids:
             for metric in ProcessCollector(registry=None, pid=partial(int, pid)).collect():
-                former = found.setdefault(metric.name, metric)
+                former = sums.setdefault(metric.name, metric)
                 if former is not metric:
                     both = former.samples[0].value, metric.samples[0].value
                     value = min(both) if former.samples[0].name == _BEGAN else sum(both)
                     former.samples = [former.samples[0]._replace(value=value)]
-        yield from found.values()
+        yield from sums.values()
         yield GaugeMetricFamily("cotenant_workers", "Worker processes that count together", len(pids))
