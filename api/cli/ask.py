@@ -34,7 +34,6 @@ from api.cli.output import print_json, print_table, say
 NEW = "new-instance"  # of which only is said whom it is like
 
 
-
 def where(
     inventory: InventoryUnlessServer = None,
     instance: Annotated[

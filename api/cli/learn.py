@@ -48,8 +48,7 @@ def train(
         ),
     ] = False,
     scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port."),
+        str | None, typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port.")
     ] = None,
     register: Annotated[
         bool, typer.Option("--register/--no-register", help="Register the model in the database as a candidate.")

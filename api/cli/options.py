@@ -70,12 +70,10 @@ LoadGrowth = Annotated[
     float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
 ]
 Months = Annotated[
-    int | None,
-    typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
+    int | None, typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months))
 ]
 GrowthUncertain = Annotated[
-    float,
-    typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less."),
+    float, typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less.")
 ]
 SpareHosts = Annotated[
     int,
@@ -124,7 +122,6 @@ TimeLimit = Annotated[
         help="Stop the search for a plan after this time and answer the best one found.",
     ),
 ]
-
 
 
 def settings(**options: Any) -> Settings:

@@ -65,8 +65,7 @@ def plan(
     empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
     hosts: Annotated[str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")] = None,
     movable: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning"),
+        str | None, typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning")
     ] = None,
     growth: InstanceGrowth = None,
     load_growth: LoadGrowth = 0.0,
@@ -215,7 +214,6 @@ def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) ->
         )
     if report:
         say(f"Report written to {report}.")
-
 
 
 def cloud_of(service: Service) -> Inventory:

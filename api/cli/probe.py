@@ -32,8 +32,7 @@ def probe_plan(
     ] = None,
     budget: Annotated[str, typer.Option(metavar="TIME", help="Time for measuring: 90s, 45m, 2h.")] = "60m",
     seconds_per_run: Annotated[
-        int,
-        typer.Option(min=1, max=86_400, help="Measured seconds of a run; warm-up and set-up add 6.5 s."),
+        int, typer.Option(min=1, max=86_400, help="Measured seconds of a run; warm-up and set-up add 6.5 s.")
     ] = 20,
     rounds: Annotated[int, typer.Option(min=1, max=10_000, help="How often every pair and base case is measured.")] = 3,
     pinning: Annotated[
@@ -48,9 +47,7 @@ def probe_plan(
     campaign: Annotated[
         Path | None,
         typer.Option(
-            metavar="OUT.yaml",
-            help="Write the plan as a campaign for cotenant-lab run.",
-            show_default="no file",
+            metavar="OUT.yaml", help="Write the plan as a campaign for cotenant-lab run.", show_default="no file"
         ),
     ] = None,
     workload_file: Annotated[

@@ -8,16 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from advisor import offline
-from advisor.domain import (
-    REPLAY_POLICIES,
-    PlanFor,
-    PolicyName,
-    Replay,
-    Replayed,
-    ReplayJudge,
-    ReplayRequest,
-    TraceForm,
-)
+from advisor.domain import REPLAY_POLICIES, PlanFor, PolicyName, Replay, Replayed, ReplayJudge, ReplayRequest, TraceForm
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
 from api.cli.options import AsJson, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
@@ -52,8 +43,7 @@ def replay(
     keep_ratio: KeepRatio = 0.8,
     objective: ObjectiveName = "pack",
     step: Annotated[
-        float,
-        typer.Option("--step", min=1.0, metavar="SECONDS", help="Time from one moment to the next."),
+        float, typer.Option("--step", min=1.0, metavar="SECONDS", help="Time from one moment to the next.")
     ] = 300.0,
     history: Annotated[
         float | None,

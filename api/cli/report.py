@@ -115,7 +115,6 @@ def report(
     _tell(made, as_json=as_json)
 
 
-
 def _tell(made: Reported, *, as_json: bool) -> None:
     headline = " ".join(made.headline.split())  # a page keeps figure and unit together, a line need not
     if as_json:

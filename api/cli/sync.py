@@ -52,8 +52,7 @@ def sync(
         int, typer.Option(min=1, help="With --every: every Nth read takes everything, the others only what changed.")
     ] = 10,
     watch: Annotated[
-        bool,
-        typer.Option("--watch", help="With kubernetes: follow every change at once, until SIGTERM."),
+        bool, typer.Option("--watch", help="With kubernetes: follow every change at once, until SIGTERM.")
     ] = False,
     database: Database = None,
     as_json: AsJson = False,

@@ -26,11 +26,7 @@ Scope = Annotated[
     ),
 ]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-tokens = typer.Typer(
-    help="Who may ask: tokens of the REST service.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+tokens = typer.Typer(help="Who may ask: tokens of the REST service.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @tokens.command("create")

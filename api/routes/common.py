@@ -103,8 +103,7 @@ QueryPlatform = Annotated[
 ]
 _CURSOR = r"^[A-Za-z0-9._:-]+$"
 Cursor = Annotated[
-    str | None,
-    Query(min_length=1, max_length=1000, pattern=_CURSOR, description="`next_cursor` of the page before"),
+    str | None, Query(min_length=1, max_length=1000, pattern=_CURSOR, description="`next_cursor` of the page before")
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="most items on a page")]
 

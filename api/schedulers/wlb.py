@@ -93,11 +93,7 @@ def _host_get_recommendations(call: Call, cloud: CloudService, placements: Place
     moves = placements.evacuation(host, [name for name in pool.hosts if name != host])
     everybody = str(all(move.target for move in moves)).lower()
     rows = [
-        {
-            "HostUuid": pool.hosts[move.target],
-            "RecommendationId": str(number),
-            "VmUuid": pool.uuid_of(move.instance),
-        }
+        {"HostUuid": pool.hosts[move.target], "RecommendationId": str(number), "VmUuid": pool.uuid_of(move.instance)}
         for number, move in enumerate(moves, 1)
         if move.target
     ]

@@ -122,8 +122,7 @@ class DemandBody(Schema):
         default=[], description="mean of each of 24 or 168 hours (UTC) over the mean of all; empty = unknown"
     )
     seen_hours: Annotated[list[Amount], Field(max_length=24)] = Field(
-        default=[],
-        description="windows in each of 24 hours (UTC) until a whole day was seen; else empty",
+        default=[], description="windows in each of 24 hours (UTC) until a whole day was seen; else empty"
     )
     common: Share | None = Field(default=None, description="share of its variance that everybody has in common")
     windows: Amount = Field(default=0.0, description="how many windows taught it; 0 = none was measured")

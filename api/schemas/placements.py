@@ -133,8 +133,7 @@ class ConstraintsBody(Schema):
 AnsweredHosts = Annotated[Ids | None, Field(description="answer only these hosts; null = all")]
 Constraining = Annotated[ConstraintsBody, Field(description="what a host must satisfy")]
 AskedObjective = Annotated[
-    Objective,
-    Field(description="worst: best worst-off instance; total: combined score; pack: fewest hosts"),
+    Objective, Field(description="worst: best worst-off instance; total: combined score; pack: fewest hosts")
 ]
 MostCandidates = Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE]
 

@@ -8,18 +8,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from advisor.domain import (
-    Capacity,
-    Effect,
-    Plan,
-    PlanAction,
-    PlanAge,
-    PlanEnd,
-    PlanEntry,
-    PlanKind,
-    PlanStep,
-    PlanSums,
-)
+from advisor.domain import Capacity, Effect, Plan, PlanAction, PlanAge, PlanEnd, PlanEntry, PlanKind, PlanStep, PlanSums
 from api.schemas.base import AnswerBody, Figure, Hundredths, Known, Score, Tenths, Time
 from api.schemas.effects import BandOut, EffectOut, ModelRef
 from api.schemas.placements import CommandOut, RejectionOut

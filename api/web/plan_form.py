@@ -144,10 +144,7 @@ class PlanForm:
         return Growth(_or(per_month, 0), _or(load, 0), months, _or(numbers.get("uncertain_percent"), 0))
 
     def _imagined(
-        self,
-        numbers: Mapping[str, float | None],
-        names: Mapping[str, tuple[str, ...]],
-        host: Callable[[str], Host],
+        self, numbers: Mapping[str, float | None], names: Mapping[str, tuple[str, ...]], host: Callable[[str], Host]
     ) -> WhatIf:
         hosts: list[Host] = []
         like = self._id("like")

@@ -256,7 +256,9 @@ class Hanging:
 
 
 @pytest.mark.anyio
-async def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
+async def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(
+    advisor: Advisor, settings: Settings
+) -> None:
     access: Any = advisor.access
     access.keystone = keystone = Hanging()
     _, ours = advisor.access.tokens.create("ours", "read", lasts=None)

@@ -129,7 +129,9 @@ async def test_operations_are_answered_while_every_lane_is_full(client: Client) 
     assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "service.busy", "1")
 
 
-async def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(advisor: Advisor, settings: Settings) -> None:
+async def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(
+    advisor: Advisor, settings: Settings
+) -> None:
     end, begun = threading.Event(), threading.Semaphore(0)
 
     def histories(**_: str) -> Histories:

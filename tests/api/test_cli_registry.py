@@ -49,10 +49,7 @@ def test_the_list_shows_status_and_verdict() -> None:
     run("activate", "m-bad")
     rows = [line.split() for line in run("list").stdout.splitlines()]
     assert rows[0][:3] == ["version", "status", "gate"]
-    assert {tuple(row[:3]) for row in rows[1:3]} == {
-        ("m-good", "active", "passed"),
-        ("m-bad", "candidate", "refused"),
-    }
+    assert {tuple(row[:3]) for row in rows[1:3]} == {("m-good", "active", "passed"), ("m-bad", "candidate", "refused")}
     assert rows[3] == ["prior", "candidate", "built", "in", "prior"]
 
 

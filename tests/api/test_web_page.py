@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import (
-    Host,
-    Instance,
-    Inventory,
-    IsolationSettings,
-    PlacementRequest,
-    Rejection,
-    WorkloadProfile,
-)
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, PlacementRequest, Rejection, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.serving.recommendations import EncodedRecommendation

@@ -208,12 +208,7 @@ def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
 )
 @pytest.mark.usefixtures("token")
 def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
-    advisor: Advisor,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    trusted: str,
-    statuses: list[int],
-    known: str,
+    advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch, trusted: str, statuses: list[int], known: str
 ) -> None:
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 1)
     monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)

@@ -244,10 +244,7 @@ def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     made = {entry.kind: entry.id for entry in advisor.plans.page().items}
     return (
         ("where", "/"),
-        (
-            "where-answer",
-            "/?id=shop-8&workload=web-1k&vcpus=1&memory_mb=2048&min_throughput_ratio=0.9&service=latency",
-        ),
+        ("where-answer", "/?id=shop-8&workload=web-1k&vcpus=1&memory_mb=2048&min_throughput_ratio=0.9&service=latency"),
         ("where-instance", "/?instance=render-1"),
         ("where-wrong", "/?id=a%20b&vcpus=0&memory_mb=x"),
         ("cloud", "/cloud"),

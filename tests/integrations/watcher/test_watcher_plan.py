@@ -70,16 +70,8 @@ def test_what_the_service_does_not_know_stays_and_a_note_says_so(client: Client)
 @pytest.mark.parametrize(
     ("nodes", "places", "message"),
     [
-        (
-            ["other"],
-            {"vm-1": "other"},
-            "knows none of the 1 compute nodes; let `cotenant sync",
-        ),
-        (
-            ["h0"],
-            {"other": "h0", "vm-1": "h1"},
-            "knows none of the 2 servers where they are; let `cotenant sync",
-        ),
+        (["other"], {"vm-1": "other"}, "knows none of the 1 compute nodes; let `cotenant sync"),
+        (["h0"], {"other": "h0", "vm-1": "h1"}, "knows none of the 2 servers where they are; let `cotenant sync"),
     ],
 )
 def test_a_cloud_that_is_not_known_is_told_with_what_to_do(
