@@ -23,13 +23,6 @@ def test_one_number_and_a_distribution_are_both_taken() -> None:
     assert dict(found.demand) == {"cpu": Demand(0.4, p95=0.9), "net_mbit": Demand(20.0, "net_mbit")}
 
 
-def test_what_is_shown_can_be_sent_back() -> None:
-    demand = Demand(0.4, spread=0.1, hours=(1.0,) * 24, windows=7.0, doubt=0.05, origin="measured")
-    demand = replace(demand, seen_hours=(7.0,) + (0.0,) * 23)
-    before = Instance("a", vcpus=2, demand={"cpu": demand})
-    assert InstanceItem.model_validate_json(InstanceItem.of(before).model_dump_json()).as_domain() == before
-
-
 @pytest.mark.parametrize(
     ("demand", "reason"),
     [

@@ -28,6 +28,7 @@ from api.app import ROUTES
 from api.schemas.base import Amount, Time
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
 from api.schemas.placements import PlacementAnswer, PlacementBody
+from profiler.demand import Demand
 from profiler.observed import NetworkSettings
 from tests.api import sample_answer
 from tests.api.api_client import Client
@@ -55,6 +56,8 @@ HOST = Host(
     driver_overcommit=3.0,
     platform="I",
 )
+SEEN = (7.0,) + (0.0,) * 23
+DEMAND = Demand(0.4, spread=0.1, hours=(1.0,) * 24, windows=7.0, doubt=0.05, origin="measured", seen_hours=SEEN)
 INSTANCE = Instance(
     id="a",
     vcpus=2,
@@ -63,6 +66,7 @@ INSTANCE = Instance(
     host="h1",
     workload="web 1 KB",
     load=0.5,
+    demand={"cpu": DEMAND},
     settings=IsolationSettings(Pinning(((2, 3), ())), 150.0, 512, NetworkSettings("shared", 10.0, 100.0), 5.0),
     service="latency",
     min_throughput_ratio=0.9,
