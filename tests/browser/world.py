@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from advisor.domain import (
     PlacementRequest,
     PlanRequest,
     Recommendation,
+    TokenScope,
     WhatIf,
 )
 from advisor.offline import load_instances, load_inventory
@@ -31,7 +32,8 @@ from api.app import create_app
 from profiler.observed import MetricSample
 from tests.models import made_models
 
-ROOT = Path(__file__).parents[2]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "cloud.yaml"
 _WINDOWS = 60  # of two minutes each: the samples of two hours
 _METRICS = {  # a web server's, as it might be
     "event": 9000.0,
@@ -54,73 +56,62 @@ class Service:
     secrets: dict[str, str]
 
 
-@contextmanager
-def small(folder: Path) -> Iterator[Service]:
+def small(folder: Path) -> AbstractContextManager[Service]:
     """The example cloud with samples, placements and their outcomes, three models and plans; it asks for tokens."""
-    settings = Settings(
-        database=f"sqlite:///{folder}/small.sqlite3",
-        state_dir=folder,
-        reserve_s=3600,  # what was placed stays there while the tests run
-        rate_limit=1000,
-        rate_burst=5000,
+    # What was placed stays there while the tests run.
+    return _service(folder, lambda advisor: fill(advisor, folder), scopes=TOKEN_SCOPES, reserve_s=3600)
+
+
+def large(folder: Path, hosts: int = 1000) -> AbstractContextManager[Service]:
+    """So many hosts with three instances each, and no token: open to this machine."""
+    example = load_inventory(EXAMPLE)
+    names = [workload.name for workload in example.workloads if not workload.name.startswith("bubble")]
+    made = tuple(Host(f"host-{n:04}", "lxc", 8, 65536, platform="lab-2cpu") for n in range(hosts))
+    there = tuple(
+        Instance(f"vm-{n:05}", host=made[n // 3].id, vcpus=1 + n % 3, memory_mb=4096, workload=names[n % len(names)])
+        for n in range(3 * hosts)
+    )
+    return _service(folder, lambda advisor: _put(advisor, Inventory(made, there, example.workloads)))
+
+
+def strange(folder: Path, *, empty: bool = False) -> AbstractContextManager[Service]:
+    """What is hard to show: names of 64 characters, a crowded host, no samples, a stale plan; or nothing; no token."""
+    return _service(folder, (lambda _: None) if empty else _crowd)
+
+
+def demonstrated(folder: Path) -> AbstractContextManager[Service]:
+    """The example cloud as a demonstration, which shows by itself what is new; no token."""
+    demonstration = "Demonstration: a second is two minutes."
+    return _service(folder, lambda advisor: _put(advisor, load_inventory(EXAMPLE)), demonstration)
+
+
+@contextmanager
+def _service(
+    folder: Path,
+    fill_in: Callable[[Advisor], None],
+    demonstration: str = "",
+    scopes: Sequence[TokenScope] = (),
+    **more: float,
+) -> Iterator[Service]:
+    """A service with what is filled in, and a token of each of these scopes."""
+    database = f"sqlite:///{folder}/cloud.sqlite3"
+    settings = Settings.model_validate(
+        {"database": database, "state_dir": folder, "rate_limit": 1000, "rate_burst": 5000, **more}
     )
     with Advisor(settings) as advisor:
-        fill(advisor, folder)
-        secrets: dict[str, str] = {
-            scope: advisor.access.tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in TOKEN_SCOPES
-        }
-        with _listening(advisor, settings) as url:
+        fill_in(advisor)
+        tokens = advisor.access.tokens
+        secrets: dict[str, str] = {scope: tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in scopes}
+        with _listening(advisor, settings, demonstration) as url:
             yield Service(url, advisor, secrets)
 
 
-@contextmanager
-def large(folder: Path, hosts: int = 1000) -> Iterator[Service]:
-    """So many hosts with three instances each, and no token: open to this machine."""
-    settings = Settings(
-        database=f"sqlite:///{folder}/large.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
-    )
-    with Advisor(settings) as advisor:
-        example = load_inventory(ROOT / "examples" / "cloud.yaml")
-        names = [one.name for one in example.workloads if not one.name.startswith("bubble")]
-        made = tuple(Host(f"host-{n:04}", "lxc", 8, 65536, platform="lab-2cpu") for n in range(hosts))
-        there = tuple(
-            Instance(
-                f"vm-{n:05}", host=made[n // 3].id, vcpus=1 + n % 3, memory_mb=4096, workload=names[n % len(names)]
-            )
-            for n in range(3 * hosts)
-        )
-        advisor.inventory.put(Inventory(made, there, example.workloads), mode="replace", generation=None)
-        with _listening(advisor, settings) as url:
-            yield Service(url, advisor, {})
-
-
-@contextmanager
-def strange(folder: Path, *, empty: bool = False) -> Iterator[Service]:
-    """What is hard to show: names of 64 characters, a crowded host, no samples, a stale plan; or nothing; no token."""
-    settings = Settings(
-        database=f"sqlite:///{folder}/strange.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
-    )
-    with Advisor(settings) as advisor:
-        if not empty:
-            _crowd(advisor)
-        with _listening(advisor, settings) as url:
-            yield Service(url, advisor, {})
-
-
-@contextmanager
-def demonstrated(folder: Path) -> Iterator[Service]:
-    """The example cloud as a demonstration, which shows by itself what is new; no token."""
-    settings = Settings(
-        database=f"sqlite:///{folder}/shown.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
-    )
-    with Advisor(settings) as advisor:
-        advisor.inventory.put(load_inventory(ROOT / "examples" / "cloud.yaml"), mode="replace", generation=None)
-        with _listening(advisor, settings, "Demonstration: a second is two minutes.") as url:
-            yield Service(url, advisor, {})
+def _put(advisor: Advisor, cloud: Inventory) -> None:
+    advisor.inventory.put(cloud, mode="replace", generation=None)
 
 
 def _crowd(advisor: Advisor) -> None:
-    example = load_inventory(ROOT / "examples" / "cloud.yaml")
+    example = load_inventory(EXAMPLE)
     kinds = [replace(one, name=_long(one.name)) for one in example.workloads if not one.name.startswith("bubble")]
     labels = {"zone": _long("zone"), "owner": _long("owner")}
     made = tuple(
@@ -137,7 +128,7 @@ def _crowd(advisor: Advisor) -> None:
         )
         for n in range(12)
     )
-    advisor.inventory.put(Inventory(made, there, tuple(kinds)), mode="replace", generation=None)
+    _put(advisor, Inventory(made, there, tuple(kinds)))
     newcomer = Instance(_long("newcomer"), vcpus=4, memory_mb=2048, workload=kinds[0].name, min_throughput_ratio=0.9)
     advisor.placements.place(PlacementRequest(newcomer, commands=True, dry_run=True))
     advisor.plans.make(PlanRequest("rebalance", keep_ratio=0.9, commands=True, time_limit_s=3.0))
@@ -171,12 +162,12 @@ def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
 
 def fill(advisor: Advisor, folder: Path) -> None:
     """Everything that the small cloud has."""
-    cloud = load_inventory(ROOT / "examples" / "cloud.yaml")
-    advisor.inventory.put(cloud, mode="replace", generation=None)
+    cloud = load_inventory(EXAMPLE)
+    _put(advisor, cloud)
     for instance in cloud.instances[:4]:
         advisor.telemetry.ingest(list(_samples(instance)))
     _models(advisor, folder)
-    shop = load_instances(ROOT / "examples" / "shop-7.yaml")[0]
+    shop = load_instances(EXAMPLES / "shop-7.yaml")[0]
     for number, off in enumerate((0.0, -0.02, -0.4)):
         asked = advisor.placements.place(
             PlacementRequest(replace(shop, id=f"shop-{70 + number}"), commands=True)
