@@ -22,6 +22,19 @@ pytestmark = pytest.mark.usefixtures("_empty_folder")
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 
 
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The datasets of each training, of which none takes place."""
+    asked: list[Any] = []
+
+    def train(datasets: list[Path], **_: object) -> Path:
+        asked.append(datasets)
+        return Path("m-1")
+
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
+    return asked
+
+
 def test_sync_loads_an_inventory_and_says_what_it_loaded() -> None:
     first, second = run("sync", CLOUD), run("sync", CLOUD, "--json")
     assert first.stdout == "Loaded 6 hosts, 6 instances, 3 workloads; the inventory is at generation 1.\n"
@@ -112,26 +125,21 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_train_from_telemetry_activates_what_the_gate_lets_pass(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
-    calls: list[Any] = []
-
-    def train(datasets: object, **_: object) -> Path:
-        calls.append(datasets)
-        return Path("m-1")
-
+def test_train_from_telemetry_activates_what_the_gate_lets_pass(
+    monkeypatch: pytest.MonkeyPatch, trainings: list[Any], passed: bool
+) -> None:
     def window_dataset(_: Advisor, seconds: float) -> Path:
-        calls.append(seconds)
+        trainings.append(seconds)
         return Path("windows")
 
     verdict: dict[str, Any] = {"passed": passed, "refusals": [], "reasons": ["As it is."], "against": None}
     card = ModelCard("m-1", "candidate", datetime.now(UTC), "measured", {}, verdict)
-    monkeypatch.setattr("api.cli.learn.offline.train", train)
     monkeypatch.setattr(ModelRegistry, "register", lambda *_: card)
-    monkeypatch.setattr(ModelRegistry, "activate", lambda _, version: calls.append(version))
+    monkeypatch.setattr(ModelRegistry, "activate", lambda _, version: trainings.append(version))
     monkeypatch.setattr(Advisor, "roll_back_if_worse", lambda _: TurnedOut("m-0", 0.09, 0.05, 200))
     monkeypatch.setattr(Advisor, "window_dataset", window_dataset)
     result = run("train", "--dataset", "a", "--from-telemetry", "14d", "--auto")
-    assert calls == [14 * 86_400, [Path("a"), Path("windows")], *(["m-1"] if passed else [])]
+    assert trainings == [14 * 86_400, [Path("a"), Path("windows")], *(["m-1"] if passed else [])]
     assert result.stdout.startswith("Model m-0 turned out worse than the prior: mean error of the share 0.090 against")
     assert ("It answers from now on." in result.stdout) is passed
 
@@ -151,55 +159,30 @@ def test_train_says_what_learning_from_telemetry_lacks(options: tuple[str, ...],
     assert why in result.stderr
 
 
-def test_train_from_telemetry_needs_no_other_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_from_telemetry_needs_no_other_dataset(monkeypatch: pytest.MonkeyPatch, trainings: list[Any]) -> None:
     """Whoever installed the program has windows, and no folder of datasets."""
-    asked: list[Any] = []
-
-    def train(datasets: Any, **_: Any) -> Path:
-        asked.append(datasets)
-        return Path("m-1")
-
-    monkeypatch.setattr("api.cli.learn.offline.train", train)
     monkeypatch.setattr(Advisor, "window_dataset", lambda *_: Path("windows"))
     assert run("train", "--from-telemetry", "14d", "--no-register").exit_code == 0
-    assert asked == [[Path("windows")]]
-    assert "there is none in datasets/" in run("train", "--no-register").stderr
+    assert trainings == [[Path("windows")]]
+    refused = run("train", "--no-register")
+    assert refused.exit_code == 2
+    assert "no --dataset was given, and there is none in datasets/" in refused.stderr
 
 
-def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[object] = []
-
-    def train(*_: object, **__: object) -> Path:
-        begun.append(1)
-        return Path("m-1")
-
-    monkeypatch.setattr("api.cli.learn.offline.train", train)
+def test_train_does_not_begin_where_its_model_could_not_be_listed(trainings: list[Any]) -> None:
     refused = run("train", "--dataset", "a", "--database", "nonsense://x")
-    assert (refused.exit_code, begun) == (2, [])
+    assert (refused.exit_code, trainings) == (2, [])
     assert refused.stderr == "cotenant: database 'nonsense' is not supported; use sqlite or postgresql\n"
     assert run("train", "--dataset", "a", "--database", "nonsense://x", "--no-register").exit_code == 0
 
 
-def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_takes_all_datasets_that_lie_there(trainings: list[Any]) -> None:
     for name in ("b", "a", "not-one"):
         Path("datasets", name).mkdir(parents=True)
         if name != "not-one":
             Path("datasets", name, "dataset.yaml").write_text("", encoding="utf-8")
-    asked: list[Path] = []
-
-    def train(datasets: list[Path], **_: object) -> Path:
-        asked.extend(datasets)
-        return Path("m-1")
-
-    monkeypatch.setattr("api.cli.learn.offline.train", train)
     assert run("train", "--no-register").exit_code == 0
-    assert asked == [Path("datasets/a"), Path("datasets/b")]
-
-
-def test_train_without_any_dataset_is_wrong_usage() -> None:
-    result = run("train")
-    assert result.exit_code == 2
-    assert "no --dataset was given" in result.stderr
+    assert trainings == [[Path("datasets/a"), Path("datasets/b")]]
 
 
 def test_train_on_a_broken_dataset_names_it() -> None:
