@@ -261,8 +261,6 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...],
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("where", CLOUD, "--instance", "x", "--limit", "0"),
-        ("where", CLOUD, "--instance", "x", "--objective", "best"),
         ("where", CLOUD, "--instance", "x", "--model", "nope"),
         ("nope",),
     ],

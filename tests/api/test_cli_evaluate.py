@@ -84,9 +84,6 @@ def test_options_reach_the_service(asked: dict[str, Any]) -> None:
     assert asked["together"] is False
     assert asked["report"] == Path("o.html")
     assert result.stdout.splitlines()[-1] == "The report is in o.html."
-
-
-def test_several_datasets_may_be_evaluated_as_one(asked: dict[str, Any]) -> None:
     run("--dataset", "a", "--dataset", "b", "--together")
     assert asked["together"] is True
 

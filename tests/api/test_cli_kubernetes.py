@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -21,19 +20,7 @@ def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
     database = sqlite_with_tables(tmp_path / "db.sqlite3")
     with serving() as api, Advisor(Settings(database=database, state_dir=tmp_path)) as advisor:
         api.put("nodes", node("n1"))
-        config = tmp_path / "config"
-        config.touch(mode=0o600)
-        config.write_text(
-            json.dumps(
-                {
-                    "clusters": [{"name": "c", "cluster": {"server": api.url}}],
-                    "users": [{"name": "u", "user": {"token": TOKEN}}],
-                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                    "current-context": "x",
-                }
-            )
-        )
-        environment = {**os.environ, "COTENANT_DATABASE": database, "KUBECONFIG": str(config)}
+        environment = {**os.environ, "COTENANT_DATABASE": database, "KUBECONFIG": str(api.kubeconfig(tmp_path))}
         process = Forked(COTENANT, "sync", "kubernetes", "--watch", environment=environment, log=tmp_path / "log")
         try:
             for name in ("first", "second"):

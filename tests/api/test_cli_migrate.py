@@ -50,14 +50,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
             made.put("guests", standing(uid, "n1", "False" if uid == "g3" else "True"))
             made.put("pods", launcher(f"virt-launcher-{uid}", uid, "n1"))
         made.made = lambda row: arrives(made, row)
-        config = tmp_path / "config"
-        config.touch(mode=0o600)
-        users = [{"name": "u", "user": {"token": TOKEN}}]
-        contexts = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
-        clusters = [{"name": "c", "cluster": {"server": made.url}}]
-        known = {"clusters": clusters, "users": users, "contexts": contexts, "current-context": "x"}
-        config.write_text(json.dumps(known), encoding="utf-8")
-        monkeypatch.setenv("KUBECONFIG", str(config))
+        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path)))
         yield made
 
 

@@ -56,14 +56,6 @@ def test_who_goes_round_counts_once() -> None:
     assert list(plan_words.summary(answer)) == ["1 of 1 instances placed."]
 
 
-def test_json_is_the_answer_of_the_api() -> None:
-    found = json.loads(run(CLOUD, "--add", "add.yaml", "--json").stdout)
-    assert [one["instance"] for one in found["steps"]] == ["n1", "n2"]
-    assert found["steps"][0]["host"] in found["after"]
-    assert (found["kind"], found["generation"], "stale" in found) == ("admit", None, False)
-    assert found["question"]["instances"][0]["id"] == "n1"
-
-
 def test_a_rebalance_shows_its_stages_its_commands_and_the_way_back() -> None:
     shown = run("pressed.yaml", "--kind", "rebalance", "--commands", "--undo").stdout
     lines = shown.splitlines()
@@ -137,11 +129,6 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...],
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_wrong_usage_is_exit_code_2() -> None:
-    assert run("pressed.yaml", "--kind", "dream").exit_code == 2
-    assert run("pressed.yaml", "--time-limit", "0").exit_code == 2
 
 
 def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:

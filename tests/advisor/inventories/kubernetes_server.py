@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -80,6 +81,16 @@ class ApiServer:
         with self.changed:
             self.oldest, self.log = self.version, []
             self.changed.notify_all()
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """A file by which commands find this server and show TOKEN."""
+        config = folder / "config"
+        config.touch(mode=0o600)
+        config.write_text(
+            f"clusters: [{{name: c, cluster: {{server: '{self.url}'}}}}]\nusers: [{{name: u, user: {{token: {TOKEN}}}}}]\n"
+            "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+        )
+        return config
 
 
 def _place(path: str) -> tuple[str, str]:
