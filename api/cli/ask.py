@@ -74,7 +74,7 @@ def where(
         raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
     others = Inventory()
     if service is not None:
-        asked, now_on = _asked_of(service, instance, like)
+        asked, now_on = _asked_of(service, instance)
     elif inventory is not None:
         asked, now_on, others = _asked(offline.load_inventory(inventory), instance, like)
     request = PlacementRequest(
@@ -138,7 +138,7 @@ def predict(
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 
-def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple[Instance, str | None]:
+def _asked_of(service: Service, instance: str | None) -> tuple[Instance, str | None]:
     """The instance in question without a place, and where it is now, by what a service knows."""
     if instance is None:
         return Instance(NEW), None

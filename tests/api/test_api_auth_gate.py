@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 import re
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from advisor.access.tokens import CACHE_S

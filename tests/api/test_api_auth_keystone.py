@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
 import pytest
 
 from advisor.access.keystone import CACHE_S, REFUSED_S, Keystone

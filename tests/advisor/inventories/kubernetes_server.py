@@ -87,7 +87,8 @@ class ApiServer:
         config = folder / "config"
         config.touch(mode=0o600)
         config.write_text(
-            f"clusters: [{{name: c, cluster: {{server: '{self.url}'}}}}]\nusers: [{{name: u, user: {{token: {TOKEN}}}}}]\n"
+            f"clusters: [{{name: c, cluster: {{server: '{self.url}'}}}}]\n"
+            f"users: [{{name: u, user: {{token: {TOKEN}}}}}]\n"
             "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
         )
         return config
