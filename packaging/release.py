@@ -63,7 +63,7 @@ def _project(path: Path) -> dict[str, Any]:
 
 
 def _required(name: str, requirements: list[str]) -> str:
-    return next(one.partition("==")[2] for one in requirements if one.startswith(f"{name}=="))
+    return next(required.partition("==")[2] for required in requirements if required.startswith(f"{name}=="))
 
 
 def _git(root: Path, *words: str) -> str:

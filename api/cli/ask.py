@@ -108,9 +108,9 @@ def predict(
 ) -> None:
     """Predict what co-located instances do to each other."""
     service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene, model=model)
-    asked = offline.load_scene(scene)
+    known = offline.load_scene(scene)
     answer = (
-        offline.predict(asked, model=model, settings=settings()) if service is None else _predicted_by(service, asked)
+        offline.predict(known, model=model, settings=settings()) if service is None else _predicted_by(service, known)
     )
     if as_json:
         from api.schemas.effects import SceneAnswer  # schemas take time to load, which `where` does without

@@ -22,7 +22,7 @@ def print_model(model: ModelOut) -> None:
     rest = {name: value for name, value in model.card.items() if name not in ABOVE and not is_section(name, value)}
     print_table(("", ""), [*plain, *_flat(rest)])
     if is_section("datasets", model.card.get("datasets")):
-        _print_rows("trained on", [_dataset(one) for one in model.card["datasets"]])
+        _print_rows("trained on", [_dataset(card) for card in model.card["datasets"]])
     if is_section("figures", model.card.get("figures")):
         _print_rows("held out, as judged at the training", figures(model.card["figures"]))
     if model.verdict is not None:
@@ -46,7 +46,7 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
 
 def print_history(history: Sequence[ActivationOut]) -> None:
     """Who answered when."""
-    rows = [(f"{one.at:%Y-%m-%d %H:%M:%S}", one.before, one.after, one.cause) for one in history]
+    rows = [(f"{change.at:%Y-%m-%d %H:%M:%S}", change.before, change.after, change.cause) for change in history]
     print_table(("at (UTC)", "before", "after", "by"), rows)
 
 
@@ -68,8 +68,8 @@ def _flat(card: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     for name, value in card.items():
         if isinstance(value, Mapping):
             rows += _flat(value, f"{prefix}{name}.")
-        elif isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value):
-            rows.append((f"{prefix}{name}", ", ".join(clean(one) for one in value)))
+        elif isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
+            rows.append((f"{prefix}{name}", ", ".join(clean(item) for item in value)))
         else:
             rows.append((f"{prefix}{name}", figure(value)))
     return rows

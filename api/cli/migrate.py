@@ -73,9 +73,9 @@ def migrate(
         kind="rebalance", objective=objective, keep_ratio=keep_ratio, max_moves=max_moves, move_gain=move_gain,
         at_once=1, at_once_per_host=1,
     )  # fmt: skip
-    asked = Service.of(url, token_file, patience_s=request.time_limit_s)
+    planner = Service.of(url, token_file, patience_s=request.time_limit_s)
     stop = stop_event() if apply or pause_s is not None else threading.Event()
-    rounds = _Rounds(asked, mover, request, apply=apply, stop=stop)
+    rounds = _Rounds(planner, mover, request, apply=apply, stop=stop)
     while True:
         went_well = _make_round(rounds, repeated=pause_s is not None, as_json=as_json)
         if pause_s is None or stop.wait(pause_s):

@@ -81,8 +81,8 @@ def probe_plan(
     left_out = offline.write_campaign(plan, campaign, known) if campaign else ()
     is_written = campaign is not None and len(left_out) < len(plan.steps)
     if as_json:
-        told = {"campaign": str(campaign) if is_written else None, "not_in_campaign": list(left_out)}
-        print_json({**offline.probe_plan_as_json(plan), **(told if campaign else {})})
+        written = {"campaign": str(campaign) if is_written else None, "not_in_campaign": list(left_out)}
+        print_json({**offline.probe_plan_as_json(plan), **(written if campaign else {})})
         return
     _show(plan)
     if campaign:
