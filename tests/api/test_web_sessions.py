@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -57,7 +57,7 @@ class Browser:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(datetime.now(UTC))
 
 
 @pytest.fixture
