@@ -45,8 +45,8 @@ def _noticed(arrays: CandidateArrays) -> str:
     gap = float(arrays.scores.score[0] - arrays.scores.score[1])
     if not scoring.alike(here, there):
         if there > here:  # by its score, which counts what is lost, it is ahead all the same
-            told = f"the worst-off there has {here:.2f} of its own speed, and {there:.2f} on {other}"
-            return f"its score is higher by {gap:.3f}, though {told}"
+            worst_off = f"the worst-off there has {here:.2f} of its own speed, and {there:.2f} on {other}"
+            return f"its score is higher by {gap:.3f}, though {worst_off}"
         who = arrays.involved(1)[lowest[1]].id
         return f"{who} on {other} has {there:.2f} of its own speed, and nobody on {best} less than {here:.2f}"
     if arrays.newcomer.service == "latency":
@@ -55,10 +55,8 @@ def _noticed(arrays: CandidateArrays) -> str:
         if overloaded == [False, True]:
             return f"{arrays.newcomer.id} is overloaded on {other}, and waits × {here:.2f} on {best}"
         if not any(overloaded) and not scoring.alike(1 / here, 1 / there):
-            if here > there:
-                told = f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
-                return f"its score is higher by {gap:.3f}, though {told}"
-            return f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
+            waits = f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
+            return f"its score is higher by {gap:.3f}, though {waits}" if here > there else waits
     return ""
 
 

@@ -31,8 +31,8 @@ def uncertainty(arrays: CandidateArrays, at: int, losses: Sequence[ResourceLoss]
     elif arrays.prediction.outside[at, slot]:
         text = f"{name} is outside the training data here, so the queueing prior answers for it ({interval}){measure}."
     else:
-        told = f"{interval}, which nine in ten pairs left out of training kept to"
-        text = f"{name} is inside the training data here ({told})."
+        held_out = "which nine in ten pairs left out of training kept to"
+        text = f"{name} is inside the training data here ({interval}, {held_out})."
     by = None if antagonist is None else involved[antagonist].id
     return (Reason("unknown", 0.0, text, by, kind="uncertainty", ratio=arrays.ratio(at, slot)),)
 

@@ -114,10 +114,10 @@ def candidates(
     # The first is compared with the second even if only one is requested.
     shown = ranked_hosts[: max(question.request.limit, 2)]
     key = _cache_key(question, shown)
-    known = remembered.told.find(key)
+    known = remembered.candidates.find(key)
     if known is None:
         known = _build_candidates(question, shown, remembered)
-        remembered.told.keep(key, known)
+        remembered.candidates.keep(key, known)
     names = [question.snapshot.hosts[ranked.host].id for ranked in ranked_hosts]
     ties = _ties(shown, ranked_hosts)
     return tuple(

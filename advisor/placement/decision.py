@@ -58,19 +58,19 @@ def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: Plac
     The same question on the same snapshot has the same answer; without a feasible host the list is empty and the
     reasons say why.
     """
-    return rank_hosts(snapshot, context, request, told=request.limit).answer
+    return rank_hosts(snapshot, context, request, detailed=request.limit).answer
 
 
 def rank_hosts(
-    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, told: int
+    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, detailed: int
 ) -> HostRanking:
-    """The same question, with the scores of `request.limit` hosts, and everything of no more than `told` of them."""
+    """The same question, with the scores of `request.limit` hosts, and everything of no more than `detailed` of them."""
     request = with_class(snapshot, request)
     metric_names.check(request, context.active.predictor)
     unknown = metric_names.notes(snapshot, request, context.active.predictor)
     return active.ask(
         context.active,
-        lambda answering: _ranking(snapshot, replace(context, active=answering), request, unknown, told),
+        lambda answering: _ranking(snapshot, replace(context, active=answering), request, unknown, detailed),
     )
 
 
@@ -93,7 +93,7 @@ def _ranking(
     context: QuestionContext,
     request: PlacementRequest,
     unknown_metrics: Sequence[str],
-    told: int,
+    detailed: int,
 ) -> HostRanking:
     answering, now = context.active, context.now
     notes = (*answering.notes, *unknown_metrics)
@@ -116,7 +116,7 @@ def _ranking(
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
         positions = np.array(feasible, dtype=np.int64)
         per_host = not looks_ahead(question, positions)
-        answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, told)
+        answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, detailed)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
@@ -178,9 +178,9 @@ class _RankedHosts:
 
 
 def _rank(
-    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, told: int
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, detailed: int
 ) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float]]:
-    """Candidates, as many as are `told`; the hosts on which a limit breaks; the scores of those that are shown."""
+    """Candidates, as many as are `detailed`; the hosts on which a limit breaks; the scores of those that are shown."""
     request = question.request
     screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
     ranking = _rank_promising if screened else _rank_all
@@ -201,8 +201,8 @@ def _rank(
     scores = {
         question.snapshot.hosts[ranked_host.host].id: ranked_host.score for ranked_host in ranked_hosts[: request.limit]
     }
-    shown = replace(question, request=replace(request, limit=told)) if 0 < told < request.limit else question
-    answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and told else ()
+    shown = replace(question, request=replace(request, limit=detailed)) if 0 < detailed < request.limit else question
+    answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and detailed else ()
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores
 
 

@@ -71,10 +71,10 @@ def as_it_is(snapshot: ClusterSnapshot, context: QuestionContext, request: Place
 
 
 def ranked_as_it_is(
-    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, told: int
+    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, detailed: int
 ) -> HostRanking:
-    """The scores of hosts with everybody's settings as they are, and everything of no more than `told` of them."""
-    return decision.rank_hosts(snapshot, context, replace(request, mend=False), told=told)
+    """The scores of hosts with everybody's settings as they are, and everything of no more than `detailed` of them."""
+    return decision.rank_hosts(snapshot, context, replace(request, mend=False), detailed=detailed)
 
 
 def there(answer: Recommendation) -> Instance:

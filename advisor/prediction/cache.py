@@ -24,8 +24,8 @@ class PredictionCache:
     answer has shown; one per predictor in use.
 
     Nothing in it goes stale: all that a prediction depends on is part of its key, so that what changed is not found
-    any more, and dropped when there is no room, the longest unused first. Safe to share between threads. `told` is what
-    was made of that: candidates with their reasons.
+    any more, and dropped when there is no room, the longest unused first. Safe to share between threads. `candidates`
+    are what was made of that, with their reasons.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -33,7 +33,7 @@ class PredictionCache:
         self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
         self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
         self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
-        self.told: LRUCache[bytes, tuple[Candidate, ...]] = LRUCache(MOST_PARTS, _parts)
+        self.candidates: LRUCache[bytes, tuple[Candidate, ...]] = LRUCache(MOST_PARTS, _parts)
 
     def counts(self) -> tuple[int, int]:
         """How many keys were found and how many were not, of all that were ever looked for."""

@@ -38,12 +38,12 @@ def move(
         return (migration, *_arrived(then, target, met), *_unshaped(former, source, left))
     arrived = tuple(_arrived(then, target, met))
     # A class on the uplink needs no running instance: there before it, it holds from the first packet on.
-    ready = tuple(one for one in arrived if one.argv and one.tool == "tc")
+    ready = tuple(command for command in arrived if command.argv and command.tool == "tc")
     return (
         *_unpinned(former, source, left),
         *ready,
         _live(migration, source, target),
-        *(one for one in arrived if one not in ready),
+        *(command for command in arrived if command not in ready),
         *_unshaped(former, source, left),
     )
 
@@ -55,7 +55,7 @@ def place(then: Instance, target: Host, met: Sequence[Instance]) -> tuple[Comman
 
 def settings(host: Host, former: Instance, then: Instance, beside: Sequence[Instance]) -> tuple[Command, ...]:
     """From the settings that an instance has to those it should have where it is."""
-    return tuple(_changed(host, then, former.settings, then.settings, beside))
+    return commands(host, then, former.settings, then.settings, neighbours=beside)
 
 
 def resize(host: Host, former: Instance, then: Instance) -> tuple[Command, ...]:
@@ -83,14 +83,14 @@ def _by_cloud(
         yield from _unpinned(former, source, left)
         now = replace(now, pinning=None)
     yield tool.migrate(then, source, target)
-    yield from _changed(target, then, now, then.settings, met)
+    yield from commands(target, then, now, then.settings, neighbours=met)
 
 
 def _unpinned(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:
     """Pins speak of the pCPUs of one host, and go along: they come off before."""
     if former.settings.pinning is not None:
         free = IsolationSettings(pinning=Pinning((_ANYWHERE,) * former.vcpus))
-        yield from _on(source, _changed(source, former, former.settings, free, left))
+        yield from _on(source, commands(source, former, former.settings, free, neighbours=left))
 
 
 def _arrived(then: Instance, target: Host, met: Sequence[Instance]) -> Iterator[Command]:
@@ -100,18 +100,13 @@ def _arrived(then: Instance, target: Host, met: Sequence[Instance]) -> Iterator[
 def _unshaped(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:
     """Its class on the uplink that it left."""
     if tc.is_shaped(former.settings.network) and tc.on_uplink(source, None):
-        held, gone = (
+        shaped, free = (
             IsolationSettings(network=network) for network in (former.settings.network, NetworkSettings("none"))
         )
-        yield from _on(source, _changed(source, former, held, gone, left))
-
-
-def _changed(
-    host: Host, instance: Instance, now: IsolationSettings, wanted: IsolationSettings, beside: Sequence[Instance]
-) -> tuple[Command, ...]:
-    return commands(host, instance, now, wanted, neighbours=beside)
+        yield from _on(source, commands(source, former, shaped, free, neighbours=left))
 
 
 def _on(host: Host, rendered: Sequence[Command]) -> Iterator[Command]:
-    for one in rendered:
-        yield replace(one, note=f"on {host.id}; {one.note}" if one.note else f"on {host.id}") if one.argv else one
+    for command in rendered:
+        note = f"on {host.id}; {command.note}" if command.note else f"on {host.id}"
+        yield replace(command, note=note) if command.argv else command

@@ -150,14 +150,14 @@ class PlacementService:
         where it is held, and none else."""
         check_request(request)
         if not hold:
-            ranking, _ = self._ranked(request, without, told=0)
+            ranking, _ = self._ranked(request, without, detailed=0)
             if not (holds_next and ranking.scores):
                 with self._write() as connection:
                     self._note(connection, ranking.answer, next(iter(ranking.scores), None))
             return ranking
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
-                ranking, view = self._ranked(request, without, told=1)
+                ranking, view = self._ranked(request, without, detailed=1)
                 answer = ranking.answer
                 held, looks = ([_as_held(answer)], ()) if answer.candidates else ([], (answer,))
                 if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
@@ -269,14 +269,14 @@ class PlacementService:
         return tuple(contradictions.told_with(one, view.alarms) for one in wide)
 
     def _ranked(
-        self, request: PlacementRequest, without: Collection[str], *, told: int
+        self, request: PlacementRequest, without: Collection[str], *, detailed: int
     ) -> tuple[HostRanking, CloudView]:
         view, snapshot, context = self._asked_about(without)
-        ranking = sequential.ranked_as_it_is(snapshot, context, request, told=told)
+        ranking = sequential.ranked_as_it_is(snapshot, context, request, detailed=detailed)
         begun = context.now - _ELSEWHERE + timedelta(seconds=self._settings.reserve_s)
         if any(one.recommendation and one.expires_at > begun for one in view.pending):
             ranking = replace(ranking, per_host=False)
-        if not told:
+        if not detailed:
             return ranking, view
         answer = ranking.answer
         wide = interval_inflation.recommendation(answer, self._how_it_held(answer.model_version, view))
@@ -336,7 +336,7 @@ class PlacementService:
 
     def _keep(self, connection: Connection, recommendation: EncodedRecommendation, *, held: bool) -> None:
         head = recommendation.head
-        recommendations.add(connection, head, recommendation.kept)
+        recommendations.add(connection, head, recommendation.stored)
         first = head.candidates[0].host if head.candidates else None
         about = [head.id, head.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "dry_run": head.request.dry_run, "held": held, "model": head.model_version}
@@ -350,7 +350,7 @@ class PlacementService:
         self._audit.record(connection, "placement.look", about, **detail)
 
 
-def _as_held(told: Recommendation) -> EncodedRecommendation:
+def _as_held(answer: Recommendation) -> EncodedRecommendation:
     """What is stored of a scheduler's answer: the host that is held, as if no other had been asked for."""
-    asked = replace(told.request, limit=1)
-    return EncodedRecommendation.only_kept(replace(told, request=asked, candidates=told.candidates[:1]))
+    request = replace(answer.request, limit=1)
+    return EncodedRecommendation.only_stored(replace(answer, request=request, candidates=answer.candidates[:1]))

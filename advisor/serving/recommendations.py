@@ -32,31 +32,30 @@ Held = Callable[[str], HowItHeld]  # of a model's version
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecommendation:
-    """A recommendation, and what is long of it as text: `told` as the contract's JSON, `kept` as the store has it.
+    """A recommendation, and its body as text: `body` as the contract's JSON, `stored` as the store has it.
 
     In `head` candidates, rejections and notes may say NEWCOMER where the newcomer's name belongs, in the texts not.
     """
 
     head: Recommendation
-    told: bytes
-    kept: bytes
+    body: bytes
+    stored: bytes
     source: AnswerSource = "miss"
 
     @classmethod
     def of(cls, recommendation: Recommendation) -> EncodedRecommendation:
         """Write both texts."""
-        kept = codec.text(body_of(recommendation)).encode()
-        return cls(recommendation, to_json(body_as_json(recommendation)), kept)
+        return replace(cls.only_stored(recommendation), body=to_json(body_as_json(recommendation)))
 
     @classmethod
-    def only_kept(cls, recommendation: Recommendation) -> EncodedRecommendation:
+    def only_stored(cls, recommendation: Recommendation) -> EncodedRecommendation:
         """Write what the store has; nobody is told the answer as JSON."""
         return cls(recommendation, b"", codec.text(body_of(recommendation)).encode())
 
     @property
     def size(self) -> int:
         """About how many bytes it takes: beside the texts, values that take a fifth more than these."""
-        return (len(self.told) + len(self.kept)) * 11 // 5
+        return (len(self.body) + len(self.stored)) * 11 // 5
 
     @property
     def recommendation(self) -> Recommendation:
@@ -75,11 +74,11 @@ class EncodedRecommendation:
             snapshot_age_s=max((now - taken_at).total_seconds(), 0.0),
         )
         name, stood = request.instance.id.encode(), NEWCOMER.encode()  # an id needs no quoting in JSON
-        return EncodedRecommendation(head, self.told.replace(stood, name), self.kept.replace(stood, name), source)
+        return EncodedRecommendation(head, self.body.replace(stood, name), self.stored.replace(stood, name), source)
 
     def as_json(self) -> bytes:
         """The answer to `POST /v1/placements`, equal to `recommendation_as_json`."""
-        return b"%b,%b" % (to_json(head_as_json(self.head))[:-1], self.told[1:])
+        return b"%b,%b" % (to_json(head_as_json(self.head))[:-1], self.body[1:])
 
 
 @dataclass(slots=True)

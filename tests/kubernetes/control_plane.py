@@ -161,9 +161,8 @@ class ControlPlane:
         ready = [{"type": "Ready", "status": "True", "reason": "Made", "message": ""}]
 
         def one(name: str) -> None:
-            self.call(
-                "POST", "/api/v1/nodes", json={"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
-            )
+            metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+            self.call("POST", "/api/v1/nodes", json={"metadata": metadata})
             status = {"status": {"capacity": size, "allocatable": size, "conditions": ready}}
             self.call("PATCH", f"/api/v1/nodes/{name}/status", data=json.dumps(status), headers=PATCH)
 
@@ -215,9 +214,8 @@ class ControlPlane:
         return [one for one in items if one.get("reason") == reason]
 
     def priority(self, name: str, value: int) -> None:
-        self.call(
-            "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json={"metadata": {"name": name}, "value": value}
-        )
+        row = {"metadata": {"name": name}, "value": value}
+        self.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=row)
 
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

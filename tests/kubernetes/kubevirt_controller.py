@@ -27,19 +27,15 @@ _DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhos
     "ephemeral-storage": "100Gi"
 }
 _LABELS = {
-    "kubevirt.io/schedulable": "true",
-    "kubernetes.io/arch": "amd64",
-    "machine-type.node.kubevirt.io/q35": "true",
-}
+    "kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "machine-type.node.kubevirt.io/q35": "true",
+}  # fmt: skip
 
 
 def offer_devices(cluster: ControlPlane, nodes: list[str]) -> None:
     """What virt-handler's device plugin and labeller tell of a node."""
+    labels, size = {"metadata": {"labels": _LABELS}}, {"status": {"capacity": _DEVICES, "allocatable": _DEVICES}}
     for name in nodes:
-        size = {"status": {"capacity": _DEVICES, "allocatable": _DEVICES}}
-        cluster.call(
-            "PATCH", f"/api/v1/nodes/{name}", data=json.dumps({"metadata": {"labels": _LABELS}}), headers=PATCH
-        )
+        cluster.call("PATCH", f"/api/v1/nodes/{name}", data=json.dumps(labels), headers=PATCH)
         cluster.call("PATCH", f"/api/v1/nodes/{name}/status", data=json.dumps(size), headers=PATCH)
 
 

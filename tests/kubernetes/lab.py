@@ -92,10 +92,8 @@ class Lab:
         names = [f"node-{number:03}" for number in range(nodes)]
         self.cluster.nodes(names)
         wait(lambda: len(self.hosts()) == nodes)
-        wide = [
-            {**{name: one[name] for name in ("id", "kind", "pcpus", "memory_mb", "labels", "cpu_overcommit")}, **_CAN}
-            for one in self.hosts()
-        ]
+        told = ("id", "kind", "pcpus", "memory_mb", "labels", "cpu_overcommit")
+        wide = [{**{name: one[name] for name in told}, **_CAN} for one in self.hosts()]
         self.ask("PUT", "/v1/inventory", json={"hosts": wide, "mode": "merge"})
         return names
 
@@ -153,10 +151,7 @@ def pod(name: str, kind: str | None = None, cpu: str = "500m", *, asks: bool = T
     wanted = {"cpu": cpu, "memory": "1Gi", **limits}
     container = {"name": "c", "image": "none", "resources": {"requests": wanted, "limits": limits}}
     metadata = {"name": name, "annotations": notes | more.pop("annotations", {}), "labels": more.pop("labels", {})}
-    return {
-        "metadata": metadata,
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **more},
-    }
+    return {"metadata": metadata, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **more}}
 
 
 def mix(count: int, prefix: str, seed: int) -> dict[str, str]:

@@ -117,14 +117,17 @@ def no_http(answers: _Answers, _: bytes) -> None:
 
 def not_numbers(answers: _Answers, body: bytes) -> None:
     """NaN, which JSON does not have and Python's reader takes."""
-    hosts = json.loads(body)["hosts"]
-    document = {"candidates": [{"host": host, "score": float("nan")} for host in hosts], "rejected": []}
-    answers.send(json.dumps(document).encode())
+    _scored(answers, body, float("nan"))
 
 
 def null_scores(answers: _Answers, body: bytes) -> None:
-    hosts = json.loads(body)["hosts"]
-    answers.send(json.dumps({"candidates": [{"host": host, "score": None} for host in hosts], "rejected": []}).encode())
+    _scored(answers, body, None)
+
+
+def _scored(answers: _Answers, body: bytes, score: float | None) -> None:
+    """The same score for every host."""
+    candidates = [{"host": host, "score": score} for host in json.loads(body)["hosts"]]
+    answers.send(json.dumps({"candidates": candidates, "rejected": []}).encode())
 
 
 def about_others(answers: _Answers, _: bytes) -> None:
@@ -139,14 +142,5 @@ def knows_none(answers: _Answers, body: bytes) -> None:
 
 
 HARMS: tuple[Harm, ...] = (
-    slow,
-    dripping,
-    failing,
-    garbage,
-    hanging_up,
-    no_http,
-    not_numbers,
-    null_scores,
-    about_others,
-    knows_none,
-)
+    slow, dripping, failing, garbage, hanging_up, no_http, not_numbers, null_scores, about_others, knows_none,
+)  # fmt: skip

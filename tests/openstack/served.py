@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,12 +63,10 @@ def command(folder: Path, *words: str, env: Mapping[str, str]) -> subprocess.Com
 def serving(folder: Path, *, env: Mapping[str, str] | None = None, words: Sequence[str] = ()) -> Iterator[Service]:
     """A service with an empty database in `folder`."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
-    log = (folder / "service.log").open("w+", encoding="utf-8")
+    argv = (*PROGRAM, "serve", "--listen", "127.0.0.1:0", *words)
     with (
-        log,
-        subprocess.Popen(
-            (*PROGRAM, "serve", "--listen", "127.0.0.1:0", *words), cwd=folder, stderr=log, env=environment
-        ) as process,
+        (folder / "service.log").open("w+", encoding="utf-8") as log,
+        subprocess.Popen(argv, cwd=folder, stderr=log, env=environment) as process,
     ):
         try:
             port = _port(process, folder / "service.log")
@@ -79,8 +78,6 @@ def serving(folder: Path, *, env: Mapping[str, str] | None = None, words: Sequen
 
 
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    import time
-
     for _ in range(600):
         if found := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text(encoding="utf-8")):
             return int(found[1])

@@ -120,12 +120,9 @@ def exposed(servers: Servers) -> str:
         series("ceilometer_cpu", {"cpu": one.id, **whose, "resource": one.id, "unit": "ns"}, cpus * 1e9)
         port, disk = f"{one.instance_name}-{one.id}-tap0", f"{one.id}-vda"
         for way, ceilometers in (("receive", "incoming"), ("transmit", "outgoing")):
-            series(
-                f"libvirt_domain_interface_stats_{way}_bytes_total", {**domain, "target_device": "tap0"}, BYTES_PER_S
-            )
-            series(
-                f"ceilometer_network_{ceilometers}_bytes", {"network": "bytes", **whose, "resource": port}, BYTES_PER_S
-            )
+            of_tap, network = {**domain, "target_device": "tap0"}, {"network": "bytes", **whose, "resource": port}
+            series(f"libvirt_domain_interface_stats_{way}_bytes_total", of_tap, BYTES_PER_S)
+            series(f"ceilometer_network_{ceilometers}_bytes", network, BYTES_PER_S)
         for way in ("read", "write"):
             series(f"libvirt_domain_block_stats_{way}_bytes_total", {**domain, "target_device": "vda"}, BYTES_PER_S)
             series(f"ceilometer_disk_device_{way}_bytes", {"disk": way, **whose, "resource": disk}, BYTES_PER_S)

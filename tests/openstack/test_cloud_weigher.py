@@ -6,6 +6,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,21 +150,16 @@ def one_by_one(service: Service, folder: Path) -> Counter[str]:
         advisor.inventory.put(cloud, mode="replace", generation=None)
         for number in range(BOOTS):
             asked = Instance(f"n{number}", 4, 4096.0, workload="busy", service="latency")
-            answer = advisor.placements.place(
-                PlacementRequest(asked, hosts=tuple(HOSTS), dry_run=True, explain=False)
-            ).recommendation
-            host = answer.candidates[0].host
-            advisor.inventory.put_instance(
-                Instance(f"n{number}", 4, 4096.0, host=host, workload="busy", service="latency")
-            )
+            request = PlacementRequest(asked, hosts=tuple(HOSTS), dry_run=True, explain=False)
+            host = advisor.placements.place(request).recommendation.candidates[0].host
+            advisor.inventory.put_instance(replace(asked, host=host))
             found[host] += 1
     return found
 
 
 def everything(service: Service) -> Inventory:
-    with Advisor(
-        Settings(database=f"sqlite:///{service.folder}/var/cotenant.sqlite3", state_dir=service.folder)
-    ) as there:
+    settings = Settings(database=f"sqlite:///{service.folder}/var/cotenant.sqlite3", state_dir=service.folder)
+    with Advisor(settings) as there:
         return there.cloud.inventory()
 
 

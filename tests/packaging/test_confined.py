@@ -124,16 +124,14 @@ def test_the_service_answers_by_what_it_trained_and_plans(service: str, trained:
     assert plan.status == 200, plan.body
 
 
-@pytest.mark.usefixtures("service")  # whose cloud it is about
-def test_a_report_with_its_pictures_is_written(state: dict[str, str], tmp_path: Path) -> None:
-    said(*confined(SERVICE, COTENANT, "report", "--out", tmp_path), MPLCONFIGDIR=str(tmp_path / "matplotlib"), **state)
-    assert list(tmp_path.glob("*/index.html"))
-
-
-def test_plans_are_solved_by_a_library_that_needs_no_memory_to_be_written_and_run() -> None:
+def test_plans_and_their_pictures_are_made_by_libraries_that_need_no_memory_to_be_written_and_run(
+    tmp_path: Path,
+) -> None:
     program = "import sys; from api.cli import main\ntry:\n main()\nfinally:\n print('ortools' in sys.modules)"
-    plan = ("plan", str(CLOUD), "--add", str(CLOUD.with_name("newcomers.yaml")), "--json")
-    assert said(*confined(SERVICE, sys.executable, "-c", program, *plan)).splitlines()[-1] == "True"
+    words = ("plan", CLOUD, "--add", CLOUD.with_name("newcomers.yaml"), "--json", "--report", tmp_path / "plan.html")
+    argv = confined(SERVICE, sys.executable, "-c", program, *words)
+    assert said(*argv, MPLCONFIGDIR=str(tmp_path / "matplotlib")).splitlines()[-1] == "True"
+    assert "<svg" in (tmp_path / "plan.html").read_text()
 
 
 def test_the_agent_reads_this_host() -> None:

@@ -17,8 +17,6 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 Unit = Mapping[str, tuple[str, ...]]  # every value of an option in its order; an empty one forgets those before it
@@ -49,6 +47,8 @@ def analyze(*arguments: str) -> str:
     """What systemd-analyze says, to people or as a fault; the test skips where systemd is not installed."""
     tool = shutil.which("systemd-analyze")
     if tool is None:
+        import pytest  # a program that is to be confined does without
+
         pytest.skip("needs systemd-analyze (apt-get install systemd)")
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

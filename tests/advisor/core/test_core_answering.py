@@ -48,7 +48,7 @@ class Asking:
         anew = replace(ask(self.snapshot, question), id=found.head.id)
         assert found.recommendation == anew
         assert from_json(found.as_json()) == from_json(to_json(recommendation_as_json(anew)))
-        assert NEWCOMER.encode() not in found.as_json() + found.kept
+        assert NEWCOMER.encode() not in found.as_json() + found.stored
         return found.source == "hit"
 
 

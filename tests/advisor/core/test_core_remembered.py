@@ -79,13 +79,13 @@ def test_the_blocks_lie_where_they_lay_however_many_there_come_to_be() -> None:
 def test_candidates_take_room_by_what_they_hold() -> None:
     neighbours = [vm(f"r{number}", on="h1") for number in range(20)]
     many, few = (ask(cloud([host(pcpus=64, memory_mb=1e6)], there), request()).candidates for there in (neighbours, []))
-    told = PredictionCache().told
+    cache = PredictionCache().candidates
     for number in range(MOST_PARTS):
-        told.keep(b"%d" % number, few)
-    most = len(told)
+        cache.keep(b"%d" % number, few)
+    most = len(cache)
     for number in range(MOST_PARTS):
-        told.keep(b"m%d" % number, many)
-    assert len(told) < most / 5
+        cache.keep(b"m%d" % number, many)
+    assert len(cache) < most / 5
 
 
 def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
@@ -97,7 +97,7 @@ def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
         assert mended.changes
     lengths = {len(key) for kind in (memory.before, memory.after, memory.shown) for key in kind._row}
     assert lengths <= {32, 48, 64}
-    assert {len(key) for key in memory.told._values} == {16}
+    assert {len(key) for key in memory.candidates._values} == {16}
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -50,6 +49,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import NOW, cloud, effect, plan_by_hand, vm
 from tests.advisor.planning.planning_cases import host as planning_host
+from tests.api.page_reader import Page
 
 LOADING = {"script", "link", "iframe", "img", "object", "embed", "base", "form", "image"}
 HOSTILE = (
@@ -63,35 +63,24 @@ HOSTILE = (
 )
 
 
-class Page(HTMLParser):
-    """Tags with their attributes, the text, and the rows of the tables."""
+class Report(Page):
+    """With the rows of its tables."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.rows: list[list[str]] = []
-        self.text: list[str] = []
-        self._in_cell = False
-        self.feed(text)
+        super().__init__(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+        super().handle_starttag(tag, attrs)
         if tag == "tr":
             self.rows.append([])
-        if tag in ("td", "th") and self.rows:
+        elif tag in ("td", "th"):
             self.rows[-1].append("")
-            self._in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_cell = self._in_cell and tag not in ("td", "th")
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
-        if self._in_cell:
+        super().handle_data(data)
+        if "td" in self.open or "th" in self.open:
             self.rows[-1][-1] += data
-
-    def said(self) -> str:
-        return " ".join(" ".join(self.text).split())
 
     def cells(self, name: str, skip: int = 0) -> list[str]:
         """The first row in which a name stands first or second; with `skip` a later one."""
@@ -103,8 +92,8 @@ def plan_as_files(inventory: Inventory, plan: Plan, background: Background | Non
     return report_files.files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
-def page(inventory: Inventory, plan: Plan) -> Page:
-    return Page(plan_as_html(inventory, plan))
+def page(inventory: Inventory, plan: Plan) -> Report:
+    return Report(plan_as_html(inventory, plan))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +103,7 @@ def by_hand() -> str:
 
 
 def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_place(by_hand: str) -> None:
-    said = Page(by_hand).said()
+    said = Report(by_hand).text
     for sentence in (
         "1 of 2 instances can be placed.",
         "shop-7 goes to h1.",
@@ -132,11 +121,11 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
 
 def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
     inventory, made = plan_by_hand()
-    assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).said()
+    assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).text
 
 
 def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: str) -> None:
-    assert Page(by_hand).cells("shop-7") == [
+    assert Report(by_hand).cells("shop-7") == [
         "1",
         "shop-7",
         "place",
@@ -149,11 +138,11 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: st
 
 
 def test_every_instance_stands_in_the_table_with_before_and_after(by_hand: str) -> None:
-    found = Page(by_hand)
-    assert "1 host is empty." in found.said()
+    found = Report(by_hand)
+    assert "1 host is empty." in found.text
     assert found.cells("db-1")[2:6] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25"]
     assert found.cells("shop-7", 1)[1:6] == ["h1", "comes", "–", "90 % 80–100 %", "–"]
-    assert "Everybody's limit is 80 %" in found.said()
+    assert "Everybody's limit is 80 %" in found.text
 
 
 @pytest.mark.parametrize(("upper", "words"), [(10.0, "10.00 ×"), (114.24, "not known")])
@@ -163,7 +152,7 @@ def test_the_page_says_where_the_upper_edge_of_latency_is_not_known_and_the_data
     inventory, plan = plan_by_hand()
     unsure = replace(effect("bulk-1", 0.6, 0.6), latency_ratio=Band(1.3, 0.5, upper))
     report = plan_as_files(inventory, replace(plan, after={**plan.after, "h2": (unsure,)}))
-    assert words in Page(report["index.html"].decode()).cells("bulk-1")
+    assert words in Report(report["index.html"].decode()).cells("bulk-1")
     rows = json.loads(report["report.json"])["tables"]["instances"]
     (row,) = (row for row in rows if row["instance"] == "bulk-1")
     assert row["latency_upper"] == upper
@@ -174,8 +163,8 @@ def test_refusals_of_one_kind_stand_together_with_the_hosts_they_hold_for() -> N
     many = tuple(Rejection(f"h{n:02}", "capacity.memory", f"needs 9 MB, {n} MB free") for n in range(40))
     alone = PlanRequest(instances=(vm("huge-1"),))
     found = page(inventory, replace(plan, request=alone, steps=(PlanStep("huge-1", None, None, many),)))
-    assert "Too little memory free: h00, h01, h02 and 37 more hosts. needs 9 MB, 0 MB free" in found.said()
-    assert "The instance cannot be placed." in found.said()
+    assert "Too little memory free: h00, h01, h02 and 37 more hosts. needs 9 MB, 0 MB free" in found.text
+    assert "The instance cannot be placed." in found.text
 
 
 SUMS = PlanSums(hosts=4, hosts_used=3, instances=9, below=2, worst=0.5, mean=0.9, total=8.1)
@@ -183,58 +172,54 @@ FINE = replace(SUMS, hosts_used=2, below=0, worst=0.9)
 MOVE = PlanStep("db-1", "h2", action="move", source="h1", stage=1, why="h1 is crowded.")
 
 
+ADMIT, REBALANCE, CONSOLIDATE = {"instances": (vm("db-1"),)}, {"kind": "rebalance"}, {"kind": "consolidate"}
+EMPTY_H1 = {"kind": "evacuate", "empty": ("h1",)}
+ALREADY_FINE = Search("moves", 0, 0, 0, "already fine")  # of an imagined cloud it says nothing
+FULL = Capacity(12, 7, 40, "CPU.", 5.0, (RunwayPoint(0, 0, 1.0, SUMS, fits=True),))
+OTHERS = (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))
+
+
 @pytest.mark.parametrize(
     ("asked", "told", "words"),
     [
-        ({"instances": (vm("db-1"),)}, {"steps": (MOVE,)}, "The instance can be placed."),
-        ({"kind": "rebalance"}, {"steps": (MOVE,)}, "1 step brings the instances below their limit from 2 to 0."),
-        ({"kind": "rebalance"}, {"steps": (), "search": Search("moves", 0, 0, 0, "already fine")}, "Already fine"),
+        (ADMIT, {"steps": (MOVE,)}, "The instance can be placed."),
+        (REBALANCE, {"steps": (MOVE,)}, "1 step brings the instances below their limit from 2 to 0."),
+        (REBALANCE, {"steps": (), "search": ALREADY_FINE}, "Already fine"),
         (
-            {"kind": "evacuate", "empty": ("h1",)},
-            {"steps": (MOVE,), "after": {"h1": (), "h2": (effect("db-1", 0.7),)}},
+            EMPTY_H1, {"steps": (MOVE,), "after": {"h1": (), "h2": (effect("db-1", 0.7),)}},
             "h1 can be emptied: 1 step in 1 stage.",
         ),
         (
-            {"kind": "evacuate", "empty": ("h1",)},
-            {"steps": (MOVE,), "after": {"h1": (effect("db-1", 0.7),), "h2": ()}},
+            EMPTY_H1, {"steps": (MOVE,), "after": {"h1": (effect("db-1", 0.7),), "h2": ()}},
             "h1 cannot be emptied: 1 instance stays there.",
         ),
-        ({"kind": "consolidate"}, {"steps": (MOVE,)}, "2 hosts will do instead of 3, by 1 step."),
+        (CONSOLIDATE, {"steps": (MOVE,)}, "2 hosts will do instead of 3, by 1 step."),
         (
-            {"kind": "consolidate"},
-            {"sums_after": SUMS, "search": Search("hosts in use", 3, 2, 0.5, "time")},
+            CONSOLIDATE, {"sums_after": SUMS, "search": Search("hosts in use", 3, 2, 0.5, "time")},
             "No plan with fewer hosts was found in time.",
         ),
         (
-            {"kind": "consolidate"},
-            {"sums_after": SUMS, "search": Search("hosts in use", 3, 3, 0, "search")},
+            CONSOLIDATE, {"sums_after": SUMS, "search": Search("hosts in use", 3, 3, 0, "search")},
             "No fewer hosts will do.",
         ),
         (
-            {"kind": "rebalance"},
-            {"steps": (), "search": Search("below", 2, 0, 1, "time")},
+            REBALANCE, {"steps": (), "search": Search("below", 2, 0, 1, "time")},
             "No move that pays was found in time.",
         ),
         (
-            {"kind": "capacity"},
-            {"capacity": Capacity(12, 7, 40, "CPU.", 5.0, (RunwayPoint(0, 0, 1.0, SUMS, fits=True),))},
+            {"kind": "capacity"}, {"capacity": FULL},
             "12 more of this mix fit with everybody within the limit; the cloud is full in 5 months.",
         ),
         (
-            {"kind": "what_if"},
-            {
-                "variants": (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7))),
-                "search": Search("moves", 0, 0, 0, "already fine"),  # the imagined cloud
-            },
+            {"kind": "what_if"}, {"variants": OTHERS, "search": ALREADY_FINE},
             "The worst-off would reach 70 % instead of 90 % of what it does alone.",
         ),
         (
-            {"kind": "right_size"},
-            {"steps": (replace(MOVE, action="resize", vcpus=1),)},
+            {"kind": "right_size"}, {"steps": (replace(MOVE, action="resize", vcpus=1),)},
             "1 instance should get another",
         ),
     ],
-)
+)  # fmt: skip
 def test_each_kind_of_question_has_its_answer_as_the_headline(asked: Any, told: Any, words: str) -> None:
     _, plan = plan_by_hand()
     plan = replace(plan, request=PlanRequest(**asked), **({"sums_before": SUMS, "sums_after": FINE} | told))
@@ -250,18 +235,18 @@ def test_a_plan_with_everything_has_every_section() -> None:
         undo=(MOVE,), search=Search("instances of the mix", 12, 15, 0.2, "time"), degraded=True,
     )  # fmt: skip
     text = plan_as_html(inventory, whole)
-    found = Page(text)
+    found = Report(text)
     assert len(_check_pictures(text)) == 5  # run-way, variants, distribution, pressure, throughput of one host
     assert found.cells("fewer")[1:5] == ["4", "3", "9", "2"]
     assert ["6", "18"] in [row[:2] for row in found.rows]
-    assert "The time limit ended the search" in found.said()
+    assert "The time limit ended the search" in found.text
     assert {"capacity", "variants", "pressure", "instances", "how"} <= {
         one.get("id") for tag, one in found.tags if tag == "section"
     }
 
 
 def test_the_file_asks_no_other_host_for_anything_and_runs_nothing(by_hand: str) -> None:
-    tags = Page(by_hand).tags
+    tags = Report(by_hand).tags
     assert not {tag for tag, _ in tags} & LOADING
     for _, attributes in tags:
         assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "data")]
@@ -277,9 +262,9 @@ def test_hostile_names_stay_text(by_hand: str) -> None:
     told = " ".join(HOSTILE)
     hostile = replace(plan, steps=steps, after=after, model_version=told, model_origin=told, id=told, notes=HOSTILE)
     text = plan_as_html(inventory, hostile)
-    found = Page(text)
-    assert {tag for tag, _ in found.tags} == {tag for tag, _ in Page(by_hand).tags}
-    assert all(" ".join(name.split()) in found.said() for name in HOSTILE)
+    found = Report(text)
+    assert {tag for tag, _ in found.tags} == {tag for tag, _ in Report(by_hand).tags}
+    assert all(" ".join(name.split()) in found.text for name in HOSTILE)
     _check_pictures(text)
 
 
@@ -312,7 +297,7 @@ def test_the_same_plan_gives_the_same_file_and_leaves_matplotlib_s_settings_alon
 def test_an_empty_plan_on_an_empty_cloud_is_a_report_too() -> None:
     _, plan = plan_by_hand()
     found = page(Inventory(), replace(plan, request=PlanRequest(), steps=(), before={}, after={}))
-    assert "Nothing was to be placed." in found.said()
+    assert "Nothing was to be placed." in found.text
 
 
 def test_an_instance_that_moves_stands_once_with_its_former_host() -> None:
@@ -327,10 +312,11 @@ def test_an_instance_that_moves_stands_once_with_its_former_host() -> None:
 
 def test_commands_stand_with_their_undo_as_words_and_not_as_markup() -> None:
     inventory, plan = plan_by_hand()
-    command = Command("xl", ("xl", "vcpu-pin", "<shop-7>", "0", "1"), ("xl", "vcpu-pin", "<shop-7>", "0", "all"))
-    found = page(inventory, replace(plan, steps=(replace(plan.steps[0], commands=(command,)),)))
-    assert "xl vcpu-pin <shop-7> 0 1" in found.said()
-    assert "xl vcpu-pin <shop-7> 0 all" in found.said()
+    words = ("xl vcpu-pin <shop-7> 0 1", "xl vcpu-pin <shop-7> 0 all")
+    argv, undo = (tuple(line.split()) for line in words)
+    commands = (Command("xl", argv, undo),)
+    found = page(inventory, replace(plan, steps=(replace(plan.steps[0], commands=commands),)))
+    assert all(line in found.text for line in words)
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +336,7 @@ def test_a_thousand_hosts_stay_readable_and_what_is_left_out_is_said(thousand_ho
     text = held["index.html"].decode()
     assert len(held["index.html"]) < 3_000_000
     assert 5 <= text.count("<svg ") <= 20
-    said = Page(text).said()
+    said = Report(text).text
     assert "They go to 1,000 hosts" in said
     assert "988 more hosts with instances stand in the last table." in said
     assert "8,600 more rows stand in instances.csv beside this page." in said
@@ -368,7 +354,7 @@ def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out()
     report = plan_report(inventory, plan, background)
     held = plan_as_files(inventory, plan, background)
     told = json.loads(held["report.json"])
-    found = Page(held["index.html"].decode())
+    found = Report(held["index.html"].decode())
     shown = {tuple(" ".join(cell.split()) for cell in row) for row in found.rows}
     assert "It reaches 0.9201" in told["sections"]["how"]["facts"]["Search"]
     assert told["sections"]["model"]["facts"]["Libraries"] == "lightgbm 4.7.0"
@@ -380,7 +366,7 @@ def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out()
             cells = [cell(row[at], column.kind) for at, column in table.on_page]
             words = tuple(" ".join(f"{one.text} {one.small} {' '.join(one.lines)}".split()) for one in cells)
             assert words in shown, table.name
-        assert bool(table.left_out) == (f"{table.name}.csv" in found.said())
+        assert bool(table.left_out) == (f"{table.name}.csv" in found.text)
 
 
 def test_of_a_card_is_shown_what_has_the_shape_of_one() -> None:

@@ -44,17 +44,14 @@ def domain(host: Host) -> ElementTree.Element:
 
 def test_libvirt_s_fragments_are_xml_of_what_is_wanted() -> None:
     found = domain(KVM)
-    assert {one.tag: one.text for one in found.findall("cputune/*") if one.text} == {
-        "shares": "200",
-        "period": "100000",
-        "quota": "25000",
-    }
-    assert [one.attrib for one in found.findall("cputune/vcpupin")] == [
-        {"vcpu": "0", "cpuset": "2"},
-        {"vcpu": "1", "cpuset": "1,3"},
-    ]
-    assert [one.attrib for one in found.findall("cputune/emulatorpin")] == [{"cpuset": "0"}]
-    assert [one.attrib for one in found.findall("cputune/iothreadpin")] == [{"iothread": "1", "cpuset": "0"}]
+    tuned = {one.tag: one.text for one in found.findall("cputune/*") if one.text}
+    assert tuned == {"shares": "200", "period": "100000", "quota": "25000"}
+    for pin, cpus in {
+        "vcpupin": [{"vcpu": "0", "cpuset": "2"}, {"vcpu": "1", "cpuset": "1,3"}],
+        "emulatorpin": [{"cpuset": "0"}],
+        "iothreadpin": [{"iothread": "1", "cpuset": "0"}],
+    }.items():
+        assert [one.attrib for one in found.findall(f"cputune/{pin}")] == cpus
     assert found.findtext("disk/iotune/total_bytes_sec") == "20000000"
     assert found.find("disk/target").get("dev") == "vda"  # type: ignore[union-attr]
     assert found.find("interface/driver").attrib == {"name": "vhost", "queues": "2"}  # type: ignore[union-attr]
@@ -62,8 +59,7 @@ def test_libvirt_s_fragments_are_xml_of_what_is_wanted() -> None:
 
 def test_the_interface_is_limited_in_the_definition_only_where_the_uplink_is_not_shaped() -> None:
     assert domain(KVM).find("interface/bandwidth") is None
-    outbound = domain(replace(KVM, labels={})).find("interface/bandwidth/outbound")
-    assert outbound is not None
+    (outbound,) = domain(replace(KVM, labels={})).findall("interface/bandwidth/outbound")
     assert outbound.attrib == {"average": "12500", "peak": "12500", "burst": "10000"}
 
 

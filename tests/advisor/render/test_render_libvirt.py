@@ -59,23 +59,14 @@ def test_pinning_a_guest_sends_its_other_threads_to_the_driver_s_cpus_and_unpinn
     host = replace(HOST, driver_cpus=(0,))
     guest = replace(SHOP, labels={"iothreads": "2"})
     pinned, free = IsolationSettings(pinning=Pinning(((2,), (3,)))), IsolationSettings(pinning=Pinning(((), ())))
-    found = [(" ".join(one.argv), " ".join(one.undo)) for one in commands(host, guest, IsolationSettings(), pinned)[2:]]
-    assert found == [
-        (
-            "virsh emulatorpin --domain shop-7 --live --cpulist 0",
-            "virsh emulatorpin --domain shop-7 --live --cpulist r",
-        ),
-        *(
-            (
-                f"virsh iothreadpin --domain shop-7 --iothread {number} --live --cpulist 0",
-                f"virsh iothreadpin --domain shop-7 --iothread {number} --live --cpulist 0-3",
-            )
-            for number in (1, 2)
-        ),
-    ]
-    assert [(undo, argv) for argv, undo in found] == [
-        (" ".join(one.argv), " ".join(one.undo)) for one in commands(host, guest, pinned, free)[2:]
-    ]
+    there, back = (
+        [(" ".join(one.argv), " ".join(one.undo)) for one in commands(host, guest, now, then)[2:]]
+        for now, then in ((IsolationSettings(), pinned), (pinned, free))
+    )
+    emulator = "virsh emulatorpin --domain shop-7 --live --cpulist"
+    iothreads = [f"virsh iothreadpin --domain shop-7 --iothread {number} --live --cpulist" for number in (1, 2)]
+    assert there == [(f"{emulator} 0", f"{emulator} r"), *((f"{start} 0", f"{start} 0-3") for start in iothreads)]
+    assert back == [(undo, argv) for argv, undo in there]
 
 
 def test_moving_a_pinned_guest_leaves_its_other_threads_alone() -> None:
@@ -98,9 +89,8 @@ def test_where_the_uplink_cannot_be_shaped_the_guest_s_own_interface_is_limited(
 
 def test_an_interface_of_its_own_cannot_keep_a_rate_free_and_says_so() -> None:
     guest = replace(SHOP, labels={"mac": "52:54:00:12:34:56"})
-    said, limited = commands(
-        HOST, guest, IsolationSettings(), IsolationSettings(network=NetworkSettings("shared", 10, 80))
-    )[::-1]
+    wanted = IsolationSettings(network=NetworkSettings("shared", 10, 80))
+    limited, said = commands(HOST, guest, IsolationSettings(), wanted)
     assert said.argv == ()
     assert "kept free" in said.note
     assert limited.argv[-1] == "10000,10000,8000"
@@ -154,9 +144,8 @@ def test_virsh_reads_every_rendered_command_and_its_undo() -> None:
     labels = {"disk": "vda", "mac": "52:54:00:12:34:56", "iothreads": "1"}
     host = replace(HOST, driver_cpus=(0,))
     made = commands(host, Instance("test", vcpus=2, labels=labels), IsolationSettings(), EVERYTHING)
-    assert {"vcpupin", "emulatorpin", "iothreadpin", "schedinfo", "blkdeviotune", "domiftune"} == {
-        command.argv[1] for command in made
-    }
+    verbs = {"vcpupin", "emulatorpin", "iothreadpin", "schedinfo", "blkdeviotune", "domiftune"}
+    assert {command.argv[1] for command in made} == verbs
     for command in made:
         for argv in (command.argv, command.undo):
             connected = [argv[0], "-c", "test:///default", *argv[1:]]

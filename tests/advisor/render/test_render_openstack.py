@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -74,36 +74,29 @@ def test_pins_that_nova_cannot_express_are_said(pinning: str) -> None:
     assert "cannot keep to" in command.note
 
 
-def test_a_changed_flavor_says_that_running_servers_keep_what_they_have() -> None:
-    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(cap_percent=50))
-    assert "next start" in command.note
+def network(mode: Literal["shared", "dedicated"], rate: float, ceil: float | None = None) -> IsolationSettings:
+    return IsolationSettings(network=NetworkSettings(mode, rate, ceil))
 
 
 def test_a_dedicated_rate_is_a_policy_of_its_own_on_the_port_with_a_burst_of_80_percent() -> None:
     name = POLICY("100000-80000")
     rule = "--type bandwidth-limit --max-kbps 100000 --max-burst-kbits 80000 --egress"
-    wanted = IsolationSettings(network=NetworkSettings("dedicated", 100))
-    assert rendered(IsolationSettings(), wanted) == [
+    assert rendered(IsolationSettings(), network("dedicated", 100)) == [
         (f"openstack network qos policy create {name}", f"openstack network qos policy delete {name}"),
         (f"openstack network qos rule create {rule} {name}", ""),
         (f"openstack port set --qos-policy {name} 2f1c", "openstack port unset --qos-policy 2f1c"),
     ]
 
 
-def test_a_tiny_rate_keeps_a_burst_of_one_frame() -> None:
-    made = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("dedicated", 0.01)))
-    assert "--max-kbps 10 --max-burst-kbits 12 " in made[1][0]
-
-
-def test_a_shared_rate_is_kept_free_and_limited_by_its_ceil() -> None:
-    made = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("shared", 100, 400)))
+def test_a_tiny_rate_keeps_a_burst_of_one_frame_and_a_shared_one_is_kept_free_and_limited_by_its_ceil() -> None:
+    assert "--max-kbps 10 --max-burst-kbits 12 " in rendered(IsolationSettings(), network("dedicated", 0.01))[1][0]
+    made = rendered(IsolationSettings(), network("shared", 100, 400))
     assert "--type minimum-bandwidth --min-kbps 100000 --egress" in made[1][0]
     assert "--type bandwidth-limit --max-kbps 400000 --max-burst-kbits 320000 --egress" in made[2][0]
 
 
 def test_another_rate_is_another_policy_and_the_old_one_goes_when_the_port_has_left_it() -> None:
-    now, then = (IsolationSettings(network=NetworkSettings("dedicated", rate)) for rate in (100, 50))
-    made = rendered(now, then)
+    made = rendered(network("dedicated", 100), network("dedicated", 50))
     old, new = POLICY("100000-80000"), POLICY("50000-40000")
     limit = "openstack network qos rule create --type bandwidth-limit"
     assert [argv for argv, _ in made] == [
@@ -121,19 +114,15 @@ def test_another_rate_is_another_policy_and_the_old_one_goes_when_the_port_has_l
 
 
 def test_a_policy_that_the_port_had_before_comes_back_with_undo_and_is_never_deleted() -> None:
-    labels = {**SHOP.labels, "qos_policy": "gold"}
-    made = rendered(
-        IsolationSettings(network=NetworkSettings("dedicated", 100)),
-        IsolationSettings(network=NetworkSettings("dedicated", 50)),
-        replace(SHOP, labels=labels),
-    )
+    server = replace(SHOP, labels={**SHOP.labels, "qos_policy": "gold"})
+    made = rendered(network("dedicated", 100), network("dedicated", 50), server)
     assert made[-1][1] == "openstack port set --qos-policy gold 2f1c"
     assert not any("delete" in argv for argv, _ in made)
 
 
 def test_without_a_port_the_flavor_limits_what_is_sent_in_kilobytes() -> None:
     server = replace(SHOP, labels={"flavor": "shop.large"})
-    ((argv, undo),) = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("dedicated", 80)), server)
+    ((argv, undo),) = rendered(IsolationSettings(), network("dedicated", 80), server)
     for part in ("average=10000", "peak=10000", "burst=8000"):
         assert f"--property quota:vif_outbound_{part}" in argv
     assert undo.startswith("openstack flavor unset --property quota:vif_outbound_average")
@@ -143,16 +132,16 @@ def test_without_a_flavor_and_a_port_it_is_said_which_labels_are_missing() -> No
     wanted = IsolationSettings(cap_percent=50, network=NetworkSettings("dedicated", 80))
     made = commands(HOST, Instance("shop-7"), IsolationSettings(), wanted)
     assert all(command.argv == () for command in made)
-    assert [word for command in made for word in ("label flavor", "label port") if word in command.note] == [
-        "label flavor",
-        "label port",
-    ]
+    labels = ["label flavor", "label port"]
+    assert [label for command in made for label in labels if label in command.note] == labels
 
 
-def test_hosts_where_nova_s_quotas_do_not_hold_are_said() -> None:
-    (command,) = commands(replace(HOST, kind="xen"), SHOP, IsolationSettings(), IsolationSettings(cap_percent=50))
-    assert command.argv == ()
-    assert "not on host h1" in command.note
+def test_running_servers_keep_what_they_have_and_on_some_hosts_nova_s_quotas_do_not_hold() -> None:
+    for kind, words in (("kvm", "next start"), ("xen", "not on host h1")):
+        host = replace(HOST, kind=kind)  # type: ignore[arg-type]
+        (command,) = commands(host, SHOP, IsolationSettings(), IsolationSettings(cap_percent=50))
+        assert words in command.note
+        assert bool(command.argv) == (kind == "kvm")
 
 
 @pytest.mark.parametrize("label", ["flavor", "port", "qos_policy"])

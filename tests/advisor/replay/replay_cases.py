@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from advisor.domain import Host, Replay, ReplayRequest, WorkloadProfile
+from advisor.domain import Host, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.prediction.active import ActivePredictor
 from advisor.replay import replay
 from advisor.replay.trace import Trace
@@ -72,3 +73,8 @@ def replayed(
         now=WHEN,
         **{"processes": 1, "host": HOST, **options},
     )
+
+
+def timeless(policies: Sequence[Replayed]) -> list[Replayed]:
+    """What two replays of the same have in common: not how long decisions took."""
+    return [replace(one, decision_s=0.0, longest_decision_s=0.0) for one in policies]

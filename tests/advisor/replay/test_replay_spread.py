@@ -7,15 +7,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
-from advisor.domain import Replayed, ReplayRequest
+from advisor.domain import ReplayRequest
 from advisor.errors import ClusterFailed, InvalidInput
 from advisor.replay.parallel import spread
 from models.scale import cluster
-from tests.advisor.replay.replay_cases import made_trace, replayed
+from tests.advisor.replay.replay_cases import made_trace, replayed, timeless
 from tests.servers.dask import scheduler, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Dask's own sockets at its end
@@ -26,10 +25,6 @@ REQUEST = ReplayRequest(("cotenant", "random"), hosts=4, history_s=1200, seeds=(
 def address() -> Iterator[str]:
     with scheduler() as found:
         yield found
-
-
-def timeless(policies: tuple[Replayed, ...]) -> list[Replayed]:
-    return [replace(one, decision_s=0.0, longest_decision_s=0.0) for one in policies]
 
 
 def test_a_replay_is_the_same_here_on_two_workers_and_when_one_of_them_is_killed(address: str) -> None:

@@ -134,8 +134,7 @@ def test_a_broken_trace_is_refused_with_row_column_and_reason(tmp_path: Path, ro
     assert says in refused.value.message
 
 
-def _truncated() -> bytes:
-    return gzip.compress(b"instance,time_s,cpu_percent\n" + b"a,0,1\n" * 1000, mtime=0)[:-20]
+CUT = gzip.compress(b"instance,time_s,cpu_percent\n" + b"a,0,1\n" * 1000, mtime=0)[:-20]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def _truncated() -> bytes:
         ("short.csv", b"instance,time_s,cpu_percent\na,0\n", "Row #2: Expected 3 columns, got 2"),
         ("letter.txt", b"Dear reader, all is well", "looks like no trace"),
         ("bytes.csv", b"instance,time_s\xff\xfe\n", "cannot be read as a trace"),
-        ("cut.csv.gz", _truncated(), "cannot be read as a trace"),
+        ("cut.csv.gz", CUT, "cannot be read as a trace"),
         ("wrong.parquet", b"PAR1 and nothing else", "cannot be read as a trace"),
         ("planet.csv", b"vm,1,2,3\nother,4,x,6\n", "row 2, column 3: 'x' is not a number"),
         ("planet.csv", b"vm,1,2,3\nvm,4,5,6\n", "row 2, column time_s: instance vm goes back"),
@@ -264,10 +263,8 @@ def test_bitbrains_keeps_the_work_that_its_rows_have() -> None:
     assert trace.memory_mb.max() < 130_000
     assert "network" in unsaid
     table = parquet.read_table(path, columns=["id", "duration", "cpu_usage"])
-    capacity = {
-        one["id"]: one["cpu_capacity"]
-        for one in parquet.read_table(PUBLIC / "bitbrains-small-meta.parquet").to_pylist()
-    }
+    sizes = parquet.read_table(PUBLIC / "bitbrains-small-meta.parquet").to_pylist()
+    capacity = {one["id"]: one["cpu_capacity"] for one in sizes}
     rows = zip(table["id"].to_pylist(), table["cpu_usage"].to_pylist(), strict=True)
     share = np.array([usage / capacity[name] for name, usage in rows])
     asked = float((share * table["duration"].to_numpy()).sum()) / 1000

@@ -139,15 +139,8 @@ class OpenStackLab:
             listing.write_text(json.dumps(some))
             own = places.write_computes(self.places, number)
             (self.places.folder / f"computes-{number}" / "compute_id").write_text(str(uuid.uuid4()))
-            argv = (
-                str(install.BIN / "python"),
-                str(install.INSIDE / "computes.py"),
-                str(listing),
-                *self.nova_conf,
-                "--config-file",
-                str(own),
-            )
-            self.processes.start(f"computes-{number}", argv)
+            program = (str(install.BIN / "python"), str(install.INSIDE / "computes.py"), str(listing))
+            self.processes.start(f"computes-{number}", (*program, *self.nova_conf, "--config-file", str(own)))
         cloud = self.connect()
         self.processes.wait_for(
             f"{len(wanted)} hypervisors",

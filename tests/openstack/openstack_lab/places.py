@@ -11,26 +11,11 @@ from tests.openstack.openstack_lab.install import VENV
 from tests.openstack.openstack_lab.processes import free_ports
 
 PORTS = (
-    "keystone",
-    "placement",
-    "nova",
-    "standins",
-    "mariadb",
-    "rabbitmq",
-    "rabbitmq_peers",
-    "epmd",
-    "aetos",
-    "gnocchi",
+    "keystone", "placement", "nova", "standins", "mariadb", "rabbitmq", "rabbitmq_peers", "epmd", "aetos", "gnocchi",
     "watcher",
-)
-DATABASES = (
-    "nova_api",
-    "nova",
-    "nova_cell0",
-    "placement",
-    "gnocchi",
-    "watcher",
-)  # Keystone alone is content with SQLite
+)  # fmt: skip
+# Keystone alone is content with SQLite.
+DATABASES = ("nova_api", "nova", "nova_cell0", "placement", "gnocchi", "watcher")
 Sections = Mapping[str, Mapping[str, object]]
 
 

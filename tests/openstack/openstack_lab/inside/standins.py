@@ -38,7 +38,7 @@ def answer(path, host):
     return 404, {"NeutronError": {"type": "NotFound", "message": path, "detail": ""}}
 
 
-class RecommendationCache(http.server.BaseHTTPRequestHandler):
+class StandIns(http.server.BaseHTTPRequestHandler):
     """GET as above; nothing can be made or changed."""
 
     protocol_version = "HTTP/1.1"
@@ -61,4 +61,4 @@ class RecommendationCache(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), RecommendationCache).serve_forever()
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), StandIns).serve_forever()
