@@ -49,7 +49,7 @@ def body_as_json(recommendation: Recommendation) -> Json:
     commands = recommendation.request.commands
     return {
         "candidates": [_candidate(candidate, commands=commands) for candidate in recommendation.candidates],
-        "rejected": [_rejection(one) for one in recommendation.rejected],
+        "rejected": [_rejection(rejection) for rejection in recommendation.rejected],
         "notes": list(recommendation.notes),
         "evidence": _evidence(recommendation.evidence),
     }

@@ -64,7 +64,7 @@ def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: Plac
 def rank_hosts(
     snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, detailed: int
 ) -> HostRanking:
-    """The same question, with the scores of `request.limit` hosts, and everything of no more than `detailed` of them."""
+    """The same question, with the scores of `request.limit` hosts, and everything of at most `detailed` of them."""
     request = with_class(snapshot, request)
     metric_names.check(request, context.active.predictor)
     unknown = metric_names.notes(snapshot, request, context.active.predictor)

@@ -161,8 +161,8 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
     (`no_better`).
     """
     sensitive = question.request.instance.service == "latency"
-    asked = ~np.isnan(classes.waits).all(axis=1) | sensitive
-    groups = [((), np.flatnonzero(~asked)), (("latency",), np.flatnonzero(asked))]
+    of_latency = ~np.isnan(classes.waits).all(axis=1) | sensitive
+    groups = [((), np.flatnonzero(~of_latency)), (("latency",), np.flatnonzero(of_latency))]
     predicted = [
         (rows, *_predicted(question, classes, rows, targets, remembered)) for targets, rows in groups if len(rows)
     ]

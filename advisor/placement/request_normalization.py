@@ -27,10 +27,10 @@ def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> Placem
     The name stays where it does: if the snapshot has an instance of that name, in commands (tools shorten names or read
     some differently), and with a profile of its own, by which a model may know it.
     """
-    name, asked = request.instance.id, replace(request, dry_run=False)
+    name, question = request.instance.id, replace(request, dry_run=False)
     if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name):
-        return asked
-    return replace(asked, instance=_nameless(request.instance, snapshot))
+        return question
+    return replace(question, instance=_nameless(request.instance, snapshot))
 
 
 def _nameless(instance: Instance, snapshot: ClusterSnapshot) -> Instance:

@@ -51,10 +51,10 @@ class Turn:
             anti_affinity=tuple(dict.fromkeys([*constraints.anti_affinity, *self._apart[name]])),
             affinity=tuple(dict.fromkeys([*constraints.affinity, *self._beside[name]])),
         )
-        asked = replace(request, constraints=mutual)
-        answer = None if planned is None else as_it_is(self.snapshot, self._context, replace(asked, hosts=(planned,)))
+        query = replace(request, constraints=mutual)
+        answer = None if planned is None else as_it_is(self.snapshot, self._context, replace(query, hosts=(planned,)))
         if answer is None or not answer.candidates:
-            answer = as_it_is(self.snapshot, self._context, asked)
+            answer = as_it_is(self.snapshot, self._context, query)
         answer = replace(answer, request=replace(answer.request, hosts=request.hosts, constraints=constraints))
         for other in constraints.anti_affinity:
             self._apart[other].append(name)
@@ -79,8 +79,8 @@ def ranked_as_it_is(
 
 def there(answer: Recommendation) -> Instance:
     """The instance that was asked about on the first candidate, as it would run there."""
-    first, asked = answer.candidates[0], answer.request.instance
-    return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(asked, first))
+    first, newcomer = answer.candidates[0], answer.request.instance
+    return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(newcomer, first))
 
 
 def with_own_profile(request: PlacementRequest) -> Instance:
@@ -102,7 +102,7 @@ def knowing_profiles(snapshot: ClusterSnapshot, requests: Iterable[PlacementRequ
     own = {profile.name: profile for profile in map(own_profile, requests) if profile is not None}
     if not own:
         return snapshot
-    workloads = (*(one for one in snapshot.workloads if one.name not in own), *own.values())
+    workloads = (*(workload for workload in snapshot.workloads if workload.name not in own), *own.values())
     return snapshot.changed(workloads=workloads, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at)
 
 

@@ -93,7 +93,7 @@ def _predicted(
             pinning=newcomer.settings.pinning,
             isolation=newcomer.settings,
             newcomer=effect(newcomer.id, after, row, scenes.slots - 1),
-            neighbours=tuple(sorted(neighbours, key=lambda one: one.instance)),
+            neighbours=tuple(sorted(neighbours, key=lambda shown: shown.instance)),
             crowded=crowded(after, row),
         )
     return by_id

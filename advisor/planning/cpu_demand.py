@@ -60,13 +60,13 @@ def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> CpuPeak
     A mean alone says nothing of the peaks that a size is for, so a given demand counts only with its `p95`. A profile
     tells no peaks either, but of a workload at full load.
     """
-    given = instance.demand.get("cpu")
-    if given is not None:
-        if given.p95 is None:
+    demand = instance.demand.get("cpu")
+    if demand is not None:
+        if demand.p95 is None:
             return None
         part = min(instance.load, 1.0)
-        p95 = given.p95 * part
-        p99 = _likely_p99(p95, instance.vcpus) if given.p99 is None else given.p99 * part
+        p95 = demand.p95 * part
+        p99 = _likely_p99(p95, instance.vcpus) if demand.p99 is None else demand.p99 * part
         source = f"asks for up to {p95:.2f} CPUs in 95 % of the time by the demand that is known of it"
         return CpuPeaks(p95, p99, source)
     table = snapshot.scenes.table
@@ -95,6 +95,6 @@ def demand_scaled(instance: Instance, factor: float, vcpus: int) -> Mapping[Reso
         return instance.demand
     mean = min(factor * cpu.mean, vcpus)
     grown = mean / cpu.mean
-    p50, p95, p99 = (None if one is None else min(factor * one, vcpus) for one in (cpu.p50, cpu.p95, cpu.p99))
+    p50, p95, p99 = (None if level is None else min(factor * level, vcpus) for level in (cpu.p50, cpu.p95, cpu.p99))
     scaled = replace(cpu, mean=mean, spread=grown * cpu.spread, doubt=grown * cpu.doubt, p50=p50, p95=p95, p99=p99)
     return {**instance.demand, "cpu": scaled}

@@ -97,11 +97,11 @@ class _BurstSearch:
     def answer(self, former: JointAnswer | None) -> JointAnswer:
         objective = self.objective
         predictor = self.context.active.predictor
-        given = self._in_turn(range(len(self.requests)), until=math.inf)
-        assert given is not None  # noqa: S101 - without a time limit it is finished
-        best = given
+        in_turn = self._in_turn(range(len(self.requests)), until=math.inf)
+        assert in_turn is not None  # noqa: S101 - without a time limit it is finished
+        best = in_turn
         chosen: BurstTrial = "given"
-        given_figures = best_figures = figures(given.after, given.answers, predictor, objective)
+        given_figures = best_figures = figures(in_turn.after, in_turn.answers, predictor, objective)
         tried: list[BurstTrial] = ["given"]
         in_time = True
         for name, trial in self._trials(former):
@@ -122,7 +122,9 @@ class _BurstSearch:
         if len(self.requests) < 2:
             return
         if former is not None:
-            hosts = {one.request.instance.id: one.candidates[0].host for one in former.answers if one.candidates}
+            hosts = {
+                answer.request.instance.id: answer.candidates[0].host for answer in former.answers if answer.candidates
+            }
             yield (
                 former.search.chosen,
                 self._in_turn(self._named_first(range(len(self.requests))), hosts, until=math.inf),
@@ -152,38 +154,39 @@ class _BurstSearch:
         vcpus = sum(host.pcpus for host in self.snapshot.hosts) or 1
         memory = sum(host.memory_mb for host in self.snapshot.hosts) or 1
         instances = [request.instance for request in self.requests]
-        shares = [max(one.vcpus / vcpus, one.memory_mb / memory) for one in instances]
+        shares = [max(instance.vcpus / vcpus, instance.memory_mb / memory) for instance in instances]
         return self._named_first(sorted(range(len(instances)), key=lambda at: -shares[at]))
 
     def _named_first(self, order: Sequence[int]) -> list[int]:
         """The same order, but those whom others are to be beside first: beside who is not there yet nobody can be."""
-        named = {name for one in self.requests for name in one.constraints.affinity}
+        named = {name for request in self.requests for name in request.constraints.affinity}
         return sorted(order, key=lambda at: self.requests[at].instance.id not in named)
 
     def _planned(self, objective: Objective) -> Mapping[str, str]:
         """The hosts of a plan that admits all, by instance; who finds none is left out."""
         newcomers = {
-            one.instance.id: sequential.with_own_profile(with_class(self.snapshot, one)) for one in self.requests
+            request.instance.id: sequential.with_own_profile(with_class(self.snapshot, request))
+            for request in self.requests
         }
         base = self.snapshot.without(newcomers)
         allowed = {
-            one.instance.id: frozenset(
-                base.hosts[at].id for at in filters.apply(base, one, fresh_s=self.context.fresh_s)[0]
+            request.instance.id: frozenset(
+                base.hosts[at].id for at in filters.apply(base, request, fresh_s=self.context.fresh_s)[0]
             )
-            for one in self.requests
+            for request in self.requests
         }
-        stale_too = any(one.constraints.allow_stale for one in self.requests)
+        stale_too = any(request.constraints.allow_stale for request in self.requests)
         goal = Goal(
             aim="admit",
-            newcomers=tuple(replace(one, host=None) for one in newcomers.values()),
+            newcomers=tuple(replace(newcomer, host=None) for newcomer in newcomers.values()),
             targets_of=allowed,
             objective=objective,
             keep_ratio=NO_LIMIT,  # as in a placement, only limits of their own protect instances
             time_limit_s=max(self.left_s * PLAN_SHARE, 0.01),
         )
         fresh_s = math.inf if stale_too else self.context.fresh_s
-        found = assign(base, self.context.active, goal, now=self.context.now, fresh_s=fresh_s)
-        return {name: host for name, host in found.where.items() if host is not None}
+        solution = assign(base, self.context.active, goal, now=self.context.now, fresh_s=fresh_s)
+        return {name: host for name, host in solution.where.items() if host is not None}
 
 
 def figures(
@@ -198,7 +201,7 @@ def figures(
     over everybody on all of these hosts: summed over hosts it would count less where two are harmed on the same one.
     For `pack` it is that of `worst`.
     """
-    placed = {one.request.instance.id: one.candidates[0].host for one in answers if one.candidates}
+    placed = {answer.request.instance.id: answer.candidates[0].host for answer in answers if answer.candidates}
     hosts_used = int(after.scenes.present.any(axis=1).sum()) if after.hosts else 0
     if not placed:
         return BurstFigures(0, 0, hosts_used, 0.0)

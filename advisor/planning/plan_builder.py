@@ -259,11 +259,11 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
         variants = [
             replace(
                 variant,
-                fit=found.fit,
-                runs_out_month=found.runs_out_month,
-                instance_days=found.instance_days(request.growth),
+                fit=room.fit,
+                runs_out_month=room.runs_out_month,
+                instance_days=room.instance_days(request.growth),
             )
-            for variant, found in zip(variants, (now_fits, fits), strict=True)
+            for variant, room in zip(variants, (now_fits, fits), strict=True)
         ]
         return replace(
             draft,
@@ -307,5 +307,5 @@ def _one_after_another(first: MigrationOrder | None, second: MigrationOrder | No
 
 def _identify(snapshot: ClusterSnapshot, request: PlanRequest, chosen: ActivePredictor, now: datetime) -> str:
     """An id that sorts by time (ms) and is the same for the same request at the same moment."""
-    asked = repr((snapshot.hosts, snapshot.residents, snapshot.workloads, request, chosen.predictor.version))
-    return f"{int(now.timestamp() * 1000):012x}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"
+    question = repr((snapshot.hosts, snapshot.residents, snapshot.workloads, request, chosen.predictor.version))
+    return f"{int(now.timestamp() * 1000):012x}-{hashlib.sha256(question.encode()).hexdigest()[:10]}"

@@ -302,9 +302,9 @@ def _reason(former: Instance, then: Instance, peaks: CpuPeaks, helped: Sequence[
 
 def _sized(instance: Instance, vcpus: int) -> Instance:
     pinning, cap = instance.settings.pinning, instance.settings.cap_percent
-    kept = None if pinning is None else Pinning(pinning.cpus[:vcpus])
+    remaining = None if pinning is None else Pinning(pinning.cpus[:vcpus])
     most = None if cap is None else min(cap, 100.0 * vcpus)
-    settings = replace(instance.settings, pinning=kept, cap_percent=most)
+    settings = replace(instance.settings, pinning=remaining, cap_percent=most)
     return replace(instance, vcpus=vcpus, settings=settings, demand=demand_scaled(instance, 1.0, vcpus))
 
 

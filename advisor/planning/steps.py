@@ -151,8 +151,8 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
         if candidate is not None:
             effects = (candidate.newcomer, *candidate.neighbours)
             worst = min(effects, key=lambda effect: effect.throughput_ratio.expected)
-            kept = worst.throughput_ratio.expected
-            yield f"every instance on {then.host} keeps at least {kept:.2f} of its speed alone ({worst.instance})"
+            least = worst.throughput_ratio.expected
+            yield f"every instance on {then.host} keeps at least {least:.2f} of its speed alone ({worst.instance})"
         return
     origin = context.start.names.placed.get(then.id)  # a bypassed instance has another source in its step
     home = origin.host if origin else former.host if former else None

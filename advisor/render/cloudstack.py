@@ -67,23 +67,23 @@ def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
 
 def _complete(change: SettingsChange) -> IsolationSettings:
     """What holds afterwards: an offering is whole or not at all."""
-    given = {f.name: value for f in fields(change.wanted) if (value := getattr(change.wanted, f.name)) is not None}
-    return replace(change.current, **given)
+    wanted = {f.name: value for f in fields(change.wanted) if (value := getattr(change.wanted, f.name)) is not None}
+    return replace(change.current, **wanted)
 
 
 def _fields(change: SettingsChange, settings: IsolationSettings) -> dict[str, str]:
     instance, mhz = change.instance, change.host.cpu_mhz
-    found = {"cpunumber": str(instance.vcpus)}
+    offering = {"cpunumber": str(instance.vcpus)}
     if mhz is not None:
         part = min(1.0, (settings.cap_percent or 100.0 * instance.vcpus) / 100 / instance.vcpus)
-        found |= {"cpuspeed": str(max(1, round(mhz * part)))}
+        offering |= {"cpuspeed": str(max(1, round(mhz * part)))}
         if settings.cap_percent is not None:
-            found["limitcpuuse"] = "true"
+            offering["limitcpuuse"] = "true"
     if instance.memory_mb:
-        found["memory"] = str(round(instance.memory_mb))
+        offering["memory"] = str(round(instance.memory_mb))
     limit, disk = policed(settings.network), bytes_per_second(settings.disk_limit_mb_s)
     if limit is not None:
-        found["networkrate"] = str(max(1, round(limit.kbit_s / 1000)))  # whole Mbit/s
+        offering["networkrate"] = str(max(1, round(limit.kbit_s / 1000)))  # whole Mbit/s
     if disk is not None:
-        found |= {"bytesreadrate": str(disk), "byteswriterate": str(disk)}
-    return found
+        offering |= {"bytesreadrate": str(disk), "byteswriterate": str(disk)}
+    return offering

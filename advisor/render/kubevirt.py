@@ -55,11 +55,11 @@ def migrate(instance: Instance, source: Host, target: Host) -> Command:
     if name is None:
         text = "a pod does not move: evict it, and what owns it makes another one, which Cotenant is asked about"
         return Command(TOOL, (), (), f"{instance.labels.get('name', instance.id)}: {text}")
-    found = _NAME.match(name)
-    if found is None:
+    guest = _NAME.match(name)
+    if guest is None:
         message = f"instance {instance.id}: label {GUEST} {name[:60]!r} is not NAMESPACE/NAME of a guest"
         raise InvalidInput(message, field=f"instance.labels.{GUEST}")
-    start = (TOOL, "migrate", found[2], "--namespace", found[1])
+    start = (TOOL, "migrate", guest[2], "--namespace", guest[1])
     argv, undo = ((*start, f"--addedNodeSelector={HOSTNAME}={hostname(host)}") for host in (target, source))
     return Command(TOOL, argv, undo, "needs KubeVirt 1.6 or later, and a guest whose condition LiveMigratable is True")
 

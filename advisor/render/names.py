@@ -114,8 +114,8 @@ def kernel_version(host: Host) -> tuple[int, int] | None:
 
     Unreadable is not refused: it is compared, and never written into a command.
     """
-    found = _KERNEL.match(host.labels.get(KERNEL, ""))
-    return (int(found[1]), int(found[2])) if found else None
+    version = _KERNEL.match(host.labels.get(KERNEL, ""))
+    return (int(version[1]), int(version[2])) if version else None
 
 
 def target_of(host: Host, target: str | None) -> str:

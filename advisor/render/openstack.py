@@ -113,13 +113,13 @@ def _dedicated(change: SettingsChange, pinning: Pinning | None) -> bool:
 def _cpu_policy(change: SettingsChange, pinning: Pinning | None) -> dict[str, object]:
     if not _dedicated(change, pinning):
         return {}
-    found: dict[str, object] = {"hw:cpu_policy": "dedicated"}
+    specs: dict[str, object] = {"hw:cpu_policy": "dedicated"}
     if change.host.driver_cpus:
-        found["hw:emulator_threads_policy"] = "share"
+        specs["hw:emulator_threads_policy"] = "share"
     if change.host.threads_per_core == 1:
         # `isolate` asks for hosts without SMT, as the one that this was predicted for (cpu-topologies.rst)
-        found["hw:cpu_thread_policy"] = "isolate"
-    return found
+        specs["hw:cpu_thread_policy"] = "isolate"
+    return specs
 
 
 def _weight(change: SettingsChange, flavor: str, cgroup: int) -> Iterator[Step]:
@@ -222,14 +222,14 @@ def _made(change: SettingsChange, network: NetworkSettings | None) -> tuple[Comm
 
 def _rules(network: NetworkSettings | None) -> tuple[tuple[str, ...], ...]:
     """Types and numbers of the rules on what the server sends (egress from its point of view)."""
-    found: list[tuple[str, ...]] = []
+    rules: list[tuple[str, ...]] = []
     if network is not None and network.mode == "shared" and network.rate_mbit is not None:
-        found.append(("minimum-bandwidth", "--min-kbps", str(max(1, round(network.rate_mbit * 1000)))))
+        rules.append(("minimum-bandwidth", "--min-kbps", str(max(1, round(network.rate_mbit * 1000)))))
     limit = policed(network)
     if limit is not None:
         numbers = ("--max-kbps", str(limit.kbit_s), "--max-burst-kbits", str(limit.burst_kbit))
-        found.append(("bandwidth-limit", *numbers))
-    return tuple(found)
+        rules.append(("bandwidth-limit", *numbers))
+    return tuple(rules)
 
 
 def _attached(port: str, policy: str | None) -> tuple[str, ...]:

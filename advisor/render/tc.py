@@ -85,7 +85,7 @@ def steps(change: SettingsChange, uplink: str | None, neighbours: Sequence[Insta
     elif then:
         entering = (*tree, *own.made(then)) if alone else own.made(then)
         lacks = f"label {MAC} on instance {change.instance.id}"
-        yield from (Step(Phase.TIGHTEN, one, needs="" if one.argv else lacks) for one in entering)
+        yield from (Step(Phase.TIGHTEN, command, needs="" if command.argv else lacks) for command in entering)
     elif now:
         # Without knowing the neighbours the tree stays: to take it down would lift their limits too.
         leaving = backwards(own.made(now)) + (backwards(tree) if alone and neighbours is not None else ())

@@ -22,8 +22,7 @@ def unmet(
     One phrase for each reason, in the order of the instances; () = nothing stands in the way. Options are the host's
     own, as in `plan` without any.
     """
-    found = dict.fromkeys(_reasons(host, instances, changes, driver_cpus))
-    return tuple(found)
+    return tuple(dict.fromkeys(_reasons(host, instances, changes, driver_cpus)))
 
 
 def _reasons(

@@ -67,18 +67,18 @@ def plan(
         for resident in residents
         if resident.id in changes and _differs(resident.settings, changes[resident.id])
     ]
-    found: list[tuple[Moment, Step]] = []
+    timed_steps: list[tuple[Moment, Step]] = []
     for change in _one_after_another(staying):
-        found += [(_moment(change, step.phase), step) for step in tools.cpu_and_disk(change)]
-        found += [(Moment.NOTE, step) for step in tools.definition(change)]
-    found += [(Moment.NEWCOMER, step) for step in tools.definition(entering)]
+        timed_steps += [(_moment(change, step.phase), step) for step in tools.cpu_and_disk(change)]
+        timed_steps += [(Moment.NOTE, step) for step in tools.definition(change)]
+    timed_steps += [(Moment.NEWCOMER, step) for step in tools.definition(entering)]
     for change, others in _networks(staying, entering, residents):
         steps = tools.network(change, others)
-        found += [(Moment.NEWCOMER if change is entering else _by_phase(step.phase), step) for step in steps]
+        timed_steps += [(Moment.NEWCOMER if change is entering else _by_phase(step.phase), step) for step in steps]
     own = sorted(tools.cpu_and_disk(entering), key=lambda step: step.phase)
-    found += [(Moment.NEWCOMER, step) for step in own]
+    timed_steps += [(Moment.NEWCOMER, step) for step in own]
     moved = driver.commands(host, driver_cpus, residents, tools.target) if driver_cpus else ()
-    return (*moved, *(step.command for _, step in sorted(found, key=lambda one: one[0])))
+    return (*moved, *(step.command for _, step in sorted(timed_steps, key=lambda timed: timed[0])))
 
 
 def _differs(now: IsolationSettings, wanted: IsolationSettings) -> bool:
@@ -117,8 +117,8 @@ def _one_after_another(changes: Sequence[SettingsChange]) -> Iterator[SettingsCh
     """Who moves onto CPUs that another is about to leave comes after it; where they change places, as they stand."""
     waiting = list(changes)
     while waiting:
-        chosen = next((one for one in waiting if not _meets(one, waiting)), waiting[0])
-        waiting = [one for one in waiting if one is not chosen]
+        chosen = next((change for change in waiting if not _meets(change, waiting)), waiting[0])
+        waiting = [change for change in waiting if change is not chosen]
         yield chosen
 
 

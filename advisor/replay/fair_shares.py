@@ -46,7 +46,7 @@ def _rate(scenes: SceneBatch, key: str, load: Floats) -> Floats:
     return np.where(scenes.present, np.nan_to_num(profile_column(scenes, key)) * load, 0.0)
 
 
-def _served(room: Floats, asked: Floats) -> Floats:
-    """The part of what each asked for that it gets; 1 where it asked for nothing."""
-    got = fill(room, asked, np.ones_like(asked))
-    return np.divide(got, asked, out=np.ones_like(asked), where=asked > 0)
+def _served(room: Floats, demand: Floats) -> Floats:
+    """The part of its demand that each gets; 1 where it has none."""
+    served = fill(room, demand, np.ones_like(demand))
+    return np.divide(served, demand, out=np.ones_like(demand), where=demand > 0)

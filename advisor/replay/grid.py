@@ -57,14 +57,14 @@ class StepGrid:
     def add(self, rows: TraceRows) -> None:
         """Add rows, in time order for each instance."""
         code = self._codes(rows)
-        kept = np.flatnonzero(code >= 0)
-        code = code[kept]
+        known = np.flatnonzero(code >= 0)
+        code = code[known]
         held = np.unique(code)
         held = held[~np.isnan(self._held[held, 0])]
         # What was held goes first, so that a stable order by instance is one by time as well.
         code = np.concatenate([held, code])
-        values = np.concatenate([self._held[held], np.column_stack([rows.time_s, rows.demands])[kept]])
-        source = np.concatenate([np.full(len(held), -1), kept])
+        values = np.concatenate([self._held[held], np.column_stack([rows.time_s, rows.demands])[known]])
+        source = np.concatenate([np.full(len(held), -1), known])
         order = np.argsort(code, kind="stable")
         code, values, source = code[order], values[order], source[order]
         before = np.flatnonzero(code[1:] == code[:-1])

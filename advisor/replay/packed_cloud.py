@@ -60,8 +60,8 @@ def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
 def fewest_kept(trace: Trace, host: Host, step: int, keep_ratio: float) -> int:
     """A lower bound on the hosts that hold a step and serve everybody with `keep_ratio` of its demand."""
     there = trace.there(step)
-    asked = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
-    return max(fewest_by_size(trace, host, step), math.ceil(asked * keep_ratio / host.pcpus - 1e-9))
+    demand = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
+    return max(fewest_by_size(trace, host, step), math.ceil(demand * keep_ratio / host.pcpus - 1e-9))
 
 
 def bin_bound(sizes: Floats, room: float) -> int:

@@ -24,7 +24,7 @@ def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages:
     `ages` are seconds since each host was last seen, inf = never; empty = unknown, as with a file.
     """
     whole = plan_report(inventory, plan, background)
-    there = sum(len(found) for found in plan.before.values())
+    there = sum(len(residents) for residents in plan.before.values())
     return replace(
         whole,
         what="cloud",

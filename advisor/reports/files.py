@@ -98,7 +98,7 @@ def _csv(table: Table) -> bytes:
 def _text(value: Any) -> Any:
     """A CSV value that no spreadsheet reads as a formula, also with full-width characters."""
     if isinstance(value, list):
-        value = "\n".join(str(one) for one in value)
+        value = "\n".join(str(item) for item in value)
     return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(FORMULA) else value
 
 

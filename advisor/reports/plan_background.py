@@ -49,7 +49,7 @@ def of_plan(
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
         harm = attribute_interference(_snapshot(then, plan), predictor, worst_first(plan.after))
-    lost = {one.instance for there in plan.after.values() for one in there} - {
+    lost = {effect.instance for effects in plan.after.values() for effect in effects} - {
         instance.id for instance in then.instances
     }
     if lost:

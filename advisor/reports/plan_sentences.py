@@ -47,16 +47,16 @@ def headline(plan: Plan) -> str:
 
 
 def _admitted(plan: Plan) -> str:
-    asked = {instance.id for instance in plan.request.instances}
-    placed = len(asked & {step.instance for step in plan.steps if step.host})
-    if not asked:
+    newcomers = {instance.id for instance in plan.request.instances}
+    placed = len(newcomers & {step.instance for step in plan.steps if step.host})
+    if not newcomers:
         return "Nothing was to be placed."
-    if len(asked) == 1:
+    if len(newcomers) == 1:
         return "The instance can be placed." if placed else "The instance cannot be placed."
-    if placed == len(asked):
+    if placed == len(newcomers):
         return f"All {placed:,} instances can be placed."
-    return f"{placed:,} of {len(asked):,} instances can be placed." if placed else (
-        f"None of the {len(asked):,} instances can be placed."
+    return f"{placed:,} of {len(newcomers):,} instances can be placed." if placed else (
+        f"None of the {len(newcomers):,} instances can be placed."
     )  # fmt: skip
 
 

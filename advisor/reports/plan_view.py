@@ -181,8 +181,8 @@ def worth_a_picture(hosts: Sequence[HostRows], plan: Plan) -> tuple[HostRows, ..
     chosen = {step.host for step in plan.steps}
     slowed = [host for host in hosts if host.rows and host.worst < 1 - SLOWED]
     eligible = [host for host in slowed if host.changed or host.name in chosen] or slowed
-    kept = {host.name for host in sorted(eligible, key=lambda host: host.worst)[:MAX_PICTURES]}
-    return tuple(host for host in eligible if host.name in kept)
+    shown = {host.name for host in sorted(eligible, key=lambda host: host.worst)[:MAX_PICTURES]}
+    return tuple(host for host in eligible if host.name in shown)
 
 
 def steps(inventory: Inventory, plan: Plan) -> tuple[StepView, ...]:

@@ -72,7 +72,7 @@ def against(points: Mapping[str, tuple[float, float]], salt: str) -> Markup:
     most = max(share for _, share in alike) or 1.0
     wide = max(hosts for hosts, _ in alike) - min(hosts for hosts, _ in alike)
     named: list[tuple[float, float]] = []  # hosts, and how high the names there reach
-    for (hosts, share), policies in sorted(alike.items(), key=lambda one: one[0][1]):
+    for (hosts, share), policies in sorted(alike.items(), key=lambda entry: entry[0][1]):
         ours = _OURS in policies
         axes.plot([hosts], [share], "o", color=AFTER if ours else SOFT, markersize=6 if ours else 4.5)
         bottom = max([share, *(top for other, top in named if abs(other - hosts) <= _NAME_WIDE * wide)])

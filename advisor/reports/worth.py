@@ -105,8 +105,8 @@ def _placements(worth: AdviceWorth) -> Section:
 
 def _row(placement: PlacementWorth) -> tuple[object, ...]:
     mine, theirs = placement.newcomer, placement.residents
-    told = placement.band
-    band = None if told is None else Band(told.expected, told.lower, told.upper)
+    predicted = placement.band
+    band = None if predicted is None else Band(predicted.expected, predicted.lower, predicted.upper)
     return (
         placement.asked_at, placement.instance, placement.host, placement.advised, placement.heeded, band,
         mine and mine.observed,

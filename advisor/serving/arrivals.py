@@ -47,7 +47,7 @@ class ArrivalWatch(BackgroundPass):
         return self._look(view, now, pausing=pausing)
 
     def _note(self, view: CloudView, now: datetime) -> None:
-        placed = {one.id: one.host or "" for one in view.inventory.instances if one.host}
+        placed = {instance.id: instance.host or "" for instance in view.inventory.instances if instance.host}
         with self._read() as connection:
             seats = stays.seats(connection)
             hosts_known = stays.hosts_known(connection)
@@ -58,9 +58,9 @@ class ArrivalWatch(BackgroundPass):
         with self._write() as connection:
             seats = stays.change(connection)
             stays.end(connection, [name for name, host in seats.items() if placed.get(name) != host], now.timestamp())
-            new = [one for one in begun if seats.get(one.instance) != one.host]
+            new = [stay for stay in begun if seats.get(stay.instance) != stay.host]
             since_s = now.timestamp() - arrivals.BACK_S
-            stays.begin(connection, [one for one in new if not stays.reopen(connection, one, since_s)])
+            stays.begin(connection, [stay for stay in new if not stays.reopen(connection, stay, since_s)])
 
     def _begun(self, view: CloudView, came: Sequence[str], hosts_known: Collection[str], now: datetime) -> list[Stay]:
         """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
@@ -68,7 +68,7 @@ class ArrivalWatch(BackgroundPass):
         snapshot, now_s = view.snapshot, now.timestamp()
         newcomers = [snapshot.names.placed[name] for name in came]
         if not hosts_known or len(came) > MOST_AT_ONCE:
-            return [Stay(one.id, stays.BEFORE, one.host or "") for one in newcomers]
+            return [Stay(newcomer.id, stays.BEFORE, newcomer.host or "") for newcomer in newcomers]
         with self._read() as connection:
             heads = stays.asked_about(connection, came, now - timedelta(seconds=arrivals.ASKED_S))
             answers = {name: recommendations.get(connection, head.id) for name, head in heads.items()}

@@ -226,11 +226,12 @@ class InventoryService:
         """What an announcement may touch: its host and who is there, and everybody it tells of with their hosts."""
         host = hosts.get(connection, announcement.host_id)
         residents = instances.on_hosts(connection, [announcement.host_id])
-        instances_by_id = {one.id: one for one in residents}
+        instances_by_id = {instance.id: instance for instance in residents}
         instances_by_id |= {
-            one.id: one for one in instances.get_many(connection, announcement.names() - instances_by_id.keys())
+            instance.id: instance
+            for instance in instances.get_many(connection, announcement.names() - instances_by_id.keys())
         }
-        where = {one.host for one in instances_by_id.values() if one.host} | {announcement.host_id}
+        where = {instance.host for instance in instances_by_id.values() if instance.host} | {announcement.host_id}
         seen, patience = hosts.sightings_of(connection, where), hosts.patience(connection, where)
         fresh_s = self._fresh.total_seconds()
         silent = {
@@ -238,7 +239,7 @@ class InventoryService:
             for name, seen_at in seen.items()
             if seen_at > now + CLOCK_SKEW or (now - seen_at).total_seconds() > patience.get(name, fresh_s)
         }
-        hosts_by_id = {one.id: one for one in hosts.get_many(connection, where)}
+        hosts_by_id = {known.id: known for known in hosts.get_many(connection, where)}
         return Around(host, instances_by_id, hosts_by_id, frozenset(silent))
 
     def generation(self) -> int:

@@ -27,7 +27,7 @@ class News:
 
     def with_instances(self, changed: Sequence[Instance]) -> News:
         """With these, read in the same transaction, beside those that were put and deleted."""
-        return replace(self, instances={**{one.id: one for one in changed}, **self.instances})
+        return replace(self, instances={**{instance.id: instance for instance in changed}, **self.instances})
 
     def applied(self, inventory: Inventory) -> Inventory:
         """The inventory with this done to it; hosts and instances must be ordered by id, workloads by name first."""
@@ -52,7 +52,7 @@ def read(connection: Connection, generation: int) -> News | None:
         {**dict.fromkeys(touched.hosts), **{host.id: host for host in known}},
         {
             **dict.fromkeys(touched.instances),
-            **{one.id: one for one in instances.get_many(connection, touched.instances)},
+            **{instance.id: instance for instance in instances.get_many(connection, touched.instances)},
         },
         several,
     )

@@ -56,8 +56,8 @@ class Overview:
                 answering.degraded,
             ),
         )
-        hosts = [(_badness(one), one) for one in _hosts(snapshot, expected, {one.placed.id for one in view.pending})]
-        ordered = tuple(one for _, one in sorted(hosts, key=lambda pair: pair[0]))
+        hosts = _hosts(snapshot, expected, {place.placed.id for place in view.pending})
+        ordered = tuple(sorted(hosts, key=_badness))
         return CloudNow(ordered, view.counts.inventory, version, origin, degraded, self._fresh_s)
 
     def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> Floats:
@@ -101,7 +101,8 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
 
     def ask(answering: ActivePredictor) -> HostDetail:
         predictor = answering.predictor
-        effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in residents])}
+        names = [resident.id for resident in residents]
+        effects = {effect.instance: effect for effect in scene_effects(predictor.predict(scene), names)}
         in_order = tuple(effects[resident.instance.id] for resident in now.residents)
         return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), answering.degraded)
 
@@ -122,7 +123,7 @@ def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> t
     """Who would be how much faster without whom, the largest loss first."""
     pairs = attribute_interference(snapshot, predictor, [host_id], most_residents=None)
     losses = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
-    return tuple(sorted(losses, key=lambda one: (-one.loss, one.victim, one.neighbour)))
+    return tuple(sorted(losses, key=lambda loss: (-loss.loss, loss.victim, loss.neighbour)))
 
 
 def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> list[HostNow]:
@@ -140,11 +141,11 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
         strict=True,
     ):
         residents = [
-            ResidentNow(one, kept, one.id in pending, _known(short))
-            for one, (kept, short, _) in zip(residents_there, row, strict=False)
+            ResidentNow(resident, kept, resident.id in pending, _known(short))
+            for resident, (kept, short, _) in zip(residents_there, row, strict=False)
         ]
         crowded = _known(row[0][2]) if residents_there else 0.0
-        residents.sort(key=lambda one: (one.expected, one.instance.id))
+        residents.sort(key=lambda resident: (resident.expected, resident.instance.id))
         seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
         hosts.append(
             HostNow(host, tuple(residents), pressure_by_host[host.id], seen_at, crowded, peak, _known(patience_s))

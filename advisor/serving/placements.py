@@ -105,7 +105,7 @@ class PlacementService:
             check_request(request)
         if not hold:
             answers, _ = self._in_turn(requests, without)
-            looks = [one for one in answers if not (holds_next and one.candidates)]
+            looks = [answer for answer in answers if not (holds_next and answer.candidates)]
             if looks:
                 with self._write() as connection:
                     for look in looks:
@@ -178,12 +178,12 @@ class PlacementService:
         with self._write() as connection:
             counters.bump(connection, "pending")
             pending.purge(connection, now, reserve)
-            known_hosts = hosts.staying(connection, [one.host for one in placed if one.host])
-            on_known_hosts = [one for one in placed if one.host in known_hosts]
-            pending.hold(connection, [Pending("", one, None, now + reserve) for one in on_known_hosts])
+            known_hosts = hosts.staying(connection, [instance.host for instance in placed if instance.host])
+            on_known_hosts = [instance for instance in placed if instance.host in known_hosts]
+            pending.hold(connection, [Pending("", instance, None, now + reserve) for instance in on_known_hosts])
             if on_known_hosts:
                 self._audit.record(
-                    connection, "placement.hold", [one.id for one in on_known_hosts], hosts=len(known_hosts)
+                    connection, "placement.hold", [instance.id for instance in on_known_hosts], hosts=len(known_hosts)
                 )
             return pending.answered_since(connection, now - _ELSEWHERE, reserve)
 
@@ -219,7 +219,7 @@ class PlacementService:
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
         advised = find(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s))
-        going = [(one.instance, one.target) for one in advised if one.target]
+        going = [(move.instance, move.target) for move in advised if move.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
         detail = {"moves": len(going), "stuck": len(advised) - len(going), "model": chosen.predictor.version}
         with self._write() as connection:
@@ -264,9 +264,9 @@ class PlacementService:
 
     def _widened(self, answers: Sequence[Recommendation], view: CloudView) -> tuple[Recommendation, ...]:
         """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""
-        held = {version: self._how_it_held(version, view) for version in {one.model_version for one in answers}}
-        wide = (interval_inflation.recommendation(one, held[one.model_version]) for one in answers)
-        return tuple(contradictions.told_with(one, view.alarms) for one in wide)
+        held = {version: self._how_it_held(version, view) for version in {answer.model_version for answer in answers}}
+        wide = (interval_inflation.recommendation(answer, held[answer.model_version]) for answer in answers)
+        return tuple(contradictions.told_with(answer, view.alarms) for answer in wide)
 
     def _ranked(
         self, request: PlacementRequest, without: Collection[str], *, detailed: int
@@ -274,7 +274,7 @@ class PlacementService:
         view, snapshot, context = self._asked_about(without)
         ranking = sequential.ranked_as_it_is(snapshot, context, request, detailed=detailed)
         begun = context.now - _ELSEWHERE + timedelta(seconds=self._settings.reserve_s)
-        if any(one.recommendation and one.expires_at > begun for one in view.pending):
+        if any(place.recommendation and place.expires_at > begun for place in view.pending):
             ranking = replace(ranking, per_host=False)
         if not detailed:
             return ranking, view
@@ -296,8 +296,8 @@ class PlacementService:
 
     def _hold_first(self, answers: Sequence[Recommendation], view: CloudView, *, force: bool) -> bool:
         """Hold the first candidate of each answer and note those without one, as `_hold`."""
-        looks = [one for one in answers if not one.candidates]
-        return self._hold([_as_held(one) for one in answers if one.candidates], view, looks, force=force)
+        looks = [answer for answer in answers if not answer.candidates]
+        return self._hold([_as_held(answer) for answer in answers if answer.candidates], view, looks, force=force)
 
     def _hold(
         self,
@@ -313,9 +313,9 @@ class PlacementService:
         reserve = timedelta(seconds=self._settings.reserve_s)
         until = now + reserve
         pending_by_answer = {
-            one.head.id: as_pending(one.recommendation, until) for one in answers if self._settings.reserve_s
+            answer.head.id: as_pending(answer.recommendation, until) for answer in answers if self._settings.reserve_s
         }
-        coming = [one for one in pending_by_answer.values() if one is not None]
+        coming = [place for place in pending_by_answer.values() if place is not None]
         with self._write() as connection:
             if coming:
                 if force:
@@ -323,12 +323,11 @@ class PlacementService:
                 elif not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
                 pending.purge(connection, now, reserve)
-                known_hosts = hosts.staying(
-                    connection, [one.host for one in coming]
-                )  # some may be gone since the snapshot
-                pending.hold(connection, [one for one in coming if one.host in known_hosts])
-            for each in answers:
-                self._keep(connection, each, held=pending_by_answer.get(each.head.id) is not None)
+                # some may be gone since the snapshot
+                known_hosts = hosts.staying(connection, [place.host for place in coming])
+                pending.hold(connection, [place for place in coming if place.host in known_hosts])
+            for answer in answers:
+                self._keep(connection, answer, held=pending_by_answer.get(answer.head.id) is not None)
             for look in looks:
                 self._note(connection, look)
         self._stored()

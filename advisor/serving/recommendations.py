@@ -100,13 +100,13 @@ class RecommendationCache:
     @classmethod
     def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> RecommendationCache:
         """None yet; there is room for so many bytes."""
-        kept = LRUCache[bytes, tuple[EncodedRecommendation, SnapshotEpoch, int]](most_bytes, lambda one: one[2])
+        kept = LRUCache[bytes, tuple[EncodedRecommendation, SnapshotEpoch, int]](most_bytes, lambda entry: entry[2])
         return cls(SnapshotEpoch(snapshot.taken_at, snapshot.taken_at), kept)
 
     def after(self, snapshot: ClusterSnapshot) -> RecommendationCache:
         """The same once the cloud has changed to this one; what was answered too long ago to be told again goes."""
         now = snapshot.taken_at
-        self._kept.drop(lambda one: now - one[1].seen > FORMER)
+        self._kept.drop(lambda entry: now - entry[1].seen > FORMER)
         return replace(self, moment=SnapshotEpoch(now, now))
 
     def find(self, question: str) -> EncodedRecommendation | None:

@@ -64,7 +64,7 @@ class CloudView:
         """The inventory as it will be once the pending answers are carried out."""
         placed = {instance.id for instance in self.inventory.instances if instance.host}
         coming = {held.placed.id: held.placed for held in self.pending if held.placed.id not in placed}
-        staying = tuple(one for one in self.inventory.instances if one.id not in coming)
+        staying = tuple(instance for instance in self.inventory.instances if instance.id not in coming)
         expected = replace(
             self.inventory,
             instances=(*staying, *coming.values()),
@@ -175,9 +175,9 @@ class SnapshotCache:
         news, inventory = moved.told, moved.inventory
         held = _possible(moved.held, inventory)
         workloads_expected = _with_profiles(inventory.workloads, held)
-        measured = {name: cpus for one in moved.doubts.values() for name, cpus in one["counts"].items()}
+        measured = {name: cpus for doubt in moved.doubts.values() for name, cpus in doubt["counts"].items()}
         advised = _as_advised(inventory, held, measured)
-        coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
+        coming = [advised.instances.get(place.placed.id, place.placed) for place in held]
         expected = replace(advised.applied(inventory), workloads=workloads_expected)
         if former is None or news is None:
             snapshot = ClusterSnapshot.build(
@@ -199,9 +199,9 @@ class SnapshotCache:
         look_again = now + timedelta(seconds=shortest / 10)
         if former is not None and moved.seen is None:
             look_again = former.look_again
-        until = min([look_again, *(one.expires_at for one in held)])
-        raised = tuple(one for host, kept in moved.doubts.items() for one in contradictions.standing(host, kept))
-        doubted = {host: kept["wide"] for host, kept in moved.doubts.items() if kept["wide"] > 1}
+        until = min([look_again, *(place.expires_at for place in held)])
+        raised = tuple(alarm for host, doubt in moved.doubts.items() for alarm in contradictions.standing(host, doubt))
+        doubted = {host: doubt["wide"] for host, doubt in moved.doubts.items() if doubt["wide"] > 1}
         return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted)
 
     def _choose(self, version: str | None) -> ActivePredictor:
@@ -223,7 +223,7 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
 def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, ...]:
     """Without answers whose host has meanwhile lost the pCPUs that they were pinned to."""
     by_id = {host.id: host for host in inventory.hosts}
-    return tuple(one for one in held if one.host in by_id and misfit(by_id[one.host], [one.placed]) is None)
+    return tuple(place for place in held if place.host in by_id and misfit(by_id[place.host], [place.placed]) is None)
 
 
 def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping[str, float]) -> _Advised:
@@ -233,14 +233,14 @@ def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping
     that who stands in `measured` wants what was measured of it.
     """
     advised = _Advised({}, {})
-    if measured:
-        doubted = (one for one in inventory.instances if one.id in measured and one.host)
-        advised.instances.update({one.id: contradictions.counting_as(one, measured[one.id]) for one in doubted})
-    if not any(one.changes or one.driver_cpus is not None for one in held):
+    for instance in inventory.instances if measured else ():
+        if instance.id in measured and instance.host:
+            advised.instances[instance.id] = contradictions.counting_as(instance, measured[instance.id])
+    if not any(place.changes or place.driver_cpus is not None for place in held):
         return advised
     by_host = {host.id: host for host in inventory.hosts}
     placed_by_id = {instance.id: instance for instance in inventory.instances if instance.host}
-    instances_by_id = {**{one.placed.id: one.placed for one in held}, **placed_by_id, **advised.instances}
+    instances_by_id = {**{place.placed.id: place.placed for place in held}, **placed_by_id, **advised.instances}
     for pending_answer in sorted(held, key=attrgetter("expires_at", "recommendation")):
         if pending_answer.placed.id in placed_by_id:  # it does not count any more
             continue
@@ -263,7 +263,7 @@ def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
 
 
 def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) -> tuple[WorkloadProfile, ...]:
-    return (*known, *(one.profile for one in held if one.profile is not None))
+    return (*known, *(place.profile for place in held if place.profile is not None))
 
 
 def _read_moved(

@@ -161,7 +161,7 @@ class TelemetryService:
             raise InvalidInput(str(error), field="source") from error
         except CallError as error:
             raise SeriesUnavailable(str(error)) from error
-        instances_by_id = {one.id: one for one in self._instances() if one.id in listed}
+        instances_by_id = {instance.id: instance for instance in self._instances() if instance.id in listed}
         unknown = sorted(listed.keys() - instances_by_id.keys())
         told = system.histories({name: listed[name] for name in instances_by_id}, since_s, self._clock().timestamp())
         return guest_history.demands_of(told, instances_by_id, unknown=unknown, progress=progress)
@@ -227,7 +227,7 @@ class TelemetryService:
             if self._settings.prometheus_url is not None:
                 return SlowingHere(host_id, now.timestamp(), now.timestamp(), 0, (), (), elsewhere=True)
             residents = instances.on_hosts(connection, [host_id])
-            key = (host_id, since, now.timestamp() // BUCKET_S, tuple(one.id for one in residents))
+            key = (host_id, since, now.timestamp() // BUCKET_S, tuple(resident.id for resident in residents))
             slowing = self._slowing.find(key)
             if slowing is None:
                 slowing = antagonists.of_host(connection, host_id, residents, since=since, now=now)

@@ -53,7 +53,7 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
         degraded=chosen.degraded,
         found=found,
         missed=missed,
-        alarms=Counter(one.cause for one in view.alarms),
+        alarms=Counter(alarm.cause for alarm in view.alarms),
     )
 
 

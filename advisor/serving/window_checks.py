@@ -112,7 +112,7 @@ class WindowChecks(BackgroundPass):
         judges: Sequence[OutcomeScorer],
     ) -> AlarmUpdate:
         """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
-        judge = next((one for one in judges if one.role == "active"), None)
+        judge = next((judge for judge in judges if judge.role == "active"), None)
         update = contradictions.after_window(
             alarms.get(connection, watch.host),
             scene,
@@ -168,7 +168,7 @@ class WindowChecks(BackgroundPass):
             doubted = alarms.load_all(connection).keys()
             chosen = window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s, doubted)
             hosts = [view.snapshot.hosts[at] for at in chosen]
-            version = next((one.predictor.version for one in judges if one.role == "active"), "")
+            version = next((judge.predictor.version for judge in judges if judge.role == "active"), "")
             factors = self._monitor.seen_factors(connection, version, hosts)
         watches = []
         for at, host in zip(chosen, hosts, strict=True):
@@ -188,7 +188,7 @@ class WindowChecks(BackgroundPass):
 def _scene(view: CloudView, at: int) -> Scene:
     """The host at a position with the demand that would be expected if nothing had contradicted."""
     scene = window_checks.scene_at(view.snapshot, at)
-    if not any(one.id in view.measured for one in scene.instances):
+    if not any(instance.id in view.measured for instance in scene.instances):
         return scene
-    known = {one.id: one for one in view.inventory.instances if one.host == scene.host.id}
+    known = {instance.id: instance for instance in view.inventory.instances if instance.host == scene.host.id}
     return window_checks.unadjusted(view.snapshot, scene, known)
