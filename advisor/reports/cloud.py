@@ -70,32 +70,18 @@ def duration(seconds: float) -> str:
 def _worst(inventory: Inventory, plan: Plan) -> Section:
     """Instances below their limit, then the others, lowest T/B first."""
     limit_of = plan_view.limits(inventory, plan)
-    limited = [(limit_of(effect.instance), host, effect) for host, effects in plan.before.items() for effect in effects]
-    limited = [
-        (limit, host, effect)
-        for limit, host, effect in limited
-        if limit.broken(effect) or effect.throughput_ratio.expected < 1 - plan_view.SLOWED
-    ]
-    limited.sort(
-        key=lambda entry: (not entry[0].broken(entry[2]), entry[2].throughput_ratio.expected, entry[2].instance)
-    )
+    rows = []
+    for host, effects in plan.before.items():
+        for effect in effects:
+            limit, ratio = limit_of(effect.instance), effect.throughput_ratio
+            below = "below its limit" if limit.broken(effect) else None
+            if below or ratio.expected < 1 - plan_view.SLOWED:
+                rows.append((effect.instance, host, ratio, limit.throughput, below))
+    rows.sort(key=lambda row: (row[4] is None, row[2].expected, row[0]))
     columns = (
-        Column("instance", "Instance", "name"),
-        Column("host", "Host"),
-        Column("ratio", "T/B", "band"),
-        Column("limit", "Limit", "ratio"),
-        Column("below", ""),
-    )
-    rows = [
-        (
-            effect.instance,
-            host,
-            effect.throughput_ratio,
-            limit.throughput,
-            "below its limit" if limit.broken(effect) else None,
-        )
-        for limit, host, effect in limited
-    ]
+        Column("instance", "Instance", "name"), Column("host", "Host"), Column("ratio", "T/B", "band"),
+        Column("limit", "Limit", "ratio"), Column("below", ""),
+    )  # fmt: skip
     caption = "Those below their limit, then the lowest predicted throughput"
     if not rows:
         nobody = (

@@ -117,13 +117,10 @@ def _growth(plan: Plan) -> str:
 
 def variants(plan: Plan) -> Section:
     columns = (
-        Column("name", "Cloud", "name"),
-        *_SUMS,
-        Column("fit", "More that fit", "count"),
-        Column("runs_out_month", "Full in month", "number"),
-        Column("instance_days", "VM-days", "number"),
+        Column("name", "Cloud", "name"), *_SUMS, Column("fit", "More that fit", "count"),
+        Column("runs_out_month", "Full in month", "number"), Column("instance_days", "VM-days", "number"),
         Column("notes", "Notes", "listed"),
-    )
+    )  # fmt: skip
     rows = [
         (variant.name, *_sums(variant.sums), variant.fit, variant.runs_out_month, variant.instance_days, variant.notes)
         for variant in plan.variants

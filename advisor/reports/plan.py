@@ -137,17 +137,11 @@ def _commands(plan: Plan) -> Section:
         ("commands", "Commands, in this order", plan.steps), ("undo", "The way back, in this order", plan.undo)
     ):  # fmt: skip
         rows = [
-            (
-                number,
-                step.instance,
-                command.tool,
-                (" ".join(command.argv),),
-                (" ".join(command.undo),) if command.undo else None,
-                command.note,
-            )
+            (number, step.instance, command.tool, (" ".join(command.argv),),
+             (" ".join(command.undo),) if command.undo else None, command.note)
             for number, step in enumerate(steps, 1)
             for command in step.commands or (step.candidate.commands if step.candidate else ())
-        ]
+        ]  # fmt: skip
         columns = (
             Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),
             Column("command", "Command", "argv"), Column("undo", "Undo", "argv", shown=name == "commands"),
@@ -155,11 +149,9 @@ def _commands(plan: Plan) -> Section:
         )  # fmt: skip
         tables.append(Table(name, caption, columns, rows, look="folded", printed=name == "commands"))
     note = "Nothing was run: they are for you to read and carry out. Words with blanks in them need quotes in a shell."
-    return (
-        Section("commands", "Commands", note, tables=tables)
-        if any(table.rows for table in tables)
-        else Section("commands", "Commands")
-    )
+    if not any(table.rows for table in tables):
+        return Section("commands", "Commands")
+    return Section("commands", "Commands", note, tables=tables)
 
 
 def _refused(plan: Plan) -> Section:

@@ -10,6 +10,7 @@ from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings,
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.planned_demand import as_planned
+from advisor.reports.number_format import count
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -54,7 +55,7 @@ def of_plan(
     }
     if lost:
         notes.append(
-            f"Of {_count(len(lost))} only the name is known; pressure and harm after the plan do not count "
+            f"Of {count(len(lost), 'instance')} only the name is known; pressure and harm after the plan do not count "
             f"{'it' if len(lost) == 1 else 'them'}."
         )
     return Background(
@@ -127,7 +128,3 @@ def _settings(plan: Plan) -> Mapping[str, tuple[IsolationSettings | None, int | 
         former = settings_by_id.get(step.instance, (None, None))
         settings_by_id[step.instance] = (own or former[0], step.vcpus or former[1])
     return settings_by_id
-
-
-def _count(number: int) -> str:
-    return f"{number:,} instance{'' if number == 1 else 's'}"

@@ -71,10 +71,8 @@ def _judge(replay: Replay) -> str:
 def _headline(replay: Replay) -> str:
     """The advisor's two figures beside the best of the other policies in each; no verdict."""
     by_name = {policy.policy: policy for policy in replay.policies}
-    ours, others = (
-        by_name.get("cotenant"),
-        [policy for policy in _placing(replay) if policy.policy not in _BEYOND_COMPARE],
-    )
+    ours = by_name.get("cotenant")
+    others = [policy for policy in _placing(replay) if policy.policy not in _BEYOND_COMPARE]
     if ours is None or not others:
         return f"{len(replay.policies)} {'policy' if len(replay.policies) == 1 else 'policies'} on the same demand."
     fewest = min(others, key=lambda policy: (policy.hosts_mean, policy.violation_share, policy.policy))
@@ -242,22 +240,12 @@ def _repeats(replay: Replay) -> Section:
         Column("mean", "Mean T/B", "share"), Column("moves", "Moves", "count"), Column("refused", "Refused", "count"),
     )  # fmt: skip
     rows = [
-        (
-            policy.policy,
-            two.seed,
-            round(two.hosts_mean, 2),
-            two.violation_share,
-            two.worst,
-            two.mean,
-            two.moves,
-            two.refused,
-        )
+        (policy.policy, repeat.seed, round(repeat.hosts_mean, 2), repeat.violation_share, repeat.worst, repeat.mean,
+         repeat.moves, repeat.refused)
         for policy in replay.policies
-        for two in policy.repeats
-    ]
-    note = (
-        "How far the figures move when lots are drawn anew: what instances run, if that is drawn, and random's hosts."
-    )
+        for repeat in policy.repeats
+    ]  # fmt: skip
+    note = "How far the figures move when lots are drawn anew: what runs, if that is drawn, and random's hosts."
     table = Table("seeds", "Every seed", columns, rows if len(replay.seeds) > 1 else ())
     return Section("seeds", "Under other seeds", note, tables=[table])
 
