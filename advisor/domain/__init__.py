@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.domain.access import (
-    TOKEN_SCOPES,
-    AuditEntry,
-    Caller,
-    EventKind,
-    ServiceEvent,
-    Token,
-    TokenScope,
-)
+from advisor.domain.access import TOKEN_SCOPES, AuditEntry, Caller, EventKind, ServiceEvent, Token, TokenScope
 from advisor.domain.announcements import (
     ANNOUNCED,
     LEAST_PATIENCE,
@@ -71,7 +63,6 @@ from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
 from advisor.domain.duration_words import duration_in_words
 from advisor.domain.evidence import (
     EVIDENCE_LEVELS,
-    EVIDENCE_WORDS,
     Evidence,
     EvidenceLevel,
     LevelHeld,
@@ -82,9 +73,7 @@ from advisor.domain.evidence import (
 )
 from advisor.domain.list_words import listed
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
-from advisor.domain.page import (
-    Page,
-)
+from advisor.domain.page import Page
 from advisor.domain.plans import (
     PINNING_POLICIES,
     PLAN_FOR,
@@ -131,10 +120,7 @@ from advisor.domain.questions import (
     Scene,
     like_another,
 )
-from advisor.domain.registered import (
-    Activation,
-    ModelCard,
-)
+from advisor.domain.registered import Activation, ModelCard
 from advisor.domain.replays import (
     REPLAY_JUDGES,
     REPLAY_POLICIES,

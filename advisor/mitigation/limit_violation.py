@@ -97,12 +97,7 @@ def worst_violation(
 
 
 def _resource_and_antagonist(
-    parties: int,
-    scene: SceneBatch,
-    prior: PriorResult,
-    victim: int,
-    broken: frozenset[int],
-    kind: int,
+    parties: int, scene: SceneBatch, prior: PriorResult, victim: int, broken: frozenset[int], kind: int
 ) -> tuple[int, int | None]:
     """The resource that costs the victim most, and the instance that presses most on it, by the prior.
 

@@ -83,8 +83,7 @@ def answer_scene(answering: ActivePredictor, scene: Scene, workloads: Sequence[W
     named = {instance.workload for instance in scene.instances}
     wanted = [workload for workload in workloads if workload.name in named]
     return active.ask(
-        answering,
-        lambda used: replace(predict_scene(scene, used.predictor, workloads=wanted), degraded=used.degraded),
+        answering, lambda used: replace(predict_scene(scene, used.predictor, workloads=wanted), degraded=used.degraded)
     )
 
 

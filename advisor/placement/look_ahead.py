@@ -116,10 +116,7 @@ def _taken(question: PlacementQuestion) -> float:
     """The part of the cloud's room that is taken, of vCPUs or of memory, whatever is scarcer."""
     snapshot = question.snapshot
     parts = [0.0]
-    for used, room in (
-        (snapshot.used_vcpus, snapshot.room_vcpus),
-        (snapshot.used_memory_mb, snapshot.room_memory_mb),
-    ):
+    for used, room in ((snapshot.used_vcpus, snapshot.room_vcpus), (snapshot.used_memory_mb, snapshot.room_memory_mb)):
         known = snapshot.enabled & np.isfinite(room)
         if room[known].sum() > 0:
             parts.append(float(used[known].sum() / room[known].sum()))

@@ -5,12 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import datetime
 
-from advisor.domain import (
-    OBJECTIVES,
-    Instance,
-    PlacementRequest,
-    Scene,
-)
+from advisor.domain import OBJECTIVES, Instance, PlacementRequest, Scene
 from advisor.errors import InvalidInput
 from advisor.render import check_labels
 from advisor.validation import check_one_of, check_unique, check_value, misfit

@@ -190,10 +190,7 @@ class _BurstSearch:
 
 
 def figures(
-    after: ClusterSnapshot,
-    answers: Sequence[Recommendation],
-    predictor: Predictor,
-    objective: Objective,
+    after: ClusterSnapshot, answers: Sequence[Recommendation], predictor: Predictor, objective: Objective
 ) -> BurstFigures:
     """What the answers do together to everybody on the hosts that they use, as if all newcomers came at once.
 

@@ -28,13 +28,7 @@ from advisor.planning.host_costs import wrong_labels
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time
-from advisor.planning.plan_context import (
-    PlanContext,
-    StagedAssignment,
-    assign_and_stage,
-    stage_changes,
-    unmet_notes,
-)
+from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
 from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.what_if import imagine

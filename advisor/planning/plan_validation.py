@@ -125,11 +125,7 @@ def _check_numbers(request: PlanRequest) -> None:
         raise InvalidInput(f"keep_ratio {request.keep_ratio:g} is outside (0, 1]", field="keep_ratio")
     if request.move_gain > 1:
         raise InvalidInput(f"move_gain {request.move_gain:g} is above 1: no move can gain that", field="move_gain")
-    for name, most in (
-        ("at_once", MAX_AT_ONCE),
-        ("at_once_per_host", MAX_PER_HOST),
-        ("at_once_per_rack", MAX_AT_ONCE),
-    ):
+    for name, most in (("at_once", MAX_AT_ONCE), ("at_once_per_host", MAX_PER_HOST), ("at_once_per_rack", MAX_AT_ONCE)):
         moves = getattr(request, name)
         if moves is not None and not 1 <= moves <= most:
             raise InvalidInput(f"{name} {moves} is outside 1-{most}", field=name)

@@ -7,11 +7,7 @@ from models.prediction import BandArrays, CpuPressure, InterferencePrediction
 
 
 def effect(
-    name: str,
-    prediction: InterferencePrediction,
-    scene: int,
-    slot: int,
-    before: InterferencePrediction | None = None,
+    name: str, prediction: InterferencePrediction, scene: int, slot: int, before: InterferencePrediction | None = None
 ) -> Effect:
     """What happens to one instance; `before` is what was predicted of the same slot without the newcomer."""
     pressure = prediction.pressure

@@ -148,9 +148,7 @@ class _Class:
             note = f"class {self.id} gets no traffic before: {' '.join(match)} ({needs})"
             return Command("tc", (), (), note)
         return Command(
-            "tc",
-            match,
-            ("tc", "filter", "del", "dev", self.device, "parent", ROOT, "protocol", "all", "pref", prefer),
+            "tc", match, ("tc", "filter", "del", "dev", self.device, "parent", ROOT, "protocol", "all", "pref", prefer)
         )
 
 

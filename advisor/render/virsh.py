@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import (
-    Phase,
-    RenderOptions,
-    SettingsChange,
-    Step,
-    disk_limited,
-    more,
-    only_said,
-    replaced,
-)
+from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, weighted
 from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed

@@ -248,12 +248,7 @@ class InventoryService:
             return counters.read(connection).inventory
 
     def _follow(
-        self,
-        connection: Connection,
-        reading: Reading,
-        difference: SyncDiff,
-        generation: int,
-        again: timedelta | None,
+        self, connection: Connection, reading: Reading, difference: SyncDiff, generation: int, again: timedelta | None
     ) -> None:
         sync.write(connection, difference, generation, now=self._clock(), fresh=self._fresh, again=again)
         now = counters.read(connection).inventory

@@ -204,12 +204,7 @@ class TelemetryService:
         with self._write() as connection:
             host = hosts.get(connection, profile.host)
             workload = profiles.workload_of(
-                profile,
-                phase,
-                name,
-                platform=host.platform if host else "",
-                anyway=anyway,
-                extrapolate=extrapolate,
+                profile, phase, name, platform=host.platform if host else "", anyway=anyway, extrapolate=extrapolate
             )
             writes.put_workload(connection, workload)
             self._audit.record_change(connection, "workload.put", [name, profile.instance])

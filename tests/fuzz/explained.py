@@ -78,10 +78,7 @@ EXPLAINED = (
         "GET belongs to the other path that matches, /v1/models/{version}: a model may have that name.",
     ),
     Explained(
-        "POST /Citrix.*",
-        REJECTED,
-        "the body is no SOAP",
-        "Schemathesis writes 0 for an element that it cannot fill.",
+        "POST /Citrix.*", REJECTED, "the body is no SOAP", "Schemathesis writes 0 for an element that it cannot fill."
     ),
     Explained(
         "POST /Citrix.*",

@@ -79,13 +79,7 @@ class Containers:
         return [found("podman"), *self._storage(), *own, "--tmpdir", str(self.folder / "tmp"), *arguments]
 
     def _storage(self) -> list[str]:
-        return [
-            "--root",
-            str(self.folder / "root"),
-            "--runroot",
-            str(self.folder / "run"),
-            "--storage-driver=overlay",
-        ]
+        return ["--root", str(self.folder / "root"), "--runroot", str(self.folder / "run"), "--storage-driver=overlay"]
 
     def _inside(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "TMPDIR": str(self.folder)}

@@ -31,10 +31,7 @@ def losses(*residents: Instance, newcomer: Instance, **of_host: Any) -> list[Rea
 
 
 def told(
-    hosts: Sequence[Host],
-    residents: Sequence[Instance],
-    question: PlacementRequest,
-    predictor: Predictor | None = None,
+    hosts: Sequence[Host], residents: Sequence[Instance], question: PlacementRequest, predictor: Predictor | None = None
 ) -> dict[str, tuple[Reason, ...]]:
     """The reasons for each host, best first."""
     return {one.host: one.reasons for one in ask(cloud(hosts, residents), question, predictor).candidates}

@@ -86,8 +86,7 @@ def test_a_crowd_moves_apart_until_no_move_pays_as_a_rebalance_would() -> None:
 
 
 @pytest.mark.parametrize(
-    ("may", "moved"),
-    [({"w": ["a", "c"]}, {"w": "c"}), ({"v": ["a"], "w": ["b"], "x": ["c"]}, {"w": "b", "x": "c"})],
+    ("may", "moved"), [({"w": ["a", "c"]}, {"w": "c"}), ({"v": ["a"], "w": ["b"], "x": ["c"]}, {"w": "b", "x": "c"})]
 )
 def test_only_who_may_move_moves_and_only_where_it_may_go(may: dict[str, list[str]], moved: dict[str, str]) -> None:
     snapshot = cloud([host(name) for name in "abc"], [vm(name, on="a") for name in [*may, "y"]])

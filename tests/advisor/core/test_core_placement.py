@@ -16,19 +16,7 @@ from advisor.rounding import SLACK
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from profiler.observed import NetworkSettings, Pinning
-from tests.advisor.core.core_clouds import (
-    NOW,
-    WORKLOADS,
-    Failing,
-    ask,
-    cloud,
-    codes,
-    host,
-    hosts_of,
-    only,
-    request,
-    vm,
-)
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, Failing, ask, cloud, codes, host, hosts_of, only, request, vm
 
 ONE: dict[str, Any] = {"pcpus": 1}
 SPIN = WORKLOADS[0]

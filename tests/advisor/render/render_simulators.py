@@ -136,10 +136,7 @@ class Machine:
                 del self.state[key]
         elif argv[:5] == ("network", "qos", "rule", "create", "--type"):
             kind, *numbers, direction, policy = argv[5:]
-            wanted = {
-                "bandwidth-limit": ["--max-kbps", "--max-burst-kbits"],
-                "minimum-bandwidth": ["--min-kbps"],
-            }[kind]
+            wanted = {"bandwidth-limit": ["--max-kbps", "--max-burst-kbits"], "minimum-bandwidth": ["--min-kbps"]}[kind]
             if direction != "--egress" or numbers[::2] != wanted or not all(int(one) > 0 for one in numbers[1::2]):
                 raise RefusedError(argv)
             self.state["policy", policy] += ((kind, *numbers[1::2]),)

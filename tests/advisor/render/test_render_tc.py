@@ -94,10 +94,7 @@ def test_without_a_mac_address_the_class_is_made_and_the_missing_filter_is_said(
 
 @pytest.mark.parametrize(
     ("host", "missing"),
-    [
-        (replace(HOST, kind="xen", labels={}), "label uplink"),
-        (replace(HOST, kind="xen", nic_mbit=None), "nic_mbit"),
-    ],
+    [(replace(HOST, kind="xen", labels={}), "label uplink"), (replace(HOST, kind="xen", nic_mbit=None), "nic_mbit")],
 )
 def test_an_unknown_uplink_or_line_speed_is_said_and_nothing_rendered(host: Host, missing: str) -> None:
     (command,) = commands(host, SHOP, IsolationSettings(), IsolationSettings(network=NetworkSettings("dedicated", 9)))

@@ -111,10 +111,7 @@ def main():
         CONF.set_override("host", host)
         services.append(
             service.Service.create(
-                host=host,
-                binary="nova-compute",
-                topic=compute_rpcapi.RPC_TOPIC,
-                topic_alt=compute_rpcapi.RPC_TOPIC_ALT,
+                host=host, binary="nova-compute", topic=compute_rpcapi.RPC_TOPIC, topic_alt=compute_rpcapi.RPC_TOPIC_ALT
             )
         )
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
