@@ -85,16 +85,14 @@ def _scored(
     free[:, -1] = np.arange(free.shape[2]) < changed.pcpus[:, None]
     absent = changed.present.copy()
     absent[:, -1] = False
-    demand_text = stack([changed, replace(changed, affinity=free), replace(changed, present=absent)])
+    trials = stack([changed, replace(changed, affinity=free), replace(changed, present=absent)])
     slowest, shorts = (_limits(arrays, at, name) for name in ("max_latency_ratio", "max_time_short"))
     latency_limited = not np.isnan(slowest).all()
     targets = TARGETS[: 2 if latency_limited else 1]
     if resources:
-        prediction = _shifted_by_prior(
-            arrays, at, stack([now, now, replace(now, present=absent)]), demand_text, targets
-        )
+        prediction = _shifted_by_prior(arrays, at, stack([now, now, replace(now, present=absent)]), trials, targets)
     else:
-        prediction = arrays.predictor.predict(demand_text, targets)
+        prediction = arrays.predictor.predict(trials, targets)
     count = len(changes)
     without = prediction.take(np.tile(np.arange(2 * count, 3 * count), 2))
     there = np.tile(absent, (2, 1))
@@ -102,14 +100,14 @@ def _scored(
     after = prediction.take(slice(2 * count))
     scores = score(
         after,
-        demand_text.present[: 2 * count],
+        trials.present[: 2 * count],
         before,
         np.tile(_limits(arrays, at, "min_throughput_ratio"), (2, 1)),
         np.tile(_used(arrays, changes), 2),
         arrays.objective,
         ceilings(after, without, there, np.tile(slowest, (2, 1)), np.tile(shorts, (2, 1))),
         np.where(there, without.throughput.expected - without.throughput.lower, 0.0),
-        more_short(after.time_short(), np.where(there, without.time_short(), 0.0), demand_text.profiled[: 2 * count]),
+        more_short(after.time_short(), np.where(there, without.time_short(), 0.0), trials.profiled[: 2 * count]),
     )
     within_limits = ~(scores.breaks_newcomer | scores.breaks_neighbour)
     pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.newcomer.settings.pinning is None)

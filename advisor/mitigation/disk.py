@@ -29,9 +29,7 @@ def limits(violation: LimitViolation) -> list[Trial]:
     if disk_mb_s <= 0 or share <= 0:
         return []
     top = min(share, (settings.disk_limit_mb_s or math.inf) / disk_mb_s)
-    each_way = (
-        ", reading and writing each," if TRAITS[violation.shared.host.kind].disk_limit_each_way else ""
-    )  # as control groups count
+    each_way = ", reading and writing each," if TRAITS[violation.shared.host.kind].disk_limit_each_way else ""
     trials = []
     for percent in steps_down(100 * top, 100 * share * (antagonist.min_throughput_ratio or 0.0), DISK_STEP):
         limit = max(round(disk_mb_s * percent / 100, 1), 0.1)

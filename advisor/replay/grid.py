@@ -170,10 +170,9 @@ class StepGrid:
         _, rows, width = self._cells.shape
         if count <= rows and self._origin <= low and high <= self._origin + width:
             return
-        if not (self._origin <= low and high <= self._origin + width):
+        origin = self._origin
+        if not (origin <= low and high <= origin + width):
             origin, width = low - steps // 2, 2 * steps
-        else:
-            origin = self._origin
         grown = np.zeros((len(self._cells), max(rows, 2 * count), width), dtype=np.float32)
         have = slice(max(self._origin, origin), min(self._origin + self._cells.shape[2], origin + width))
         if have.stop > have.start:  # what is cut off is empty: nothing in use lies outside low to high

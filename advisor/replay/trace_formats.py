@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,9 +100,7 @@ def _own(
     kinds = ("cpu", *(name for name in ("net_mbit", "disk_mb_s") if name in columns))
 
     def rows() -> Iterator[TraceRows]:
-        row = first_row
-        for piece in pieces:
-            cells = Cells(path.name, piece, row)
+        for cells in _numbered(path, pieces, first_row):
             vcpus = cells.whole("vcpus", MAX_CPUS) if "vcpus" in columns else np.ones(len(cells))
             if cpu == ["cpu_percent"]:
                 share = cells.numbers("cpu_percent", 100.0 * MAX_CPUS * MAX_CPU_SHARE) / (100 * vcpus)
@@ -122,7 +120,6 @@ def _own(
                 workloads=cells.text("workload") if "workload" in columns else np.full(len(cells), "", dtype=object),
                 numbers=cells.row_numbers(),
             )
-            row += len(cells)
 
     named = {"memory_mb": "memory", "net_mbit": "network", "disk_mb_s": "disk", "workload": "what the instances run"}
     return TraceSource(
@@ -137,9 +134,7 @@ def _planetlab(path: Path) -> TraceSource:
         raise InvalidInput(f"{path.name}: row 1 has a name and no value", field="trace")
 
     def rows() -> Iterator[TraceRows]:
-        row = 1
-        for piece in text_pieces(path, header=False):
-            cells = Cells(path.name, piece, row)
+        for cells in _numbered(path, text_pieces(path, header=False)):
             values = [cells.numbers(str(at + 2), 100 * MAX_CPU_SHARE) for at in range(count)]
             names, who = cells.names("1", free=True)
             every = len(cells) * count
@@ -153,7 +148,6 @@ def _planetlab(path: Path) -> TraceSource:
                 workloads=np.full(every, "", dtype=object),
                 numbers=np.repeat(cells.row_numbers(), count),
             )
-            row += len(cells)
 
     unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
     return TraceSource("planetlab", ("cpu",), _readable_rows(path, rows()), unsaid)
@@ -171,9 +165,7 @@ def _bitbrains(path: Path) -> TraceSource:
     sizes = _meta(path)
 
     def rows() -> Iterator[TraceRows]:
-        row = 1
-        for piece in parquet_pieces(file, BITBRAINS):
-            cells = Cells(path.name, piece, row)
+        for cells in _numbered(path, parquet_pieces(file, BITBRAINS)):
             names, who = cells.names("id")
             for at, name in enumerate(names):
                 if name not in sizes:
@@ -192,7 +184,6 @@ def _bitbrains(path: Path) -> TraceSource:
                 workloads=np.full(len(cells), "", dtype=object),
                 numbers=cells.row_numbers(),
             )
-            row += len(cells)
 
     return TraceSource(
         "bitbrains", ("cpu",), _readable_rows(path, rows()), ("network", "disk", "what the instances run")
@@ -211,9 +202,7 @@ def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
     except (pa.ArrowException, OSError) as error:
         raise unreadable(beside, error) from error
     sizes: dict[str, tuple[float, float, float]] = {}
-    row = 1
-    for piece in table.to_batches():
-        cells = Cells(beside.name, piece, row)
+    for cells in _numbered(beside, table.to_batches()):
         vcpus, memory = cells.whole("cpu_count", MAX_CPUS), cells.numbers("mem_capacity", KIB_PER_MB * MAX_MEMORY_MB)
         mhz = cells.numbers("cpu_capacity", MAX_RATE, above_zero=True)
         names, who = cells.names("id")
@@ -221,7 +210,6 @@ def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
             if name in sizes:
                 cells.fail(at, "id", f"instance {name} stands twice")
             sizes[name] = (float(vcpus[at]), float(mhz[at]), float(memory[at]))
-        row += len(cells)
     return sizes
 
 
@@ -231,6 +219,14 @@ FORMS: Mapping[TraceForm, Callable[[Path], TraceSource]] = {
     "csv": _own_csv,
     "parquet": _own_parquet,
 }
+
+
+def _numbered(path: Path, pieces: Iterable[pa.RecordBatch], row: int = 1) -> Iterator[Cells]:
+    """The cells of a file's pieces, of which the first one begins in this row."""
+    for piece in pieces:
+        cells = Cells(path.name, piece, row)
+        yield cells
+        row += len(cells)
 
 
 def _readable_rows(path: Path, rows: Iterator[TraceRows]) -> Iterator[TraceRows]:
