@@ -129,8 +129,8 @@ def test_other_widths_of_intervals_are_another_answer() -> None:
 def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
     asking = Asking(cloud([host("a")]), Failing())
     for _ in range(2):
-        found = asking(request())
-        assert (found.head.degraded, found.source) == (True, "miss")
+        answer = asking(request())
+        assert (answer.head.degraded, answer.source) == (True, "miss")
 
 
 def test_hosts_that_hold_others_now_are_told_of_anew() -> None:

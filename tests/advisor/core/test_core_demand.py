@@ -102,16 +102,16 @@ HELPFUL = Invented(company, half=0.1)
 @pytest.mark.parametrize("limit", [None, 3.0])
 def test_no_resident_is_told_that_a_newcomer_helps_it(limit: float | None) -> None:
     snapshot = cloud([host()], [vm("r", on="h1", max_latency_ratio=limit)])
-    found = only(ask(snapshot, request(vm("n")), HELPFUL))
-    (resident,) = found.neighbours
+    candidate = only(ask(snapshot, request(vm("n")), HELPFUL))
+    (resident,) = candidate.neighbours
     assert resident.before and resident.latency_ratio and resident.jitter_ratio
     told, was = resident.throughput_ratio, resident.before
     assert (told.expected, told.lower) == (was.expected, was.lower) == pytest.approx((0.6, 0.5))
     assert told.upper == pytest.approx(0.8), "the interval becomes no narrower"
     assert resident.latency_ratio.expected == pytest.approx(1 / 0.6)
     assert resident.jitter_ratio.upper == pytest.approx(1 / 0.6)
-    assert found.newcomer.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
-    assert found.combined_score == pytest.approx(0.6 + 0.7)
+    assert candidate.newcomer.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
+    assert candidate.combined_score == pytest.approx(0.6 + 0.7)
 
 
 def test_a_gain_of_residents_ranks_no_host_higher() -> None:

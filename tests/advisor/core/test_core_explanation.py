@@ -74,9 +74,9 @@ def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str
 
 
 def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
-    found = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
-    assert found[0].text.startswith("a keeps ")
-    assert found[0].neighbour == "n"
+    lost = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
+    assert lost[0].text.startswith("a keeps ")
+    assert lost[0].neighbour == "n"
 
 
 def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() -> None:
@@ -95,25 +95,25 @@ def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() ->
 
 
 def test_a_wait_is_told_beside_a_loss() -> None:
-    found = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), newcomer=vm(pins="0:0"), pcpus=2)
-    assert "of its own speed" in found[0].text
-    assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", found[0].text)
+    lost = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), newcomer=vm(pins="0:0"), pcpus=2)
+    assert "of its own speed" in lost[0].text
+    assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", lost[0].text)
 
 
 def test_the_neighbour_that_wants_the_same_cpus_most_is_named() -> None:
-    found = losses(vm("r1", "calm", on="h1"), vm("r2", on="h1"), vm("r3", "web", on="h1"), newcomer=vm(), pcpus=1)
-    assert found[0].resource == "cpu"
-    assert found[0].neighbour == "r2"
-    assert "r2 asks for 1.00 CPUs of it" in found[0].text
+    lost = losses(vm("r1", "calm", on="h1"), vm("r2", on="h1"), vm("r3", "web", on="h1"), newcomer=vm(), pcpus=1)
+    assert lost[0].resource == "cpu"
+    assert lost[0].neighbour == "r2"
+    assert "r2 asks for 1.00 CPUs of it" in lost[0].text
 
 
 def test_a_neighbour_on_other_cpus_is_not_named_for_the_cpu() -> None:
-    found = losses(
+    lost = losses(
         vm("far", on="h1", vcpus=3, pins="0:1|1:2|2:3", workload=None),
         vm("near", on="h1", pins="0:0"),
         newcomer=vm(pins="0:0"),
     )
-    assert [(one.resource, one.neighbour) for one in found] == [("cpu", "near")]
+    assert [(one.resource, one.neighbour) for one in lost] == [("cpu", "near")]
 
 
 @pytest.mark.parametrize(
@@ -128,27 +128,27 @@ def test_a_neighbour_on_other_cpus_is_not_named_for_the_cpu() -> None:
 def test_link_disk_and_memory_are_named_with_who_fills_them(
     resource: str, there: Sequence[str], newcomer: Instance, neighbour: str, finding: str
 ) -> None:
-    found = losses(*[vm(f"r{at}", one, on="h1") for at, one in enumerate(there)], newcomer=newcomer)
-    assert [(one.resource, one.neighbour, one.finding) for one in found] == [(resource, neighbour, finding)]
-    assert f"({finding})" in found[0].text or not finding
+    lost = losses(*[vm(f"r{at}", one, on="h1") for at, one in enumerate(there)], newcomer=newcomer)
+    assert [(one.resource, one.neighbour, one.finding) for one in lost] == [(resource, neighbour, finding)]
+    assert f"({finding})" in lost[0].text or not finding
 
 
 @pytest.mark.parametrize(("kind", "finding"), [("xen", "N9"), ("kvm", "C4")])
 def test_the_driver_domain_is_named_where_it_is_what_is_shared(kind: str, finding: str) -> None:
-    found = losses(
+    lost = losses(
         *[vm(f"r{at}", "web", on="h1", pins=f"0:{at}") for at in (1, 2)],
         newcomer=vm("n", "web", pins="0:3"),
         driver_cpus=(0,),
         kind=kind,
     )
-    assert [(one.resource, one.finding) for one in found] == [("driver_domain", finding)]
-    assert found[0].neighbour in {"r1", "r2"}
+    assert [(one.resource, one.finding) for one in lost] == [("driver_domain", finding)]
+    assert lost[0].neighbour in {"r1", "r2"}
 
 
 def test_two_that_exchange_pages_on_one_cpu_are_the_papers_cpu_bound_pair() -> None:
     one_cpu = vm("r", "web", on="h1", pins="0:0")
-    found = losses(one_cpu, newcomer=vm("n", "web", pins="0:0"), pcpus=2, driver_cpus=(1,))
-    assert (found[0].resource, found[0].finding) == ("cpu", "N5")
+    lost = losses(one_cpu, newcomer=vm("n", "web", pins="0:0"), pcpus=2, driver_cpus=(1,))
+    assert (lost[0].resource, lost[0].finding) == ("cpu", "N5")
 
 
 def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
@@ -160,9 +160,9 @@ def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
 
 
 def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
-    found = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
-    assert found[0].neighbour == "n"
-    assert re.match(r"r keeps 0\.\d\d of its own speed \(0\.\d\d without n\)", found[0].text)
+    lost = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
+    assert lost[0].neighbour == "n"
+    assert re.match(r"r keeps 0\.\d\d of its own speed \(0\.\d\d without n\)", lost[0].text)
 
 
 def test_a_loss_without_neighbours_names_nobody() -> None:

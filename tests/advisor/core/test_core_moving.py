@@ -90,8 +90,8 @@ def test_a_crowd_moves_apart_until_no_move_pays_as_a_rebalance_would() -> None:
 )
 def test_only_who_may_move_moves_and_only_where_it_may_go(may: dict[str, list[str]], moved: dict[str, str]) -> None:
     snapshot = cloud([host(name) for name in "abc"], [vm(name, on="a") for name in [*may, "y"]])
-    found = paying_moves(snapshot, CONTEXT, may, most=5, within_s=60.0)
-    assert {move.instance: move.target for move in found} == moved
+    moves = paying_moves(snapshot, CONTEXT, may, most=5, within_s=60.0)
+    assert {move.instance: move.target for move in moves} == moved
     assert paying_moves(snapshot, CONTEXT, may, most=5, within_s=-1.0) == (), "without time nobody is looked at"
 
 

@@ -75,10 +75,10 @@ def test_an_existing_pin_is_the_only_option_and_stays_as_it_was() -> None:
 
 
 def test_an_option_is_written_one_cpu_for_each_vcpu_where_the_counts_match() -> None:
-    found = options(cloud([host(pcpus=4, driver_cpus=(0,))]), vm(vcpus=2))
-    assert str(pinning.as_pinning(found["quiet CPUs"], 0, 2)) == "0:1|1:2"
-    assert str(pinning.as_pinning(found["guest CPUs"], 0, 2)) == "0:1-3|1:1-3"
-    assert pinning.as_pinning(found["unpinned"], 0, 2) is None
+    offered = options(cloud([host(pcpus=4, driver_cpus=(0,))]), vm(vcpus=2))
+    assert str(pinning.as_pinning(offered["quiet CPUs"], 0, 2)) == "0:1|1:2"
+    assert str(pinning.as_pinning(offered["guest CPUs"], 0, 2)) == "0:1-3|1:1-3"
+    assert pinning.as_pinning(offered["unpinned"], 0, 2) is None
 
 
 # nodes and threads
@@ -114,15 +114,15 @@ def test_own_cpus_are_away_from_busy_siblings() -> None:
 
 def test_siblings_are_neighbours_where_nodes_say_so() -> None:
     by_core = host(pcpus=8, threads_per_core=2, numa=((0, 1, 2, 3), (4, 5, 6, 7)))
-    found = cpus(cloud([by_core], [vm("r", on="h1", pins="0:5")]), vm(vcpus=2, service="latency"))
-    assert found["whole cores"] == [0, 1]
-    assert found["quiet CPUs"] == [0, 2]  # a core for each, on one node
+    offered = cpus(cloud([by_core], [vm("r", on="h1", pins="0:5")]), vm(vcpus=2, service="latency"))
+    assert offered["whole cores"] == [0, 1]
+    assert offered["quiet CPUs"] == [0, 2]  # a core for each, on one node
 
 
 def test_no_more_than_four_are_asked_on_a_host() -> None:
     everything = host(pcpus=8, threads_per_core=2, numa=((0, 1, 4, 5), (2, 3, 6, 7)), driver_cpus=(0,))
-    found = cpus(cloud([everything]), vm(vcpus=1, service="latency"))
-    assert list(found) == ["unpinned", "quiet CPUs", "whole cores", "one node"]
+    offered = cpus(cloud([everything]), vm(vcpus=1, service="latency"))
+    assert list(offered) == ["unpinned", "quiet CPUs", "whole cores", "one node"]
 
 
 # on any host
@@ -165,9 +165,9 @@ def cases(draw: st.DrawFn) -> Case:
 @given(case=cases())
 def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case) -> None:
     snapshot, there = case.snapshot(), case.there
-    found = cpus(snapshot, case.newcomer)
-    assert len(found) <= pinning.MAX_PER_HOST
-    assert found["unpinned"] == list(range(there.pcpus))
+    offered = cpus(snapshot, case.newcomer)
+    assert len(offered) <= pinning.MAX_PER_HOST
+    assert offered["unpinned"] == list(range(there.pcpus))
     own = set(there.driver_cpus) if len(there.driver_cpus) < there.pcpus else set()
     held = {
         cpu
@@ -175,15 +175,15 @@ def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case)
         if one.settings.pinning and len(one.settings.pinning.union) < min(2, there.pcpus)
         for cpu in one.settings.pinning.union
     }
-    for name, taken in found.items():
+    for name, taken in offered.items():
         assert len(taken) >= case.newcomer.vcpus or name == "unpinned"
         assert set(taken) <= set(range(there.pcpus))
         assert name == "unpinned" or not own & set(taken)
         assert name in {"unpinned", "guest CPUs"} or not held & set(taken)
-    assert len(found.get("quiet CPUs", [0] * case.newcomer.vcpus)) == case.newcomer.vcpus
-    if "one node" in found:
-        assert any(set(found["one node"]) <= set(node) for node in there.numa)
-    assert len({tuple(taken) for taken in found.values()}) == len(found)
+    assert len(offered.get("quiet CPUs", [0] * case.newcomer.vcpus)) == case.newcomer.vcpus
+    if "one node" in offered:
+        assert any(set(offered["one node"]) <= set(node) for node in there.numa)
+    assert len({tuple(taken) for taken in offered.values()}) == len(offered)
 
 
 @settings(max_examples=150, deadline=None)

@@ -102,12 +102,12 @@ def test_pack_does_not_count_a_newcomer_twice_where_it_sits_already() -> None:
 
 
 def test_everybody_on_a_host_is_predicted_with_and_without_the_newcomer() -> None:
-    found = only(ask(cloud([host(**ONE)], [vm("r", on="h1"), vm("q", "calm", on="h1")])))
-    assert [one.instance for one in found.neighbours] == ["q", "r"]
-    assert found.newcomer.before is None
-    before, after = found.neighbours[1].before, found.neighbours[1].throughput_ratio
+    candidate = only(ask(cloud([host(**ONE)], [vm("r", on="h1"), vm("q", "calm", on="h1")])))
+    assert [one.instance for one in candidate.neighbours] == ["q", "r"]
+    assert candidate.newcomer.before is None
+    before, after = candidate.neighbours[1].before, candidate.neighbours[1].throughput_ratio
     assert before and (before.expected, after.expected) == pytest.approx((0.95, 0.475))
-    assert found.combined_score == pytest.approx(1 + 2 * 0.475)
+    assert candidate.combined_score == pytest.approx(1 + 2 * 0.475)
 
 
 def test_an_instance_that_is_in_the_cloud_is_taken_off_its_host_first() -> None:
@@ -175,9 +175,9 @@ def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
 
 
 def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
-    found = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
-    assert found.newcomer.throughput_ratio.expected == pytest.approx(1.0)
-    assert found.pinning is None or found.pinning == Pinning(((1,),))
+    candidate = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
+    assert candidate.newcomer.throughput_ratio.expected == pytest.approx(1.0)
+    assert candidate.pinning is None or candidate.pinning == Pinning(((1,),))
     crowded = [vm("r", None, on="h1", pins="0:0"), vm("s", "web", on="h1")]
     pinned = only(ask(cloud([host(pcpus=2, driver_cpus=(0,))], crowded), request(vm("n", "web"))))
     assert pinned.pinning == pinned.isolation.pinning
@@ -212,27 +212,27 @@ def test_a_host_where_no_setting_keeps_a_limit_is_rejected_for_it(
 @pytest.mark.parametrize("limit", [0.6, 0.7])
 def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(limit: float) -> None:
     resident = vm("r", on="h1", min_throughput_ratio=limit)
-    found = only(ask(cloud([host(**ONE)], [resident]), request(commands=True)))
-    last = found.rungs[-1]
+    candidate = only(ask(cloud([host(**ONE)], [resident]), request(commands=True)))
+    last = candidate.rungs[-1]
     assert last.satisfies
-    assert not any(rung.satisfies for rung in found.rungs[:-1])
-    assert found.changes == {who: what for who, what in last.changes.items() if who != "n"}
-    assert found.isolation == last.changes.get("n", IsolationSettings())
+    assert not any(rung.satisfies for rung in candidate.rungs[:-1])
+    assert candidate.changes == {who: what for who, what in last.changes.items() if who != "n"}
+    assert candidate.isolation == last.changes.get("n", IsolationSettings())
     said = {one.instance: one.throughput_ratio for one in last.effects}
-    assert found.newcomer.throughput_ratio == said["n"]
-    assert found.neighbours[0].throughput_ratio == said["r"]
+    assert candidate.newcomer.throughput_ratio == said["n"]
+    assert candidate.neighbours[0].throughput_ratio == said["r"]
     assert said["r"].expected >= limit - SLACK
-    assert found.neighbours[0].before and found.neighbours[0].before.expected == pytest.approx(1.0)
-    assert any("r" in " ".join(command.argv) for command in found.commands) == bool(found.changes)
+    assert candidate.neighbours[0].before and candidate.neighbours[0].before.expected == pytest.approx(1.0)
+    assert any("r" in " ".join(command.argv) for command in candidate.commands) == bool(candidate.changes)
 
 
 def test_a_neighbours_link_is_kept_by_a_class_of_its_own_or_one_for_the_newcomer() -> None:
     resident = vm("r", "bulk", on="h1", min_throughput_ratio=0.7)
-    found = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
-    assert found.rungs[-1].action == "network"
-    given = [one.network for one in (found.isolation, *found.changes.values()) if one.network]
+    candidate = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
+    assert candidate.rungs[-1].action == "network"
+    given = [one.network for one in (candidate.isolation, *candidate.changes.values()) if one.network]
     assert [one.mode for one in given] == ["dedicated"]
-    assert found.neighbours[0].throughput_ratio.expected >= 0.7
+    assert candidate.neighbours[0].throughput_ratio.expected >= 0.7
 
 
 def test_the_ladder_is_tried_on_the_best_hosts_only_and_while_too_few_break_nothing() -> None:
@@ -319,9 +319,9 @@ def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
     newcomer = vm("n", demand={"cpu": Demand(0.5, spread=0.05)}, max_time_short=0.3)
     plain = only(ask(cloud([host()], residents), request(replace(newcomer, max_time_short=None))))
     assert plain.newcomer.cpu and plain.newcomer.cpu.short > 0.3
-    found = only(ask(cloud([host()], residents), request(newcomer)))
-    assert found.newcomer.cpu and found.newcomer.cpu.short <= 0.3 + 1e-9
-    assert "n short of CPU " in found.rungs[-1].text
+    candidate = only(ask(cloud([host()], residents), request(newcomer)))
+    assert candidate.newcomer.cpu and candidate.newcomer.cpu.short <= 0.3 + 1e-9
+    assert "n short of CPU " in candidate.rungs[-1].text
 
 
 def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing() -> None:

@@ -54,27 +54,27 @@ def scores(
 
 
 def test_the_worst_off_decides_and_of_what_others_lose_a_part_counts() -> None:
-    found = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
-    np.testing.assert_allclose(found.score, np.array([0.6, 0.6, 0.7]) - OTHERS_COUNT * np.array([0.1, 0.1, 0.6]))
-    np.testing.assert_allclose(found.expected, [0.6, 0.6, 0.7])
-    np.testing.assert_allclose(found.combined, [2.5, 2.5, 2.1])
+    scored = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
+    np.testing.assert_allclose(scored.score, np.array([0.6, 0.6, 0.7]) - OTHERS_COUNT * np.array([0.1, 0.1, 0.6]))
+    np.testing.assert_allclose(scored.expected, [0.6, 0.6, 0.7])
+    np.testing.assert_allclose(scored.combined, [2.5, 2.5, 2.1])
 
 
 def test_among_dozens_what_all_lose_together_decides() -> None:
-    found = scores([[0.9] + [1.0] * 20, [0.97] * 21])
-    np.testing.assert_allclose(found.score, [0.9, 1 - (0.03 + OTHERS_COUNT * 20 * 0.03)])
+    scored = scores([[0.9] + [1.0] * 20, [0.97] * 21])
+    np.testing.assert_allclose(scored.score, [0.9, 1 - (0.03 + OTHERS_COUNT * 20 * 0.03)])
 
 
 def test_a_host_with_few_residents_is_no_place_where_they_may_be_harmed() -> None:
-    found = scores([[0.6, 0.6, NAN, NAN], [0.6, 0.9, 0.9, 0.9]], present=[[True, True, False, False], [True] * 4])
-    assert found.score[1] > found.score[0]
+    scored = scores([[0.6, 0.6, NAN, NAN], [0.6, 0.9, 0.9, 0.9]], present=[[True, True, False, False], [True] * 4])
+    assert scored.score[1] > scored.score[0]
 
 
 def test_time_short_counts_as_much_as_speed_where_it_is_known() -> None:
-    found = scores([[0.8, 0.8]] * 3, more_short=np.array([[0.0, 0.0], [0.4, 0.0], [NAN, 0.0]]))
+    scored = scores([[0.8, 0.8]] * 3, more_short=np.array([[0.0, 0.0], [0.4, 0.0], [NAN, 0.0]]))
     one, other = 0.2 * (1 - SHORT_COUNTS), 0.2 * (1 - SHORT_COUNTS) + 0.4 * SHORT_COUNTS
     expected = [1 - (max(both) + OTHERS_COUNT * min(both)) for both in ((one, one), (one, other), (0.2, one))]
-    np.testing.assert_allclose(found.score, expected)
+    np.testing.assert_allclose(scored.score, expected)
     slower, later = (scores([[ratio]], more_short=np.array([[at]])) for ratio, at in ((0.9, 0.0), (1.0, 0.1)))
     assert slower.score[0] == pytest.approx(later.score[0])
 
@@ -86,61 +86,61 @@ def test_doubt_that_was_there_before_does_not_count_against_a_placement() -> Non
 
 def test_neighbours_are_measured_by_what_this_placement_does_to_them() -> None:
     """A neighbour that was at a half before and stays there is not harmed."""
-    found = scores([[0.5, 0.9], [0.8, 0.9]], before=[[0.5, 1.0], [1.0, 1.0]])
-    np.testing.assert_allclose(found.expected, [0.9, 0.8])
-    assert found.score[0] > found.score[1]
+    scored = scores([[0.5, 0.9], [0.8, 0.9]], before=[[0.5, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(scored.expected, [0.9, 0.8])
+    assert scored.score[0] > scored.score[1]
 
 
 def test_scores_go_by_the_lower_bound() -> None:
-    found = scores([[0.8], [0.77]], half=[[0.4], [0.04]])
-    np.testing.assert_allclose(found.score, [0.8 - CAUTION * 0.4, 0.77 - CAUTION * 0.04])
-    assert found.score[1] > found.score[0]  # a wide interval costs a rank
+    scored = scores([[0.8], [0.77]], half=[[0.4], [0.04]])
+    np.testing.assert_allclose(scored.score, [0.8 - CAUTION * 0.4, 0.77 - CAUTION * 0.04])
+    assert scored.score[1] > scored.score[0]  # a wide interval costs a rank
 
 
 def test_an_interval_is_measured_on_the_scale_of_the_score() -> None:
     """A neighbour at a half before: 0.4 +/- 0.1 of its own speed is 0.8 +/- 0.2 of what it had."""
-    found = scores([[0.4, 1.0]], before=[[0.5, 1.0]], half=[[0.1, 0.0]])
-    assert found.expected[0] == pytest.approx(0.8)
-    assert found.half_width[0] == pytest.approx(0.2)
-    assert found.score[0] == pytest.approx(0.8 - CAUTION * 0.2)
+    scored = scores([[0.4, 1.0]], before=[[0.5, 1.0]], half=[[0.1, 0.0]])
+    assert scored.expected[0] == pytest.approx(0.8)
+    assert scored.half_width[0] == pytest.approx(0.2)
+    assert scored.score[0] == pytest.approx(0.8 - CAUTION * 0.2)
 
 
 def test_total_is_the_newcomers_ratio_minus_what_everybody_loses() -> None:
-    found = scores([[0.7, 0.9], [0.9, 0.8]], before=[[0.9, 1.0], [0.9, 1.0]], objective="total")
-    np.testing.assert_allclose(found.score, [0.9 - 0.2, 0.8])
+    scored = scores([[0.7, 0.9], [0.9, 0.8]], before=[[0.9, 1.0], [0.9, 1.0]], objective="total")
+    np.testing.assert_allclose(scored.score, [0.9 - 0.2, 0.8])
 
 
 def test_pack_takes_the_fullest_host_on_which_every_ratio_is_kept() -> None:
-    found = scores([[0.95, 0.95], [0.91, 0.95], [0.5, 1.0]], used=[0.5, 0.75, 3.0], objective="pack")
-    assert order(found.score, np.array(["a", "b", "c"])).tolist() == [1, 0, 2]
-    assert found.score[2] < 1 < found.score[0]
+    scored = scores([[0.95, 0.95], [0.91, 0.95], [0.5, 1.0]], used=[0.5, 0.75, 3.0], objective="pack")
+    assert order(scored.score, np.array(["a", "b", "c"])).tolist() == [1, 0, 2]
+    assert scored.score[2] < 1 < scored.score[0]
 
 
 def test_pack_keeps_an_instances_own_limit_and_else_nine_tenths() -> None:
     limits = [[0.7, NAN], [NAN, NAN], [NAN, NAN]]
-    found = scores([[0.75, 1.0], [0.75, 1.0], [KEPT, 1.0]], limits=limits, used=[1.0] * 3, objective="pack")
-    assert (found.score > 1).tolist() == [True, False, True]
+    scored = scores([[0.75, 1.0], [0.75, 1.0], [KEPT, 1.0]], limits=limits, used=[1.0] * 3, objective="pack")
+    assert (scored.score > 1).tolist() == [True, False, True]
 
 
 def test_pack_does_not_ask_for_more_than_an_instance_had_before() -> None:
-    found = scores([[0.6, 1.0]], before=[[0.6, 1.0]], used=[0.5], objective="pack")
-    assert found.score[0] == pytest.approx(1.5)
+    scored = scores([[0.6, 1.0]], before=[[0.6, 1.0]], used=[0.5], objective="pack")
+    assert scored.score[0] == pytest.approx(1.5)
 
 
 def test_a_limit_is_broken_where_it_was_held_before() -> None:
-    found = scores(
+    scored = scores(
         [[0.6, 0.95], [0.6, 0.95], [0.8, 0.5]],
         before=[[1.0, 1.0], [0.65, 1.0], [1.0, 1.0]],
         limits=[[0.7, NAN], [0.7, NAN], [0.7, 0.6]],
     )
-    assert found.breaks_neighbour.tolist() == [True, False, False]
-    assert found.breaks_newcomer.tolist() == [False, False, True]
+    assert scored.breaks_neighbour.tolist() == [True, False, False]
+    assert scored.breaks_newcomer.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("ratio", [0.7, 0.7 - 1e-12])
 def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float) -> None:
-    found = scores([[ratio, ratio]], limits=[[0.7, 0.7]])
-    assert not found.breaks_neighbour[0] and not found.breaks_newcomer[0]
+    scored = scores([[ratio, ratio]], limits=[[0.7, 0.7]])
+    assert not scored.breaks_neighbour[0] and not scored.breaks_newcomer[0]
     packed = scores([[ratio, ratio]], limits=[[0.7, 0.7]], used=[0.5], objective="pack")
     assert packed.score[0] == pytest.approx(1.5)
 
@@ -148,9 +148,9 @@ def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float
 def test_a_limit_from_above_is_broken_where_it_was_held_before() -> None:
     waits, before = np.full((3, 2), 2.0), np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
     most = np.array([[1.9, NAN], [1.9, NAN], [NAN, 1.9]])
-    found = scores([[0.5, 0.5]] * 3, ceilings=[Ceiling(most * NAN, waits, before), Ceiling(most, waits, before)])
-    assert found.breaks_neighbour.tolist() == [True, False, False]
-    assert found.breaks_newcomer.tolist() == [False, False, True]
+    scored = scores([[0.5, 0.5]] * 3, ceilings=[Ceiling(most * NAN, waits, before), Ceiling(most, waits, before)])
+    assert scored.breaks_neighbour.tolist() == [True, False, False]
+    assert scored.breaks_newcomer.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
@@ -174,8 +174,8 @@ def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.Dat
     better = list(ratios)
     at = data.draw(st.integers(0, len(ratios) - 1))
     better[at] = min(1.0, better[at] + data.draw(st.floats(0, 0.5)))
-    found = scores([ratios, better], objective=objective)
-    assert found.score[1] >= found.score[0] - 1e-12
+    scored = scores([ratios, better], objective=objective)
+    assert scored.score[1] >= scored.score[0] - 1e-12
 
 
 @settings(max_examples=60, deadline=None)
@@ -184,9 +184,9 @@ def test_the_order_of_neighbours_does_not_matter(
     ratios: list[float], data: st.DataObject, objective: Objective
 ) -> None:
     mixed = [*data.draw(st.permutations(ratios[:-1])), ratios[-1]]
-    found = scores([ratios, mixed], half=0.03, objective=objective)
-    assert found.score[0] == pytest.approx(found.score[1])
-    assert found.half_width[0] == pytest.approx(found.half_width[1]) or objective == "worst"
+    scored = scores([ratios, mixed], half=0.03, objective=objective)
+    assert scored.score[0] == pytest.approx(scored.score[1])
+    assert scored.half_width[0] == pytest.approx(scored.half_width[1]) or objective == "worst"
 
 
 # the choice among pinnings
