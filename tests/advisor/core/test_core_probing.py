@@ -79,15 +79,15 @@ def test_the_regret_that_the_plan_expects_is_the_regret_that_comes() -> None:
 
 @pytest.mark.parametrize("budget_s", [60.0, 900.0, 7200.0])
 def test_a_plan_keeps_its_budget_and_says_what_each_step_takes(budget_s: float) -> None:
-    found = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=budget_s)
-    seconds = np.array([step.seconds for step in found.steps])
-    assert found.seconds <= budget_s
-    assert [step.cumulative_s for step in found.steps] == pytest.approx(seconds.cumsum())
+    answer = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=budget_s)
+    seconds = np.array([step.seconds for step in answer.steps])
+    assert answer.seconds <= budget_s
+    assert [step.cumulative_s for step in answer.steps] == pytest.approx(seconds.cumsum())
     assert seconds % (3 * RUN_S) == pytest.approx(0.0)
-    assert found.run_s == RUN_S
-    if not found.steps:
+    assert answer.run_s == RUN_S
+    if not answer.steps:
         assert budget_s == 60.0
-        assert probe_planning.sentence(found).startswith("No pair that is worth measuring fits the budget")
+        assert probe_planning.sentence(answer).startswith("No pair that is worth measuring fits the budget")
 
 
 def test_the_same_question_has_the_same_plan() -> None:
@@ -97,9 +97,9 @@ def test_the_same_question_has_the_same_plan() -> None:
 
 
 def test_base_cases_are_paid_for_once() -> None:
-    found = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=7200.0)
+    answer = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=7200.0)
     seen: set[str] = set()
-    for step in found.steps:
+    for step in answer.steps:
         new = {step.pair.first, step.pair.second} - seen
         assert step.seconds == pytest.approx(3 * RUN_S * (1 + len(new)))
         seen |= new
@@ -126,9 +126,9 @@ def test_two_residents_of_one_host_are_not_measured_for_a_newcomer_they_do_not_b
 
 
 def test_one_host_is_nothing_to_decide_and_hosts_without_neighbours_need_no_measurement() -> None:
-    found = plan(cloud([host("a")], [vm("r", "web", on="a")]))
-    assert (found.steps, found.decisions, found.ended) == ((), (), "settled")
-    assert probe_planning.sentence(found) == "Nothing is worth measuring: no instance has two places to choose from."
+    answer = plan(cloud([host("a")], [vm("r", "web", on="a")]))
+    assert (answer.steps, answer.decisions, answer.ended) == ((), (), "settled")
+    assert probe_planning.sentence(answer) == "Nothing is worth measuring: no instance has two places to choose from."
     empty = plan(cloud([host("a"), host("b")]), [vm("n", "web")])
     assert empty.steps == ()
     assert probe_planning.sentence(empty).startswith("Nothing is worth measuring")
@@ -136,9 +136,9 @@ def test_one_host_is_nothing_to_decide_and_hosts_without_neighbours_need_no_meas
 
 def test_who_names_no_workload_is_not_measured_and_the_plan_says_so() -> None:
     snapshot = cloud([host("a", **ONE_CPU), host("b", **ONE_CPU)], [vm("who", None, on="a"), vm("r", "web", on="b")])
-    found = plan(snapshot, [vm("n", "spin")])
-    assert {(step.pair.first, step.pair.second) for step in found.steps} <= {("spin", "web")}
-    assert found.notes == ("who names no workload: what nobody can start anew cannot be measured beside others.",)
+    answer = plan(snapshot, [vm("n", "spin")])
+    assert {(step.pair.first, step.pair.second) for step in answer.steps} <= {("spin", "web")}
+    assert answer.notes == ("who names no workload: what nobody can start anew cannot be measured beside others.",)
 
 
 def test_only_the_wanted_pinnings_are_measured() -> None:
@@ -157,8 +157,8 @@ def test_everything_is_predicted_in_one_matrix() -> None:
 
 
 def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
-    found = plan(made_cloud(1), predictor=Failing())
-    assert (found.model_version, found.degraded) == ("prior", True)
+    answer = plan(made_cloud(1), predictor=Failing())
+    assert (answer.model_version, answer.degraded) == ("prior", True)
 
 
 # the simulated decision is the advisor's

@@ -77,9 +77,9 @@ def test_hosts_are_filled_by_what_instances_want() -> None:
 def test_growth_fills_a_cloud_of_which_only_demand_or_sizes_are_known(known: bool) -> None:
     there = [dark(f"i{at}", 0.1 if known else None, on="h1") for at in range(32)]
     request = PlanRequest("capacity", (replace(dark("n"), memory_mb=99_999),), growth=Growth(0, 50, 12))
-    found = plan(Inventory((replace(LARGE, pcpus=16),), tuple(there)), request)
-    assert found.capacity and found.capacity.runs_out_month in range(2, 9)
-    assert not any("is above 10" in note for note in found.notes)
+    answer = plan(Inventory((replace(LARGE, pcpus=16),), tuple(there)), request)
+    assert answer.capacity and answer.capacity.runs_out_month in range(2, 9)
+    assert not any("is above 10" in note for note in answer.notes)
 
 
 def test_what_is_assumed_of_an_unknown_instance_grows_from_what_is_assumed_now() -> None:
@@ -104,18 +104,18 @@ def test_demand_that_outgrows_its_vcpus_is_told_with_its_month() -> None:
 
 def test_a_size_follows_the_peaks_that_are_given_and_no_mean_alone() -> None:
     big = dark("big", 0.3, on="h1", vcpus=4, p95=0.5)
-    found = plan(cloud(big, dark("mean", 0.3, on="h1", vcpus=4), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert [(one.instance, one.vcpus) for one in found.steps] == [("big", 1)]
-    assert "up to 0.50 CPUs in 95 % of the time" in found.steps[0].why
-    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in found.notes)
+    answer = plan(cloud(big, dark("mean", 0.3, on="h1", vcpus=4), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert [(one.instance, one.vcpus) for one in answer.steps] == [("big", 1)]
+    assert "up to 0.50 CPUs in 95 % of the time" in answer.steps[0].why
+    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in answer.notes)
 
 
 def test_who_is_measured_to_use_less_than_was_given_may_be_made_smaller_than_that() -> None:
     inventory = cloud(dark("big", 3.0, on="h1", vcpus=4, p95=3.5), hosts=HOSTS)
-    found = plan(inventory, PlanRequest(kind="right_size"), {"big": [40.0] * 400})
-    assert [(one.instance, one.vcpus) for one in found.steps] == [("big", 1)]
-    assert "used up to 0.40 CPUs" in found.steps[0].why
-    assert of_plan(inventory, found, None).after["h1"]["cpu"] == pytest.approx(0.25), "on a host of four CPUs"
+    answer = plan(inventory, PlanRequest(kind="right_size"), {"big": [40.0] * 400})
+    assert [(one.instance, one.vcpus) for one in answer.steps] == [("big", 1)]
+    assert "used up to 0.40 CPUs" in answer.steps[0].why
+    assert of_plan(inventory, answer, None).after["h1"]["cpu"] == pytest.approx(0.25), "on a host of four CPUs"
 
 
 def test_an_imagined_cloud_keeps_what_everybody_wants() -> None:

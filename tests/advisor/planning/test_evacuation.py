@@ -132,16 +132,16 @@ def check_concurrency(moves: Sequence[PlanStep], request: PlanRequest) -> None:
 def test_at_no_moment_of_an_evacuation_or_of_its_undo_is_broken_what_holds_before_and_after(
     case: Case, seed: int
 ) -> None:
-    found = plan(cloud(*case.instances, hosts=tuple(HOSTS.values())), case.request)
-    steps = [step for step in found.steps if step.host is not None]
+    answer = plan(cloud(*case.instances, hosts=tuple(HOSTS.values())), case.request)
+    steps = [step for step in answer.steps if step.host is not None]
     replay = Replay(case.request, case.start(), Random(seed))
     at_the_start = replay.broken()
     moments = list(replay.carried_out(steps))
     allowed = at_the_start | replay.broken()
     assert all(moment <= allowed for moment in moments)
-    if not found.notes:
-        refused = {step.instance for step in found.steps if step.host is None}
+    if not answer.notes:
+        refused = {step.instance for step in answer.steps if step.host is None}
         assert {one for name in case.request.empty for one in replay.now[name]} == refused
     event(f"{len({step.stage for step in steps})} stages")
-    assert all(moment <= allowed for moment in replay.carried_out(found.undo))
+    assert all(moment <= allowed for moment in replay.carried_out(answer.undo))
     assert replay.now == case.start()

@@ -39,8 +39,8 @@ def test_a_model_that_fails_once_at_lower_bounds_leaves_the_whole_capacity_to_th
         progress=lambda what, _: begun.setdefault(what, 10_000 - never.left) and None,
     )  # fmt: skip
     breaks = FailsLater(begun["filling it by lower bounds"] + 2)
-    found = plan(cloud(hosts=HOSTS[:1]), asked, predictor=breaks)
-    assert (found.model_version, found.degraded, found.capacity) == ("prior", True, alone.capacity)
+    answer = plan(cloud(hosts=HOSTS[:1]), asked, predictor=breaks)
+    assert (answer.model_version, answer.degraded, answer.capacity) == ("prior", True, alone.capacity)
 
 
 def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:
@@ -51,11 +51,11 @@ def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:
 
 
 def test_who_cannot_be_brought_in_by_any_order_is_not_counted_as_placed() -> None:
-    found = plan(cloud(hosts=HOSTS[:1]), PlanRequest(instances=(vm("n1"), vm("n2"))), predictor=Swift())
-    assert found.steps == () and found.search
-    assert (found.search.aim, found.search.value, found.search.bound) == ("instances placed", 0, 2)
-    assert found.search.ended == "in the way"
-    assert "n1 is not placed: h1 would take n1 below its limit." in found.notes
+    answer = plan(cloud(hosts=HOSTS[:1]), PlanRequest(instances=(vm("n1"), vm("n2"))), predictor=Swift())
+    assert answer.steps == () and answer.search
+    assert (answer.search.aim, answer.search.value, answer.search.bound) == ("instances placed", 0, 2)
+    assert answer.search.ended == "in the way"
+    assert "n1 is not placed: h1 would take n1 below its limit." in answer.notes
 
 
 def test_the_worst_off_may_be_faster_than_alone() -> None:

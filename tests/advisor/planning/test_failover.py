@@ -26,9 +26,9 @@ def racks(*names: str) -> tuple[Host, ...]:
 
 def spare(hosts: tuple[Host, ...], count: int, label: str | None = None) -> SpareCapacity:
     asked = PlanRequest("capacity", MIX, spare_hosts=count, spare_label=label, keep_ratio=0.1, time_limit_s=60.0)
-    found = capacity(cloud(hosts=hosts), asked)
-    assert found.spare and found.fit == 8 * len(hosts)
-    return found.spare
+    answer = capacity(cloud(hosts=hosts), asked)
+    assert answer.spare and answer.fit == 8 * len(hosts)
+    return answer.spare
 
 
 def test_so_many_fit_as_hosts_that_are_left_have_room_for() -> None:
@@ -43,9 +43,9 @@ FULL = cloud(*(vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at i
 
 
 def test_where_not_even_now_everybody_has_a_host_that_is_said() -> None:
-    found = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1))
-    assert found.spare and (found.spare.fit, found.spare.too_many) == (None, 0)
-    assert "not even who is there now is known to find a host: if h" in found.reserve
+    answer = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1))
+    assert answer.spare and (answer.spare.fit, answer.spare.too_many) == (None, 0)
+    assert "not even who is there now is known to find a host: if h" in answer.reserve
 
 
 def test_hosts_without_the_label_fail_alone_and_an_empty_one_takes_its_room_with_it() -> None:
@@ -64,9 +64,9 @@ def test_a_label_that_no_host_has_is_refused_with_those_that_there_are() -> None
 
 def test_growth_that_is_uncertain_gives_a_day_between_two_others() -> None:
     growth, mix = Growth(1, 0, 24, uncertain_percent=50), (vm("n", memory_mb=8000, load=0.05),)
-    found = capacity(cloud(hosts=racks(*"abcdef")), PlanRequest("capacity", mix, keep_ratio=0.1, growth=growth))
-    assert (found.earliest_month, found.runs_out_month, found.latest_month) == (5, 7, 14)
-    assert found.outlook.endswith("That is 2026-09-30, between 2026-07-31 and 2027-05-01.")
+    answer = capacity(cloud(hosts=racks(*"abcdef")), PlanRequest("capacity", mix, keep_ratio=0.1, growth=growth))
+    assert (answer.earliest_month, answer.runs_out_month, answer.latest_month) == (5, 7, 14)
+    assert answer.outlook.endswith("That is 2026-09-30, between 2026-07-31 and 2027-05-01.")
 
 
 def test_without_a_month_of_less_growth_no_day_is_made_up() -> None:
@@ -85,7 +85,7 @@ def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytes
         return late
 
     monkeypatch.setattr("advisor.planning.failover.place_beside", over)
-    found = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0))
-    assert found.spare and found.spare.fit is None
-    assert found.spare.in_the_way == "the time limit was reached before all failures were tried"
-    assert found.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")
+    answer = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0))
+    assert answer.spare and answer.spare.fit is None
+    assert answer.spare.in_the_way == "the time limit was reached before all failures were tried"
+    assert answer.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")

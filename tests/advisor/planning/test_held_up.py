@@ -54,8 +54,8 @@ def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_wit
         there = (*some(2, "a"), vm("poor", on="a", min_throughput_ratio=limit))
         used: dict[str, Sequence[float]] = {one.id: [1.0] * 60 for one in there}
         inventory = Inventory((kvm("a", 2),), there, WORKLOADS)
-        found = plan(inventory, PlanRequest(kind="right_size", keep_ratio=0.6), used)
-        return [one.settings.cap_percent for one in found.steps if one.settings]
+        answer = plan(inventory, PlanRequest(kind="right_size", keep_ratio=0.6), used)
+        return [one.settings.cap_percent for one in answer.steps if one.settings]
 
     assert caps(0.7) == [60.0]
     assert not caps(0.75)  # 50 would do for the other
@@ -118,9 +118,9 @@ def test_nothing_is_called_fine_where_nobody_may_move_or_all_suffer() -> None:
     assert "2 instances on 2 hosts may not be moved" in found.notes[0]
     crowded = Inventory((kvm("a", 2),), tuple(some(12, "a")), WORKLOADS)
     for kind in ("consolidate", "right_size"):
-        told = plan(crowded, PlanRequest(kind=kind), {one.id: [1.0] * 60 for one in crowded.instances})
-        assert told.search is None or told.search.ended != "already fine"
-        assert any("12 instances stay below a limit" in note for note in told.notes)
+        answer = plan(crowded, PlanRequest(kind=kind), {one.id: [1.0] * 60 for one in crowded.instances})
+        assert answer.search is None or answer.search.ended != "already fine"
+        assert any("12 instances stay below a limit" in note for note in answer.notes)
     assert assigned(snapshot(()), "rebalance").search.aim == "instances below a limit"
 
 
@@ -132,8 +132,8 @@ def test_a_distance_to_a_bound_of_nothing_is_no_share() -> None:
 
 def test_no_ratio_is_told_below_its_limit_in_a_report_that_is_not_below_in_the_sums() -> None:
     inventory = Inventory((kvm("a"), kvm("b")), (vm("capped", on="b", settings=HALF),), WORKLOADS)
-    found = plan(inventory, PlanRequest(kind="evacuate", empty=("b",)))
-    assert found.sums_after and found.sums_after.below == 0
-    assert plan_view.limits(inventory, found)("capped").throughput == pytest.approx(0.4)
-    assert not any(row.below_limit for one in plan_view.hosts(inventory, found) for row in one.rows)
+    answer = plan(inventory, PlanRequest(kind="evacuate", empty=("b",)))
+    assert answer.sums_after and answer.sums_after.below == 0
+    assert plan_view.limits(inventory, answer)("capped").throughput == pytest.approx(0.4)
+    assert not any(row.below_limit for one in plan_view.hosts(inventory, answer) for row in one.rows)
     assert ratios(snapshot((kvm("a"),), vm("n", on="a")))["n"] == pytest.approx(1.0)

@@ -39,8 +39,8 @@ def test_of_a_host_that_does_not_say_nothing_is_told(wrong: str) -> None:
 
 def test_a_label_that_is_no_number_is_told_of() -> None:
     def notes(**labels: str) -> list[str]:
-        found = plan(cloud(HALF_BUSY, hosts=labelled(3, **labels)), PlanRequest("rebalance"))
-        return [note for note in found.notes if "label" in note]
+        answer = plan(cloud(HALF_BUSY, hosts=labelled(3, **labels)), PlanRequest("rebalance"))
+        return [note for note in answer.notes if "label" in note]
 
     assert notes() == []
     assert notes(watts_full="lots", price_per_month="-1") == [

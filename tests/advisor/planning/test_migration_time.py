@@ -72,9 +72,9 @@ def test_a_plan_takes_the_slowest_of_each_stage_and_a_move_that_never_ends_is_to
 
 def test_an_evacuation_runs_several_moves_together_and_says_how_long_that_and_the_way_back_take() -> None:
     some = [vm(f"i{at}", on="h1", memory_mb=1000) for at in range(6)]
-    found = plan(cloud(*some, hosts=HOSTS), PlanRequest("evacuate", empty=("h1",), keep_ratio=0.1))
-    assert [step.stage for step in found.steps] == [0, 0, 0, 0, 1, 1]
-    assert [step.stage for step in found.undo] == [0, 0, 1, 1, 1, 1]
-    assert found.duration_s
-    assert found.duration_s.lower == pytest.approx(4 * 8 + 2 * 8), "a Gbit/s for four gigabytes, then for two"
-    assert all(step.duration_s for step in found.undo)
+    answer = plan(cloud(*some, hosts=HOSTS), PlanRequest("evacuate", empty=("h1",), keep_ratio=0.1))
+    assert [step.stage for step in answer.steps] == [0, 0, 0, 0, 1, 1]
+    assert [step.stage for step in answer.undo] == [0, 0, 1, 1, 1, 1]
+    assert answer.duration_s
+    assert answer.duration_s.lower == pytest.approx(4 * 8 + 2 * 8), "a Gbit/s for four gigabytes, then for two"
+    assert all(step.duration_s for step in answer.undo)

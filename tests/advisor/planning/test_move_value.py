@@ -24,19 +24,19 @@ def host(**losses: Losses) -> Pattern:
 def test_what_is_not_known_of_a_host_before_and_after_does_not_make_its_relief_doubtful() -> None:
     before = [host(a=(0.2, 0.05, 0.5), b=(0.2, 0.05, 0.5)), host()]
     after = [host(a=FEW), host(b=FEW)]
-    found = gain_between(before, after)
-    assert found.expected == pytest.approx(0.2 + 0.3 * 0.2)
-    assert 0 < found.lower < found.expected < found.upper
-    assert is_worth_it(found, GOAL)
+    gain = gain_between(before, after)
+    assert gain.expected == pytest.approx(0.2 + 0.3 * 0.2)
+    assert 0 < gain.lower < gain.expected < gain.upper
+    assert is_worth_it(gain, GOAL)
 
 
 def test_a_move_that_may_do_more_harm_where_it_goes_than_good_where_it_leaves_is_not_made() -> None:
     before = [host(a=(0.2, 0.05, 0.5), b=(0.2, 0.05, 0.5)), host(c=FEW)]
     after = [host(a=FEW), host(b=(0.1, 0.0, 0.4), c=(0.1, 0.0, 0.4))]
-    found = gain_between(before, after)
-    assert found.expected > GOAL.move_gain
-    assert found.lower < 0
-    assert not is_worth_it(found, GOAL)
+    gain = gain_between(before, after)
+    assert gain.expected > GOAL.move_gain
+    assert gain.lower < 0
+    assert not is_worth_it(gain, GOAL)
 
 
 def test_whom_a_move_does_not_change_hides_no_gain_and_adds_no_doubt() -> None:
@@ -50,9 +50,9 @@ def test_whom_a_move_does_not_change_hides_no_gain_and_adds_no_doubt() -> None:
 def test_many_who_lose_a_little_each_are_worth_a_move() -> None:
     crowd = {chr(97 + at): (0.009, 0.004, 0.02) for at in range(20)}
     left = {name: (0.0, 0.0, 0.0) for name in crowd if name != "a"}
-    found = gain_between([host(**crowd), host()], [host(**left), host(a=(0.0, 0.0, 0.0))])
-    assert found.expected == pytest.approx(0.3 * 20 * 0.009)
-    assert is_worth_it(found, GOAL)
+    gain = gain_between([host(**crowd), host()], [host(**left), host(a=(0.0, 0.0, 0.0))])
+    assert gain.expected == pytest.approx(0.3 * 20 * 0.009)
+    assert is_worth_it(gain, GOAL)
 
 
 def test_a_move_and_its_way_back_are_never_both_worth_it() -> None:

@@ -46,37 +46,37 @@ SMALL = host("h1", 4096)
 
 def test_nobody_gets_the_room_of_who_is_there_already_and_finds_no_host() -> None:
     asked = (vm("a", memory_mb=99_999), vm("n", memory_mb=3000))
-    found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL,)), PlanRequest(instances=asked))
-    assert [(one.instance, one.source, one.host) for one in found.steps] == [("a", "h1", None), ("n", None, None)]
-    assert [one.instance for one in found.after["h1"]] == ["a"]
-    assert found.search
-    assert (found.search.value, found.search.bound, found.search.ended) == (0.0, 1.0, "in the way")
-    assert "a stays as it is on h1: no host takes it with the requested size and settings." in found.notes
+    answer = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL,)), PlanRequest(instances=asked))
+    assert [(one.instance, one.source, one.host) for one in answer.steps] == [("a", "h1", None), ("n", None, None)]
+    assert [one.instance for one in answer.after["h1"]] == ["a"]
+    assert answer.search
+    assert (answer.search.value, answer.search.bound, answer.search.ended) == (0.0, 1.0, "in the way")
+    assert "a stays as it is on h1: no host takes it with the requested size and settings." in answer.notes
 
 
 def test_who_asks_for_what_it_has_is_placed_where_it_is_whoever_comes_before() -> None:
     one = vm("a", on="h1", memory_mb=3000)
-    found = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=(vm("n", memory_mb=3000), one)))
-    assert [(step.instance, step.host) for step in found.steps] == [("a", "h1"), ("n", None)]
-    assert found.steps[0].why == "it is on h1 already, and no other host is better"
-    assert found.search and (found.search.value, found.search.ended) == (1.0, "in the way")
+    answer = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=(vm("n", memory_mb=3000), one)))
+    assert [(step.instance, step.host) for step in answer.steps] == [("a", "h1"), ("n", None)]
+    assert answer.steps[0].why == "it is on h1 already, and no other host is better"
+    assert answer.search and (answer.search.value, answer.search.ended) == (1.0, "in the way")
 
 
 def test_the_way_back_has_no_stage_for_who_stayed() -> None:
     there = vm("a", on="h1")
-    found = plan(cloud(there, hosts=HOSTS[:1]), PlanRequest(instances=(vm("n"), there)))
-    assert [(one.instance, one.stage) for one in found.steps] == [("n", 0), ("a", 1)]
-    assert [(one.instance, one.action, one.stage) for one in found.undo] == [("n", "remove", 0)]
+    answer = plan(cloud(there, hosts=HOSTS[:1]), PlanRequest(instances=(vm("n"), there)))
+    assert [(one.instance, one.stage) for one in answer.steps] == [("n", 0), ("a", 1)]
+    assert [(one.instance, one.action, one.stage) for one in answer.undo] == [("n", "remove", 0)]
 
 
 def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_their_limit() -> None:
     crowd = cloud(*(vm(f"p{at:02}", on="h1", memory_mb=100) for at in range(24)), hosts=HOSTS[:2])
-    found = plan(crowd, PlanRequest(kind="rebalance"))
-    worst = [sums.worst for sums in (found.sums_before, found.sums_after) if sums]
-    for step in found.steps:
+    answer = plan(crowd, PlanRequest(kind="rebalance"))
+    worst = [sums.worst for sums in (answer.sums_before, answer.sums_after) if sums]
+    for step in answer.steps:
         assert step.gain and step.gain.expected > worst[1] - worst[0]
         assert step.why.startswith(f"takes {step.gain.expected:.2f} of harm from the instances on both hosts and ")
-    assert found.steps
+    assert answer.steps
 
 
 @pytest.mark.parametrize("kind", ["consolidate", "evacuate"])
@@ -103,13 +103,13 @@ def test_a_neighbour_whose_limit_would_break_is_named_as_the_one_that_is_there()
     there = [vm(f"r{at}", on=f"h{at}", min_throughput_ratio=1.0, labels={"name": f"shop {at}"}) for at in (1, 2)]
     coming = Instance("n", 1, 512, workload="cpu", load=0.1)
     hosts = (host("h1", pcpus=1), host("h2", pcpus=1))
-    found = plan(cloud(*there, hosts=hosts), PlanRequest(instances=(coming,), keep_ratio=0.1))
-    assert [(one.host, one.reason.split()[0]) for one in found.steps[0].rejected] == [("h1", "r1"), ("h2", "r2")]
+    answer = plan(cloud(*there, hosts=hosts), PlanRequest(instances=(coming,), keep_ratio=0.1))
+    assert [(one.host, one.reason.split()[0]) for one in answer.steps[0].rejected] == [("h1", "r1"), ("h2", "r2")]
 
 
 def test_each_of_those_alike_is_told_of_itself() -> None:
-    found = plan(cloud(hosts=(host("h1", pcpus=1),)), PlanRequest(instances=(vm("n1"), vm("n2"), vm("n3"))))
-    reasons = [step.rejected[0].reason for step in found.steps if step.host is None]
+    answer = plan(cloud(hosts=(host("h1", pcpus=1),)), PlanRequest(instances=(vm("n1"), vm("n2"), vm("n3"))))
+    reasons = [step.rejected[0].reason for step in answer.steps if step.host is None]
     assert len(reasons) == 2
     assert all(one.startswith("it would keep 0.50 of its speed alone") for one in reasons)
 
@@ -123,9 +123,9 @@ def test_no_host_is_said_to_refuse_that_was_not_looked_at() -> None:
 
 def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["advisor.planning.assignment.assign"], "SEARCH_SHARE", 0.0)
-    found = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
-    assert [step.host for step in found.steps] == [None]
-    assert found.search and found.search.ended == "time"
+    answer = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
+    assert [step.host for step in answer.steps] == [None]
+    assert answer.search and answer.search.ended == "time"
 
 
 def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +139,8 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
 
 def test_one_is_told_as_one() -> None:
     full = cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024)))
-    found = plan(full, PlanRequest(kind="evacuate", empty=("h1",)))
-    assert "0 steps in 0 stages; 1 finds no host." in list(plan_words.summary(found))
+    answer = plan(full, PlanRequest(kind="evacuate", empty=("h1",)))
+    assert "0 steps in 0 stages; 1 finds no host." in list(plan_words.summary(answer))
     smaller = PlanStep("a", "h1", action="resize", source="h1", vcpus=1)
     other = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert plan_view.differences(replace(other, steps=(smaller,)), other) == [("a", "1 vCPU", "stays")]
@@ -173,40 +173,40 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
     assert sums
     runway = tuple(RunwayPoint(float(month), month, 1.0, sums, fits=True) for month in range(months + 1))
     monkeypatch.setattr("advisor.planning.capacity.look_ahead", lambda *_: (None, runway))
-    found = plan(now, GROWING)
-    assert found.capacity
-    report = plan_as_html(now, found)
+    answer = plan(now, GROWING)
+    assert answer.capacity
+    report = plan_as_html(now, answer)
     told = {
-        "json": CapacityOut.of(found.capacity).outlook,
-        "command": " ".join(plan_words.summary(found)),
-        "page": _page(found),
+        "json": CapacityOut.of(answer.capacity).outlook,
+        "command": " ".join(plan_words.summary(answer)),
+        "page": _page(answer),
         "report": report,
     }
     assert [where for where, text in told.items() if said not in text] == []
-    everything = " ".join([*told.values(), *found.notes])
+    everything = " ".join([*told.values(), *answer.notes])
     for claim in ("does not run out", "lasts for", "not within what", "1 months", "the line is where"):
         assert claim not in everything
-    assert CapacityOut.of(found.capacity).months_examined == months
+    assert CapacityOut.of(answer.capacity).months_examined == months
     late = f"Time limit reached before month {months + 1} was examined."
-    assert (late in found.notes) == (late in report) == (months < 24)
+    assert (late in answer.notes) == (late in report) == (months < 24)
 
 
 def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
     now = cloud(hosts=HOSTS)
-    found = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))
-    assert found.capacity and (found.capacity.runs_out_month, found.capacity.months_examined) == (4, 4)
+    answer = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))
+    assert answer.capacity and (answer.capacity.runs_out_month, answer.capacity.months_examined) == (4, 4)
     said = "With this growth the cloud is full in month 4."
-    for text in (found.capacity.outlook, " ".join(plan_words.summary(found)), _page(found)):
+    for text in (answer.capacity.outlook, " ".join(plan_words.summary(answer)), _page(answer)):
         assert said in text
-    report = plan_as_html(now, found)
+    report = plan_as_html(now, answer)
     assert "the cloud is full in 4" in report.replace("\u00a0", " ")
     assert "examined;" not in report
 
 
 def test_without_growth_nothing_is_said_of_months() -> None:
-    found = plan(cloud(hosts=HOSTS), replace(GROWING, growth=None))
-    assert found.capacity and (found.capacity.outlook, found.capacity.months_examined) == ("", None)
-    assert "month" not in " ".join(plan_words.summary(found))
+    answer = plan(cloud(hosts=HOSTS), replace(GROWING, growth=None))
+    assert answer.capacity and (answer.capacity.outlook, answer.capacity.months_examined) == ("", None)
+    assert "month" not in " ".join(plan_words.summary(answer))
 
 
 def test_what_no_tool_moves_names_the_tool_that_does_not() -> None:

@@ -20,16 +20,16 @@ from tests.advisor.planning.test_migration_order import SWAP, THREE, A, B
 
 def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate() -> None:
     asked = (vm("n1"), vm("huge", memory_mb=99_999), vm("n2"))
-    found = plan(cloud(hosts=HOSTS), PlanRequest(instances=asked))
-    assert [(one.instance, one.host is None) for one in found.steps] == [("n1", False), ("n2", False), ("huge", True)]
-    for step in found.steps[:2]:
+    answer = plan(cloud(hosts=HOSTS), PlanRequest(instances=asked))
+    assert [(one.instance, one.host is None) for one in answer.steps] == [("n1", False), ("n2", False), ("huge", True)]
+    for step in answer.steps[:2]:
         assert step.candidate and step.candidate.newcomer.instance == step.instance
-        assert there(found)[step.instance] == step.host == step.candidate.host
+        assert there(answer)[step.instance] == step.host == step.candidate.host
         assert step.candidate.newcomer.throughput_ratio.expected == pytest.approx(1.0)
-    assert {one.code for one in found.steps[2].rejected} == {"capacity.memory"}
-    undone = [(one.instance, one.action, one.host) for one in found.undo]
+    assert {one.code for one in answer.steps[2].rejected} == {"capacity.memory"}
+    undone = [(one.instance, one.action, one.host) for one in answer.undo]
     assert undone == [("n2", "remove", None), ("n1", "remove", None)]
-    assert counts(found) == (0, 2)
+    assert counts(answer) == (0, 2)
 
 
 def counts(found: Plan) -> tuple[int, int]:
@@ -46,18 +46,18 @@ def test_the_same_question_at_the_same_moment_has_the_same_plan() -> None:
 def test_before_and_after_say_for_everybody_what_predict_says() -> None:
     now = cloud(vm("a", on="h1"), vm("b", "bulk", on="h1"), vm("c", "bulk", on="h2"), hosts=HOSTS)
     asked = (vm("d", "bulk"), vm("e"))
-    found = plan(now, PlanRequest(instances=asked))
-    at = there(found)
+    answer = plan(now, PlanRequest(instances=asked))
+    at = there(answer)
     everybody = (*now.instances, *(replace(one, host=at[one.id]) for one in asked))
     for one in HOSTS:
         crowd = tuple(sorted((who for who in everybody if who.host == one.id), key=lambda who: who.id))
         expected = predict_scene(Scene(one, crowd), PriorPredictor(), workloads=WORKLOADS).effects if crowd else ()
-        assert [effect.instance for effect in found.after[one.id]] == [who.id for who in crowd]
-        for effect, reference in zip(found.after[one.id], expected, strict=True):
+        assert [effect.instance for effect in answer.after[one.id]] == [who.id for who in crowd]
+        for effect, reference in zip(answer.after[one.id], expected, strict=True):
             assert effect.throughput_ratio.expected == pytest.approx(reference.throughput_ratio.expected)
             assert effect.latency_ratio.lower == pytest.approx(reference.latency_ratio.lower)
-    was = {effect.instance: effect.throughput_ratio for effects in found.before.values() for effect in effects}
-    for effects in found.after.values():
+    was = {effect.instance: effect.throughput_ratio for effects in answer.before.values() for effect in effects}
+    for effects in answer.after.values():
         assert all(effect.before == was.get(effect.instance) for effect in effects)
 
 
@@ -93,69 +93,69 @@ def test_progress_grows_and_only_the_end_is_done(request_: PlanRequest) -> None:
 def test_whose_answer_is_pending_is_placed_and_not_moved() -> None:
     crowd = [vm(name, on="h1") for name in "abcdef"]
     asked = PlanRequest(instances=(vm("p"),), commands=True)
-    found = plan(cloud(*crowd, hosts=HOSTS), asked, pending=[vm("p", on="h1")])
-    assert [(one.action, one.source, one.commands) for one in found.steps] == [("place", None, ())]
-    assert [one.action for one in found.undo] == ["remove"]
-    assert counts(found) == (6, 7)
+    answer = plan(cloud(*crowd, hosts=HOSTS), asked, pending=[vm("p", on="h1")])
+    assert [(one.action, one.source, one.commands) for one in answer.steps] == [("place", None, ())]
+    assert [one.action for one in answer.undo] == ["remove"]
+    assert counts(answer) == (6, 7)
 
 
 def test_who_is_there_already_and_would_be_better_off_elsewhere_moves() -> None:
     crowd = [vm(name, on="h1") for name in "abcdef"]
-    found = plan(cloud(*crowd, hosts=HOSTS), PlanRequest(instances=(crowd[0],)))
-    assert [(one.action, one.source) for one in found.steps] == [("move", "h1")]
-    (moved,) = found.after[found.steps[0].host or ""]
+    answer = plan(cloud(*crowd, hosts=HOSTS), PlanRequest(instances=(crowd[0],)))
+    assert [(one.action, one.source) for one in answer.steps] == [("move", "h1")]
+    (moved,) = answer.after[answer.steps[0].host or ""]
     assert moved.before and moved.before.expected < moved.throughput_ratio.expected
 
 
 def test_a_rebalanced_cloud_has_nobody_below_a_limit_and_is_fine_when_it_is_asked_again() -> None:
     before = cloud(*PRESSED, hosts=HOSTS)
-    found = plan(before, PlanRequest(kind="rebalance", commands=True))
-    assert found.sums_before and found.sums_after and found.steps
-    assert (found.sums_before.below, found.sums_after.below) == (1, 0)
-    assert all(one.action == "move" and one.source == "h1" and one.commands for one in found.steps)
-    again = plan(carried_out(before, found), PlanRequest(kind="rebalance"))
+    answer = plan(before, PlanRequest(kind="rebalance", commands=True))
+    assert answer.sums_before and answer.sums_after and answer.steps
+    assert (answer.sums_before.below, answer.sums_after.below) == (1, 0)
+    assert all(one.action == "move" and one.source == "h1" and one.commands for one in answer.steps)
+    again = plan(carried_out(before, answer), PlanRequest(kind="rebalance"))
     assert (again.steps, again.search and again.search.ended) == ((), "already fine")
-    back = [(one.instance, one.source) for one in reversed(found.steps)]
-    assert [(one.instance, one.host) for one in found.undo] == back
+    back = [(one.instance, one.source) for one in reversed(answer.steps)]
+    assert [(one.instance, one.host) for one in answer.undo] == back
 
 
 def test_an_emptied_host_is_empty_and_its_residents_say_why_they_go() -> None:
-    found = plan(cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
-    assert found.after["h1"] == ()
-    assert [(one.instance, one.source) for one in found.steps] == [("a", "h1")]
-    assert "h1 is to be emptied" in found.steps[0].why
+    answer = plan(cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
+    assert answer.after["h1"] == ()
+    assert [(one.instance, one.source) for one in answer.steps] == [("a", "h1")]
+    assert "h1 is to be emptied" in answer.steps[0].why
 
 
 def test_who_cannot_leave_an_emptied_host_stays_with_the_reasons_of_the_others() -> None:
     both = (host("h1", 4096), host("h2", 1024))
-    found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=both), PlanRequest(kind="evacuate", empty=("h1",)))
-    assert there(found) == {"a": "h1"}
-    assert [(one.host, [no.host for no in one.rejected]) for one in found.steps] == [(None, ["h2"])]
+    answer = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=both), PlanRequest(kind="evacuate", empty=("h1",)))
+    assert there(answer) == {"a": "h1"}
+    assert [(one.host, [no.host for no in one.rejected]) for one in answer.steps] == [(None, ["h2"])]
 
 
 def test_capacity_is_what_predictions_let_in_between_lower_bounds_and_sizes() -> None:
-    found = capacity(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),)))
-    assert found.by_rule == 8  # memory: 8 of 1 GB
-    assert 0 < found.fit_lower <= found.fit < found.by_rule
-    assert "of its speed alone" in found.first_refusal
-    admitted = tuple(vm(f"n{number}") for number in range(found.fit + 1))
+    answer = capacity(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),)))
+    assert answer.by_rule == 8  # memory: 8 of 1 GB
+    assert 0 < answer.fit_lower <= answer.fit < answer.by_rule
+    assert "of its speed alone" in answer.first_refusal
+    admitted = tuple(vm(f"n{number}") for number in range(answer.fit + 1))
     steps = plan(cloud(hosts=HOSTS[:1]), PlanRequest(instances=admitted)).steps
     assert [one.host for one in steps].count(None) == 1
 
 
 def test_where_sizes_are_in_the_way_all_that_they_let_in_fits_and_that_is_proven() -> None:
-    found = plan(cloud(hosts=HOSTS), PlanRequest(kind="capacity", instances=(vm("n", memory_mb=5000),)))
-    assert found.capacity and found.search
-    assert (found.capacity.fit, found.capacity.by_rule) == (3, 3)
-    assert (found.search.ended, found.search.gap) == ("optimal", 0.0)
-    assert "free" in found.capacity.first_refusal
+    answer = plan(cloud(hosts=HOSTS), PlanRequest(kind="capacity", instances=(vm("n", memory_mb=5000),)))
+    assert answer.capacity and answer.search
+    assert (answer.capacity.fit, answer.capacity.by_rule) == (3, 3)
+    assert (answer.search.ended, answer.search.gap) == ("optimal", 0.0)
+    assert "free" in answer.capacity.first_refusal
 
 
 def test_with_growth_the_cloud_runs_out_in_the_month_that_no_longer_fits() -> None:
     growth = Growth(instances_per_month=1, months=9)
-    found = capacity(cloud(hosts=HOSTS), PlanRequest("capacity", (vm("n", memory_mb=5000),), growth=growth))
-    assert found.runs_out_month == 4
-    assert [(one.month, one.added, one.fits) for one in found.runway] == [
+    answer = capacity(cloud(hosts=HOSTS), PlanRequest("capacity", (vm("n", memory_mb=5000),), growth=growth))
+    assert answer.runs_out_month == 4
+    assert [(one.month, one.added, one.fits) for one in answer.runway] == [
         (0, 0, True), (1, 1, True), (2, 2, True), (3, 3, True), (4, 4, False),
     ]  # fmt: skip
 
@@ -163,29 +163,29 @@ def test_with_growth_the_cloud_runs_out_in_the_month_that_no_longer_fits() -> No
 def test_load_alone_can_fill_a_cloud() -> None:
     pair = [replace(vm(name, on="h1"), load=0.4) for name in "abcdefgh"]
     request = PlanRequest("capacity", (vm("n", memory_mb=99_999),), growth=Growth(0, 50, 12))
-    found = capacity(cloud(*pair, hosts=HOSTS[:1]), request)
-    assert found.fit == 0 and found.runs_out_month is not None
-    assert found.runway[-1].load_factor == pytest.approx(1.5**found.runs_out_month)
+    answer = capacity(cloud(*pair, hosts=HOSTS[:1]), request)
+    assert answer.fit == 0 and answer.runs_out_month is not None
+    assert answer.runway[-1].load_factor == pytest.approx(1.5**answer.runs_out_month)
 
 
 def test_an_imagined_cloud_stands_beside_the_one_of_now_and_the_homeless_are_placed() -> None:
     now = cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS)
-    found = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",))))
-    variants = [(one.name, one.sums.hosts, one.sums.instances) for one in found.variants]
+    answer = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",))))
+    variants = [(one.name, one.sums.hosts, one.sums.instances) for one in answer.variants]
     assert variants == [("now", 3, 2), ("imagined", 2, 2)]
-    assert set(found.before) == {"h1", "h2", "h3"}
-    assert there(found)["a"] in {"h2", "h3"}
-    assert [(one.instance, one.host, one.commands) for one in found.steps] == [("a", there(found)["a"], ())]
-    assert found.notes == ("1 instance loses its host and is placed anew.",)
+    assert set(answer.before) == {"h1", "h2", "h3"}
+    assert there(answer)["a"] in {"h2", "h3"}
+    assert [(one.instance, one.host, one.commands) for one in answer.steps] == [("a", there(answer)["a"], ())]
+    assert answer.notes == ("1 instance loses its host and is placed anew.",)
 
 
 def test_who_lost_its_host_in_an_imagined_cloud_is_placed_before_what_is_asked_there() -> None:
     now = cloud(vm("a", on="h1"), vm("b", on="h2"), vm("c", on="h3"), hosts=HOSTS)
     asked = (vm("n"),)
-    found = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), instances=asked, then="admit"))
-    assert [(one.instance, one.stage) for one in found.steps] == [("a", 0), ("n", 1)]
-    assert all(one.host == there(found)[one.instance] for one in found.steps)
-    assert [one.fit for one in found.variants] == [None, None, 1, 1]
+    answer = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), instances=asked, then="admit"))
+    assert [(one.instance, one.stage) for one in answer.steps] == [("a", 0), ("n", 1)]
+    assert all(one.host == there(answer)[one.instance] for one in answer.steps)
+    assert [one.fit for one in answer.variants] == [None, None, 1, 1]
 
 
 def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() -> None:
@@ -199,9 +199,9 @@ def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() ->
 
 
 def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
-    found = plan(cloud(hosts=HOSTS), PlanRequest(instances=(vm("n", "nosuch"), replace(vm("m"), workload=None))))
-    assert "about what n, m would run" in found.notes[0]
-    assert found.notes[1] == "There is no workload nosuch: define it, or check its spelling."
+    answer = plan(cloud(hosts=HOSTS), PlanRequest(instances=(vm("n", "nosuch"), replace(vm("m"), workload=None))))
+    assert "about what n, m would run" in answer.notes[0]
+    assert answer.notes[1] == "There is no workload nosuch: define it, or check its spelling."
 
 
 def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
@@ -219,8 +219,8 @@ def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_to
 
 
 def test_who_is_asked_for_otherwise_and_best_off_where_it_is_says_so() -> None:
-    found = plan(cloud(vm("a", on="h1"), hosts=HOSTS[:1]), PlanRequest(instances=(vm("a", memory_mb=2048),)))
-    assert [(one.action, one.why) for one in found.steps] == [
+    answer = plan(cloud(vm("a", on="h1"), hosts=HOSTS[:1]), PlanRequest(instances=(vm("a", memory_mb=2048),)))
+    assert [(one.action, one.why) for one in answer.steps] == [
         ("settings", "it is on h1 already, and no other host is better")
     ]
 
@@ -242,7 +242,7 @@ def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
 
 
 def test_an_empty_cloud_is_an_answer() -> None:
-    found = plan(Inventory(workloads=WORKLOADS), PlanRequest(instances=(vm("n"),)))
-    assert [(one.host, one.rejected) for one in found.steps] == [(None, ())]
+    answer = plan(Inventory(workloads=WORKLOADS), PlanRequest(instances=(vm("n"),)))
+    assert [(one.host, one.rejected) for one in answer.steps] == [(None, ())]
     assert plan(Inventory(), PlanRequest(kind="rebalance")).steps == ()
     assert plan(Inventory(), PlanRequest(kind="right_size")).steps == ()

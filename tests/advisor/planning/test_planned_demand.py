@@ -32,9 +32,9 @@ def fit(plan_for: PlanFor, mix: tuple[Instance, ...]) -> int:
 
 
 def hosts_left(plan_for: PlanFor) -> int:
-    found = plan(Inventory(HOSTS, tuple(SIX)), PlanRequest(kind="consolidate", plan_for=plan_for, keep_ratio=0.8))
-    assert found.sums_after
-    return found.sums_after.hosts_used
+    answer = plan(Inventory(HOSTS, tuple(SIX)), PlanRequest(kind="consolidate", plan_for=plan_for, keep_ratio=0.8))
+    assert answer.sums_after
+    return answer.sums_after.hosts_used
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_is_only_known_as_a_mean_has_the_percentiles_of_its_class() -> None
 
 def test_a_plan_says_which_demand_it_counts() -> None:
     assert not any("all at once" in note for note in plan(Inventory(HOSTS), PlanRequest(instances=(WEB,))).notes)
-    found = plan(Inventory(HOSTS), PlanRequest(instances=(WEB,), plan_for="p95"))
-    assert any("enough in 95 % of its own time" in note for note in found.notes)
-    assert found.request.instances == (WEB,), "the question stays as it was asked"
-    assert PlanBody.of(found.request).to_domain() == found.request
+    answer = plan(Inventory(HOSTS), PlanRequest(instances=(WEB,), plan_for="p95"))
+    assert any("enough in 95 % of its own time" in note for note in answer.notes)
+    assert answer.request.instances == (WEB,), "the question stays as it was asked"
+    assert PlanBody.of(answer.request).to_domain() == answer.request

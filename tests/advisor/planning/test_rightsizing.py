@@ -21,33 +21,33 @@ from tests.advisor.planning.planning_cases import cloud, host, vm
 
 def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_left_alone() -> None:
     big, dark = replace(vm("big", on="h1"), vcpus=4), Instance("dark", 4, 1024, host="h1")
-    found = plan(cloud(big, dark, hosts=HOSTS), PlanRequest(kind="right_size", commands=True), {"big": [40.0] * 400})
-    assert [(one.instance, one.action, one.vcpus) for one in found.steps] == [("big", "resize", 1)]
-    assert "used up to 0.40 CPUs in 95 % of 400 windows" in found.steps[0].why
-    assert found.steps[0].commands[0].argv == ("xl", "vcpu-set", "big", "1")
-    assert found.undo[0].vcpus == 4
-    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in found.notes)
+    answer = plan(cloud(big, dark, hosts=HOSTS), PlanRequest(kind="right_size", commands=True), {"big": [40.0] * 400})
+    assert [(one.instance, one.action, one.vcpus) for one in answer.steps] == [("big", "resize", 1)]
+    assert "used up to 0.40 CPUs in 95 % of 400 windows" in answer.steps[0].why
+    assert answer.steps[0].commands[0].argv == ("xl", "vcpu-set", "big", "1")
+    assert answer.undo[0].vcpus == 4
+    assert any(note.startswith("1 instance is left out: too little is known of how much CPU") for note in answer.notes)
     few = plan(cloud(big, hosts=HOSTS), PlanRequest(kind="right_size"), {"big": [40.0] * 10})
     assert "by its profile" in few.steps[0].why, "ten windows say nothing, the profile does: one CPU of four"
 
 
 def test_a_cap_that_holds_its_instance_back_is_loosened_where_nobody_suffers() -> None:
     held = replace(vm("held", on="h1"), settings=IsolationSettings(cap_percent=30))
-    found = plan(cloud(held, hosts=HOSTS), PlanRequest(kind="right_size"))
-    (step, *_) = found.steps
+    answer = plan(cloud(held, hosts=HOSTS), PlanRequest(kind="right_size"))
+    (step, *_) = answer.steps
     assert step.settings and (step.action, step.settings.cap_percent) == ("settings", 100)
-    assert found.after["h1"][0].throughput_ratio.expected > found.before["h1"][0].throughput_ratio.expected
+    assert answer.after["h1"][0].throughput_ratio.expected > answer.before["h1"][0].throughput_ratio.expected
 
 
 def test_who_uses_all_it_has_is_only_told() -> None:
-    found = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert (found.steps, found.search and found.search.ended) == ((), "already fine")
-    assert "full uses all of its vCPUs" in found.notes[0]
+    answer = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert (answer.steps, answer.search and answer.search.ended) == ((), "already fine")
+    assert "full uses all of its vCPUs" in answer.notes[0]
 
 
 def test_where_nothing_is_known_of_somebody_nothing_is_said_to_be_fine() -> None:
-    found = plan(cloud(Instance("dark", 4, 1024, host="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert (found.steps, found.search) == ((), None)
+    answer = plan(cloud(Instance("dark", 4, 1024, host="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert (answer.steps, answer.search) == ((), None)
     late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size", time_limit_s=1e-9))
     assert (late.steps, late.search) == ((), None)
     assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
@@ -64,20 +64,20 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     sizes = {"web-1": 4, "web-2": 4, "db-1": 8}
     there = [replace(vm(name, on="h1", memory_mb=100), vcpus=vcpus) for name, vcpus in sizes.items()]
     used = {"web-1": [20.0] * 400, "web-2": [20.0] * 390 + [90.0] * 10, "db-1": [20.0] * 400}
-    found = plan(cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1), used)
-    assert {step.instance: step.vcpus for step in found.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
-    why = {step.instance: step.why for step in found.steps}
+    answer = plan(cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1), used)
+    assert {step.instance: step.vcpus for step in answer.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
+    why = {step.instance: step.why for step in answer.steps}
     assert "at a risk to want more in 0 % of the time" in why["web-1"]
-    db, web = found.sizing
+    db, web = answer.sizing
     assert (db.name, db.instances, db.saved, db.short) == ("db", 1, 7, 0.0)
     assert (web.name, web.instances, web.vcpus, web.vcpus_then, web.riskiest) == ("web", 2, 8, 2, "web-2")
     assert 0 < web.short_mean < web.short <= 0.05
     assert web.busiest == pytest.approx(0.2, abs=0.01)
-    assert headline(found) == (
+    assert headline(answer) == (
         "3 instances should get another size: that saves 13 of their 16 vCPUs. "
         f"At most risk is web-2, short of CPU in {time_share(web.short)} of the time."
     )
-    read = plan_from_json(PlanAnswer.of(found).model_dump(mode="json"), found.request).sizing
+    read = plan_from_json(PlanAnswer.of(answer).model_dump(mode="json"), answer.request).sizing
     assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]
     assert read[1].short == pytest.approx(web.short, rel=1e-3)
 
