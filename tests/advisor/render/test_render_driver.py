@@ -35,7 +35,7 @@ def test_on_xen_dom0_may_run_on_a_further_cpu_before_it_gets_a_vcpu_for_it() -> 
         ("xl vcpu-pin Domain-0 all 0,3", "xl vcpu-pin Domain-0 all 0"),
         ("xl vcpu-set Domain-0 2", "xl vcpu-set Domain-0 1"),
     ]
-    assert "dom0_max_vcpus" in driver.commands(pinned, (0, 3), [], "native")[1].note
+    assert "dom0_max_vcpus" in list(driver.commands(pinned, (0, 3), [], "native"))[1].note
 
 
 def test_on_kvm_the_emulator_threads_of_every_guest_move() -> None:

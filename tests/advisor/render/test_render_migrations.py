@@ -56,7 +56,8 @@ NODES = host("lab:pve1", render="proxmox"), host("lab:pve2", render="proxmox")
         ),
         (
             host("n1", render="kubernetes"),
-            host("n2", render="kubernetes", **{"node.kubernetes.io/hostname": "n2.example"}), "shop/web-1",
+            replace(host("n2"), labels={"render": "kubernetes", "node.kubernetes.io/hostname": "n2.example"}),
+            "shop/web-1",
             "virtctl migrate web-1 --namespace shop --addedNodeSelector=kubernetes.io/hostname=n2.example",
             ("n2.example", "n1"),
         ),
