@@ -17,7 +17,8 @@ from advisor.serving.recommendations import RecommendationCache
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
-SPELL = 20  # turns: every memory is full after them, and is once as full as it becomes during them
+TURNS_TO_FILL = 90  # until every memory is full
+TURNS = 40
 MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more; collecting differs by 3
 HOSTS = tuple(Host(f"h{number}", "kvm", 4, 16_384) for number in range(3))
 RESIDENTS = tuple(Instance(f"r{number}", memory_mb=512, host=f"h{number}", workload="busy") for number in range(3))
@@ -74,9 +75,9 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     for number in range(figures.REMEMBERED):
         figures.significant(-0.5 - number)
         figures.score_figure(-0.5 - number)
-    monkeypatch.setattr(cache, "MOST_PARTS", 20)
-    monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (8_000,))
-    monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (8_000,))  # type: ignore[attr-defined]
+    monkeypatch.setattr(cache, "MOST_PARTS", 60)
+    monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
+    monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     for rounding in (figures.significant, figures.score_figure):
         for number in range(rounding.cache_info().maxsize or 0):
             rounding(number / 7)
@@ -90,19 +91,16 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     ids=lambda do: do.__name__,
 )
 def test_memory_does_not_grow_with_what_was_never_seen_before(advisor: Advisor, clock: Clock, do: Turn) -> None:
-    def most_held(spell: int) -> int:
-        """Looked at every few turns, for much is let go of at once."""
-        held = []
-        for turn in range(spell * SPELL, (spell + 1) * SPELL):
+    def held_after(turns: range) -> int:
+        for turn in turns:
             do(advisor, turn)
             clock.turn(61)
-            if turn % 4 == 3:
-                gc.collect()
-                held.append(sys.getallocatedblocks())
-        return max(held)
+        gc.collect()
+        return sys.getallocatedblocks()
 
-    _, full, _, later = map(most_held, range(4))
-    assert later - full < MOST_PER_TURN * 2 * SPELL
+    full = held_after(range(TURNS_TO_FILL))
+    later = held_after(range(TURNS_TO_FILL, TURNS_TO_FILL + TURNS))
+    assert later - full < MOST_PER_TURN * TURNS
 
 
 def test_a_host_that_stays_keeps_no_predictions_of_those_that_went(advisor: Advisor) -> None:
