@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from advisor.domain import Contradiction, ContradictionCause, Instance, Recommendation, Scene, WorkloadProfile
+from advisor.domain import Contradiction, ContradictionCause, Instance, Recommendation, Scene, WorkloadProfile, listed
 from advisor.lifecycle import window_checks
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
@@ -205,7 +205,7 @@ def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recomm
         if alarm.host in hosts:
             victims.setdefault(alarm.host, []).append(alarm.instance)
     notes = tuple(
-        f"{host} contradicts its predictions ({_listed(names)}): for who is there now, what was measured counts in "
+        f"{host} contradicts its predictions ({listed(names, 3)}): for who is there now, what was measured counts in "
         "place of what was expected."
         for host, names in sorted(victims.items())
     )
@@ -314,7 +314,3 @@ def _kept(before: Mapping[str, float], now: dict[str, float]) -> dict[str, float
 def _still(before: float, now: float) -> float:
     """The former width as long as it has not changed much."""
     return before if abs(now - before) <= CHANGED * before else now
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -15,6 +15,7 @@ from advisor.domain import (
     Plan,
     Recommendation,
     SceneEffects,
+    listed,
 )
 from models.evaluation.prediction_checks import WIDEST, widen
 from models.physics.prior import CEILING
@@ -45,7 +46,7 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     if not used:
         return replace(answer, candidates=candidates)
     note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
-    notes = (*answer.notes, note.format(hosts=_listed(sorted(used)), most=max(used.values())))
+    notes = (*answer.notes, note.format(hosts=listed(sorted(used)), most=max(used.values())))
     return replace(answer, candidates=candidates, widened=used, notes=notes)
 
 
@@ -96,8 +97,3 @@ def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> 
 def _band(band: Band, factor: float) -> Band:
     lower, upper = (widen(band.expected, edge, factor) for edge in (band.lower, band.upper))
     return Band(band.expected, lower, min(upper, max(band.upper, CEILING)))
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
