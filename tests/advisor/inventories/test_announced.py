@@ -205,13 +205,11 @@ def test_an_instance_that_cannot_be_is_left_out_with_a_sentence_and_the_others_a
     assert [note[:20] for note in found.notes] == ["web-1 is told twice", "instance web-2: vcpu"]
 
 
-def test_a_million_instances_are_refused() -> None:
+def test_too_many_instances_and_a_new_host_of_which_the_size_is_not_known_are_refused() -> None:
     many = [vm(f"i{number}") for number in range(5_001)]
     with pytest.raises(InvalidInput, match="at most 5000"):
         World().hear(announcement("kvm01", *many))
 
-
-def test_a_new_host_of_which_the_size_is_not_known_is_refused() -> None:
     told = Announcement({"id": "kvm01", "kind": "kvm"}, (), "m", 60.0, NOW)
     with pytest.raises(InvalidInput, match="its pcpus could not be read"):
         World().hear(told)

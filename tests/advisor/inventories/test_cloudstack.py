@@ -52,9 +52,6 @@ def _one(facts: tuple[Any, ...], name: str) -> dict[str, Any]:
     return next(dict(one) for one in facts if one["id"] == name)
 
 
-# the signature
-
-
 def test_the_signature_is_that_of_the_developer_s_guide() -> None:
     """Key, secret and result of the guide's own example, "How to sign an API call with Python"."""
     key = "plgWJfZK4gyS3mOMTVmjUVg-X-jlWlnfaUJ9GAbBbf9EdM-kAYMmAiLqzzq1ElZLYq_u38zCm0bewzGUdP66mg"
@@ -81,9 +78,6 @@ def test_the_server_accepts_what_was_signed_and_a_wrong_secret_is_told_as_refuse
     assert (wrong.hosts, wrong.every_host, wrong.every_instance) == ((), False, False)
 
 
-# the account
-
-
 def test_plain_http_is_taken_to_this_machine() -> None:
     endpoint = "http://127.0.0.1:8080/client/api"
     environment = {"CLOUDSTACK_ENDPOINT": endpoint, "CLOUDSTACK_KEY": "k", "CLOUDSTACK_SECRET": "s"}
@@ -95,9 +89,6 @@ def test_an_account_that_lacks_something_is_a_failed_read(monkeypatch: pytest.Mo
         monkeypatch.delenv(f"CLOUDSTACK_{name}", raising=False)
     (part,) = open_source("cloudstack").read().parts
     assert (part.state, "CLOUDSTACK_ENDPOINT" in part.reason) == ("failed", True)
-
-
-# what is read
 
 
 def test_hosts_become_hosts(source: CloudStack) -> None:
@@ -180,9 +171,6 @@ def test_an_empty_cloud_is_read(source: CloudStack, cloud: Cloud) -> None:
     assert (reading.complete, reading.every_host, reading.hosts, reading.instances) == (True, True, (), ())
 
 
-# what is refused or broken
-
-
 def test_what_the_account_may_not_see_is_refused_and_the_rest_is_read(source: CloudStack, cloud: Cloud) -> None:
     cloud.refused["listHosts"] = 432
     reading = source.read()
@@ -222,9 +210,6 @@ def test_a_row_that_makes_no_sense_is_left_out_and_kept_as_it_was(
     reading = source.read()
     assert (len(reading.instances), len(reading.left_out)) == (2, 1)
     assert reading.unclear == {cloud.virtualmachine[0]["id"]}
-
-
-# into the inventory
 
 
 def test_a_cloud_is_followed_into_the_inventory(source: CloudStack, cloud: Cloud, advisor: Advisor) -> None:

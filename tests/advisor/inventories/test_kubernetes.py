@@ -29,8 +29,12 @@ def api() -> Iterator[ApiServer]:
         yield made
 
 
+def source_of(api: ApiServer) -> Kubernetes:
+    return Kubernetes(asking=lambda: ClusterAccount(api.url, TOKEN))
+
+
 def reading(api: ApiServer) -> Reading:
-    return Kubernetes(asking=lambda: ClusterAccount(api.url, TOKEN)).read()
+    return source_of(api).read()
 
 
 class Watching:
@@ -39,7 +43,7 @@ class Watching:
     def __init__(self, api: ApiServer, advisor: Advisor) -> None:
         self.readings: list[Reading] = []
         self._stop = threading.Event()
-        self._source = Kubernetes(asking=lambda: ClusterAccount(api.url, TOKEN))
+        self._source = source_of(api)
         self._advisor = advisor
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -189,7 +193,7 @@ def test_a_hold_ends_when_the_pod_is_bound_or_deleted(api: ApiServer, advisor: A
 
 def test_what_could_not_be_written_comes_again(api: ApiServer, advisor: Advisor) -> None:
     stop = threading.Event()
-    watched = Kubernetes(asking=lambda: ClusterAccount(api.url, TOKEN))
+    watched = source_of(api)
     readings = watched.watch(stop)
     assert not next(readings).partial
     api.put("pods", pod("p", "n1"))
@@ -204,7 +208,7 @@ def test_what_could_not_be_written_comes_again(api: ApiServer, advisor: Advisor)
 def test_nodes_are_heard_of_while_nothing_happens(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "HEARTBEAT_S", 0.05)
     stop = threading.Event()
-    readings = Kubernetes(asking=lambda: ClusterAccount(api.url, TOKEN)).watch(stop)
+    readings = source_of(api).watch(stop)
     assert not next(readings).partial
     assert any(next(readings).heard == {"n1", "n2"} for _ in range(100))
     stop.set()

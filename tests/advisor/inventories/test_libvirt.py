@@ -60,14 +60,12 @@ class Machine:
     def answer(self, command: str) -> str:
         everyone = self.running | self.paused | self.stopped
         fixed = {
-            "hostname": f"{self.name}\n",
-            "uri": f"{self.driver}\n",
-            "nodeinfo": NODEINFO,
+            "hostname": f"{self.name}\n", "uri": f"{self.driver}\n", "nodeinfo": NODEINFO,
             "capabilities": self.capabilities,
             "list --uuid --state-running": "\n".join(self.running),
             "list --uuid": "\n".join(self.running | self.paused),
             "list --uuid --inactive": "\n".join(self.stopped),
-        }
+        }  # fmt: skip
         return fixed[command] if command in fixed else everyone.get(command.rsplit(maxsplit=1)[-1], "")
 
 
@@ -193,11 +191,8 @@ def test_a_domain_that_cannot_be_read_stays_and_is_said(advisor: Advisor) -> Non
     assert A in news.left_out[0]
 
 
-def test_neither_user_nor_parameters_of_a_uri_are_shown() -> None:
+def test_neither_user_nor_parameters_of_a_uri_are_shown_and_ssh_is_told_not_to_ask() -> None:
     assert shown_uri("qemu+ssh://root:secret@kvm01/system?keyfile=x") == "qemu+ssh://kvm01/system"
-
-
-def test_ssh_is_told_not_to_ask() -> None:
     assert unattended("qemu+ssh://a/system") == "qemu+ssh://a/system?no_tty=1"
     assert unattended("qemu+ssh://a/system?keyfile=k") == "qemu+ssh://a/system?keyfile=k&no_tty=1"
     assert unattended("qemu:///system") == "qemu:///system"

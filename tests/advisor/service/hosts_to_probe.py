@@ -135,12 +135,8 @@ def _push(advisor: Advisor, new: Sequence[RealHost]) -> None:
         for key, value in host.probed.items():
             probe, _, name = key.partition(".")
             results.setdefault(probe, {})[name] = Quantity(value, "1")
-        advisor.telemetry.take_probes(
-            [
-                ProbeReport(host.id, ProbeResult(probe, values, next(iter(values)), {}), now)
-                for probe, values in results.items()
-            ]
-        )
+        found = (ProbeResult(probe, values, next(iter(values)), {}) for probe, values in results.items())
+        advisor.telemetry.take_probes([ProbeReport(host.id, result, now) for result in found])
 
 
 def _answered(advisor: Advisor, limit: int) -> Ratios:
@@ -153,17 +149,12 @@ def _artifact(dataset: Dataset, folder: Path) -> Path:
 
 
 def _pairs(real: RealHost, random: np.random.Generator) -> list[Colocation]:
+    def outcome(instance: Instance, ratio: float) -> Outcome:
+        return Outcome(instance, "throughput", 100.0, 100.0 * float(ratio * np.exp(random.normal(0, NOISE))), "1/s")
+
     pairs = list(itertools.combinations_with_replacement([profile.name for profile in PROFILES], 2))
     return [
-        Colocation(
-            ":".join(pair),
-            real.said.id,
-            "1",
-            tuple(
-                Outcome(instance, "throughput", 100.0, 100.0 * float(ratio * np.exp(random.normal(0, NOISE))), "1/s")
-                for instance, ratio in zip(_instances(pair), ratios, strict=True)
-            ),
-        )
+        Colocation(":".join(pair), real.said.id, "1", tuple(map(outcome, _instances(pair), ratios)))
         for pair, ratios in zip(pairs, real.ratios(pairs), strict=True)
     ]
 

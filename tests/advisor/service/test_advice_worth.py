@@ -14,7 +14,6 @@ from advisor.lifecycle.arrivals import BACK_S
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import stays
-from advisor.store.engine import Database
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand, Resource
@@ -98,13 +97,9 @@ def cloud(advisor: Advisor, clock: Clock) -> MeasuredCloud:
     return MeasuredCloud(advisor, clock)
 
 
-def kept(settings: Settings) -> Sequence[stays.Stay]:
-    database = Database(settings.database)
-    try:
-        with database.read() as connection:
-            return stays.since(connection, 0.0)
-    finally:
-        database.close()
+def kept(cloud: MeasuredCloud) -> Sequence[stays.Stay]:
+    with cloud.advisor._database.read() as connection:
+        return stays.since(connection, 0.0)
 
 
 def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_observed(cloud: MeasuredCloud) -> None:
@@ -160,38 +155,38 @@ def test_an_arrival_counts_once_whoever_looks_and_whatever_goes_missing_for_a_wh
         other.look_at_arrivals()
         cloud.windows(3)
         other.look_at_arrivals()
-    (one,) = kept(settings)
+    (one,) = kept(cloud)
     assert one.fared is not None and 1 <= one.fared["newcomer"]["windows"] <= 3
     gone = cloud.there.pop("web-1")
     cloud.windows(1)
-    (one,) = kept(settings)
+    (one,) = kept(cloud)
     assert one.ended_s is not None
     cloud.come(gone, "h1")
-    (again,) = kept(settings)
+    (again,) = kept(cloud)
     assert (again.since_s, again.ended_s) == (one.since_s, None)
     cloud.there.pop("web-1")
     cloud.windows(1)
     clock.turn(BACK_S)
     cloud.come(gone, "h1")
-    assert [one.ended_s is None for one in kept(settings)] == [True, False]
+    assert [one.ended_s is None for one in kept(cloud)] == [True, False]
     cloud.come(gone, "h2")
-    assert [one.host for one in kept(settings) if one.ended_s is None] == ["h2"]
+    assert [one.host for one in kept(cloud) if one.ended_s is None] == ["h2"]
 
 
 def test_hosts_that_are_new_bring_whom_they_have_and_what_is_old_is_forgotten(
-    cloud: MeasuredCloud, settings: Settings, clock: Clock, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+    cloud: MeasuredCloud, clock: Clock, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.HOSTS", (*HOSTS, replace(HOSTS[0], id="h9")))
     cloud.come(newcomer("old-1"), "h9")
-    assert not kept(settings), "it was there before anybody knew its host"
+    assert not kept(cloud), "it was there before anybody knew its host"
     cloud.come(newcomer("web-1"), "h9")
     cloud.come(newcomer("web-2"), "h0")
     cloud.there.pop("web-2")
     cloud.windows(1)
-    assert {one.instance for one in kept(settings)} == {"web-1", "web-2"}
+    assert {one.instance for one in kept(cloud)} == {"web-1", "web-2"}
     clock.turn(91 * 86_400)
     advisor.prune()
-    assert not kept(settings)
+    assert not kept(cloud)
     cloud.put()
     advisor.look_at_arrivals()
-    assert not kept(settings), "who is there since long has not come now"
+    assert not kept(cloud), "who is there since long has not come now"

@@ -25,10 +25,7 @@ from advisor.domain import (
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 
 INF = float("inf")
-CAPPED = {
-    "pinning": None,
-    "isolation": {"cap_percent": 40.0, "weight": None, "network": None, "disk_limit_mb_s": None},
-}
+CAPPED = {"pinning": None, "isolation": {"cap_percent": 40.0, "weight": None, "network": None, "disk_limit_mb_s": None}}
 
 
 def answer(*, commands: bool = True, settings: IsolationSettings | None = None) -> Recommendation:

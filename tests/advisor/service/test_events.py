@@ -75,14 +75,9 @@ def test_an_alarm_says_who_where_and_why() -> None:
         event = event_of(AuditEntry("x", at, "service", "", operation, ("a", "h1", "b"), detail))
         assert (event.name, event.kind) == (name, "alarm")
         assert event.told == {
-            "at": "2026-01-02T00:00:00Z",
-            "instance": "a",
-            "host": "h1",
-            "antagonist": "b",
-            "since": "2026-01-01T23:00:00Z",
-            "raised": "2026-01-01T23:30:00Z",
-            "text": "a waits for b",
-        }
+            "at": "2026-01-02T00:00:00Z", "instance": "a", "host": "h1", "antagonist": "b",
+            "since": "2026-01-01T23:00:00Z", "raised": "2026-01-01T23:30:00Z", "text": "a waits for b",
+        }  # fmt: skip
     nobody = event_of(AuditEntry("x", at, "service", "", "alarm.raise", ("a", "h1"), detail))
     assert nobody.told["antagonist"] is None
 

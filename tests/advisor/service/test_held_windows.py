@@ -14,7 +14,6 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, held_in_
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import held
-from advisor.store.engine import Database
 from models.data.scene import ProfileTable, build_batch
 from models.evaluation import window_figures
 from models.evaluation.window_figures import WindowFigures, WindowGroup, WindowKey
@@ -65,11 +64,11 @@ class Cloud:
         self.clock.turn(begin_s + WINDOW_S - 1 - self.clock().timestamp())
         self.advisor.telemetry.ingest(samples)
 
-    def two_days(self) -> None:
+    def two_days(self, load: float = 0.95) -> None:
         """More than is needed to calibrate, on two days."""
-        self.windows(5)
+        self.windows(5, load=load)
         self.clock.turn(DAY_S)
-        self.windows(5)
+        self.windows(5, load=load)
 
     def group(self, **wanted: object) -> WindowGroup:
         wanted = {"level": "", "question": "forecast", "contended": True, **wanted}
@@ -88,14 +87,10 @@ def shares(wanted: list[float]) -> list[float]:
     return [float(one) for one in said.ravel()]
 
 
-def stored(settings: Settings) -> tuple[dict[WindowKey, WindowFigures], int]:
+def stored(advisor: Advisor) -> tuple[dict[WindowKey, WindowFigures], int]:
     """Every group, and how many windows are still to be held."""
-    database = Database(settings.database)
-    try:
-        with database.read() as connection:
-            return held.load(connection), len(held.due(connection, math.inf, 1000))
-    finally:
-        database.close()
+    with advisor._database.read() as connection:
+        return held.load(connection), len(held.due(connection, math.inf, 1000))
 
 
 @pytest.fixture
@@ -167,9 +162,7 @@ def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud
 
 @pytest.mark.usefixtures("fewer_are_enough")
 def test_calm_windows_are_told_apart_and_calibrate_nothing(cloud: Cloud) -> None:
-    cloud.windows(5, load=0.02)
-    cloud.clock.turn(DAY_S)
-    cloud.windows(5, load=0.02)
+    cloud.two_days(load=0.02)
     calm = cloud.group(contended=False)
     assert (calm.coverage, calm.widening) == (1.0, None)
     assert calm.scenes > ENOUGH
@@ -223,11 +216,11 @@ def test_a_restart_loses_nothing_and_two_processes_count_a_window_once(
         assert one.hold_windows() == 0
 
 
-def test_rows_are_bounded_whatever_is_held(cloud: Cloud, settings: Settings) -> None:
+def test_rows_are_bounded_whatever_is_held(cloud: Cloud) -> None:
     cloud.windows(5)
-    groups, waiting = stored(settings)
+    groups, waiting = stored(cloud.advisor)
     cloud.windows(5)
-    later, still = stored(settings)
+    later, still = stored(cloud.advisor)
     assert later.keys() == groups.keys()
     assert still == waiting <= 2 * len(HOSTS)
     assert all(len(one.bins) <= 49 for one in later.values())

@@ -13,7 +13,6 @@ from advisor.inventories.reading import Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import demands as store
-from advisor.store.engine import Database
 from advisor.telemetry import demands
 from models.profiling.demand_estimation import Tally, from_json
 from profiler.demand import Demand
@@ -57,14 +56,10 @@ def cpu(advisor: Advisor, name: str = "a") -> Demand:
     return advisor.inventory.instance(name).demand["cpu"]
 
 
-def learned(settings: Settings, name: str = "a") -> Tally:
+def learned(advisor: Advisor, name: str = "a") -> Tally:
     """All that was learned of its CPU, told or not."""
-    database = Database(settings.database)
-    try:
-        with database.read() as connection:
-            return from_json(store.held(connection, [(name, "cpu")])[name, "cpu"].tally)
-    finally:
-        database.close()
+    with advisor._database.read() as connection:
+        return from_json(store.held(connection, [(name, "cpu")])[name, "cpu"].tally)
 
 
 def waves(at: float) -> float:
@@ -104,18 +99,16 @@ def test_time_held_back_by_its_own_cap_is_not_demand(cloud: Advisor, clock: Cloc
     assert cpu(cloud, "b").mean == pytest.approx(0.5)
 
 
-def test_what_is_sent_again_or_cut_otherwise_teaches_nothing_else(
-    cloud: Advisor, clock: Clock, started: float, settings: Settings
-) -> None:
+def test_what_is_sent_again_or_cut_otherwise_teaches_nothing_else(cloud: Advisor, clock: Clock, started: float) -> None:
     samples = measured(waves, started, 5)
     send(cloud, clock, samples, in_batch=7)
-    once = learned(settings)
+    once = learned(cloud)
     send(cloud, clock, samples, in_batch=7)
-    assert learned(settings) == once
+    assert learned(cloud) == once
     send(cloud, clock, [replace(one, instance="b") for one in samples], in_batch=7)
-    assert learned(settings, "b") == once
+    assert learned(cloud, "b") == once
     send(cloud, clock, [replace(one, instance="c") for one in samples], in_batch=301)
-    assert replace(learned(settings, "c"), shared=once.shared) == once, "beside two others"
+    assert replace(learned(cloud, "c"), shared=once.shared) == once, "beside two others"
     told = cpu(cloud)
     assert abs(told.mean - once.mean) <= told.doubt / 2
 
@@ -188,40 +181,36 @@ def test_windows_like_those_before_leave_remembered_answers_alone(cloud: Advisor
     assert cloud.inventory.generation() == generation, "nobody's change of the inventory is refused for it"
 
 
-def test_a_counter_that_went_wrong_teaches_nothing(
-    cloud: Advisor, clock: Clock, started: float, settings: Settings
-) -> None:
+def test_a_counter_that_went_wrong_teaches_nothing(cloud: Advisor, clock: Clock, started: float) -> None:
     send(cloud, clock, measured(lambda at: 0.5, started, 2, net_mbit=10.0))
     for value in (1e308, 1e14):
         wrong = measured(lambda at, value=value: value, clock.now.timestamp() + 300, 0.2, net_mbit=value)  # type: ignore[misc]
         send(cloud, clock, wrong)
     send(cloud, clock, measured(lambda at: 0.5, clock.now.timestamp(), 1, net_mbit=10.0))
-    assert learned(settings).most <= 2.0, "no more than it has vCPUs"
+    assert learned(cloud).most <= 2.0, "no more than it has vCPUs"
     found = cloud.inventory.instance("a").demand["net_mbit"]
     assert found.mean == pytest.approx(10.0)
 
 
-def test_an_instance_that_moved_is_measured_on(
-    cloud: Advisor, clock: Clock, started: float, settings: Settings
-) -> None:
+def test_an_instance_that_moved_is_measured_on(cloud: Advisor, clock: Clock, started: float) -> None:
     send(cloud, clock, measured(lambda at: 0.4, started, 2))
     cloud.inventory.put_instance(Instance("a", vcpus=2, memory_mb=1024, host="h2"))
     send(cloud, clock, measured(lambda at: 1.2, started + 2 * HOUR, 2, host="h2"))
-    assert learned(settings).mean == pytest.approx(0.8, abs=0.02)
+    assert learned(cloud).mean == pytest.approx(0.8, abs=0.02)
 
 
 def test_after_a_long_silence_every_window_is_learned_though_few_at_once(
-    cloud: Advisor, clock: Clock, started: float, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    cloud: Advisor, clock: Clock, started: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demands, "MOST_AT_ONCE", 3)
     before = measured(waves, started, 2)
     silent = [*before, *measured(waves, started + 5 * 86_400, 6)]
     send(cloud, clock, silent, in_batch=90)  # what an agent kept while nobody answered
-    kept = learned(settings)
+    kept = learned(cloud)
     assert kept.n < 60, "three windows with each batch at most"
     for at in range(30):  # and then ten seconds at a time
         send(cloud, clock, measured(waves, started + 5 * 86_400 + 6 * HOUR + at * PERIOD, 1 / 60))
-    found = learned(settings)
+    found = learned(cloud)
     assert found.n == pytest.approx((2 + 6.5) * 12, abs=2)
     assert found.mean == pytest.approx(sum(one.value for one in silent) / 100 / len(silent), rel=0.05)
 

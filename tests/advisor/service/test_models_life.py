@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from advisor.settings import Settings
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make, seal
 
+Register = Callable[..., str]
+
 
 @pytest.fixture
-def register(advisor: Advisor, trained: Path, tmp_path: Path) -> Callable[..., str]:
+def register(advisor: Advisor, trained: Path, tmp_path: Path) -> Register:
     """Registers a model that is off by so much on held-out rows; returns its version."""
 
     def registered(version: str, off: float | None = 0.02, **more: Any) -> str:
@@ -35,9 +38,17 @@ def statuses(advisor: Advisor) -> dict[str, str]:
     return {card.version: card.status for card in advisor.models.listing()}
 
 
-def test_a_candidate_is_registered_with_what_the_gate_says(advisor: Advisor, register: Callable[..., str]) -> None:
-    register("m-good")
-    register("m-bad", 0.2)
+def assert_refused(advisor: Advisor, version: str) -> None:
+    for call in (partial(advisor.models.activate, version, force=True), partial(advisor.models.shadow, version)):
+        with pytest.raises(BrokenArtifact, match=version):
+            call()
+
+
+def test_a_candidate_is_registered_with_what_the_gate_says_and_not_activated_where_it_fails(
+    advisor: Advisor, register: Register
+) -> None:
+    for version, off in (("m-good", 0.02), ("m-bad", 0.2), ("m-blind", None)):
+        register(version, off)
     good, bad = advisor.models.get("m-good").verdict, advisor.models.get("m-bad").verdict
     assert good is not None
     assert bad is not None
@@ -46,30 +57,19 @@ def test_a_candidate_is_registered_with_what_the_gate_says(advisor: Advisor, reg
     assert bad["passed"] is False
     assert "worse than the prior" in bad["refusals"][0]
     assert advisor.models.get("prior").verdict is None
-
-
-def test_what_fails_the_gate_is_not_activated_and_the_sentence_says_why(
-    advisor: Advisor, register: Callable[..., str]
-) -> None:
-    register("m-bad", 0.2)
-    with pytest.raises(
-        RefusedByGate, match=r"m-bad is refused by the gate \(throughput.* worse than the prior"
-    ) as told:
+    why = r"m-bad is refused by the gate \(throughput.* worse than the prior"
+    with pytest.raises(RefusedByGate, match=why) as refused:
         advisor.models.activate("m-bad")
-    assert told.value.code == "model.refused"
-    assert statuses(advisor) == {"m-bad": "candidate", "prior": "active"}
+    assert refused.value.code == "model.refused"
+    with pytest.raises(RefusedByGate, match="brings no held-out predictions"):
+        advisor.models.activate("m-blind")
+    assert statuses(advisor) == {**dict.fromkeys(("m-good", "m-bad", "m-blind"), "candidate"), "prior": "active"}
     assert advisor.cloud.ready()["model"] == "prior"
     assert advisor.models.history() == ()
 
 
-def test_a_model_without_held_out_predictions_is_refused(advisor: Advisor, register: Callable[..., str]) -> None:
-    register("m-blind", None)
-    with pytest.raises(RefusedByGate, match="brings no held-out predictions"):
-        advisor.models.activate("m-blind")
-
-
 def test_force_overrules_the_gate_and_stands_in_the_history_where_it_was_needed(
-    advisor: Advisor, register: Callable[..., str], clock: Clock
+    advisor: Advisor, register: Register, clock: Clock
 ) -> None:
     register("m-bad", 0.2)
     assert advisor.models.activate("m-bad", force=True).status == "active"
@@ -80,9 +80,7 @@ def test_force_overrules_the_gate_and_stands_in_the_history_where_it_was_needed(
     assert advisor.models.history()[1].cause == "activate"
 
 
-def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
-    advisor: Advisor, register: Callable[..., str]
-) -> None:
+def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(advisor: Advisor, register: Register) -> None:
     register("m-fair", 0.06)
     register("m-good", 0.02)
     assert advisor.models.get("m-fair").verdict["passed"]  # type: ignore[index]
@@ -99,7 +97,7 @@ def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
     assert statuses(advisor) == {"m-best": "active", "m-fair": "candidate", "m-good": "retired", "prior": "candidate"}
 
 
-def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Callable[..., str]) -> None:
+def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Register) -> None:
     register("m-fair", 0.06)
     advisor.models.activate(register("m-good", 0.02))
     before = statuses(advisor)
@@ -107,12 +105,13 @@ def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Cal
     assert advisor.models.judge("m-good").verdict["passed"]  # type: ignore[index]
     assert advisor.models.judge("prior").verdict is None
     assert statuses(advisor) == before
-    with pytest.raises(NotFound):
-        advisor.models.judge("m-none")
+    for unknown in (advisor.models.judge, advisor.models.shadow):
+        with pytest.raises(NotFound):
+            unknown("m-none")
 
 
 def test_a_broken_active_model_keeps_nobody_from_taking_its_place(
-    advisor: Advisor, register: Callable[..., str], settings: Settings
+    advisor: Advisor, register: Register, settings: Settings
 ) -> None:
     advisor.models.activate(register("m-old", 0.02))
     (settings.model_dir / "m-old" / "card.json").write_text("{}", encoding="utf-8")
@@ -121,7 +120,7 @@ def test_a_broken_active_model_keeps_nobody_from_taking_its_place(
     assert any("m-old cannot be used" in reason for reason in reasons)
 
 
-def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register: Callable[..., str]) -> None:
+def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register: Register) -> None:
     with pytest.raises(Conflict, match="no way back"):
         advisor.models.roll_back()
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
@@ -132,16 +131,11 @@ def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register
         advisor.models.roll_back()
     told = [(one.before, one.after, one.cause) for one in advisor.models.history("m-2")]
     assert told == [
-        ("m-1", "m-2", "activate"),
-        ("m-2", "m-3", "activate"),
-        ("m-3", "m-2", "rollback"),
-        ("m-2", "m-1", "rollback"),
-    ]
+        ("m-1", "m-2", "activate"), ("m-2", "m-3", "activate"), ("m-3", "m-2", "rollback"), ("m-2", "m-1", "rollback"),
+    ]  # fmt: skip
 
 
-def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(
-    advisor: Advisor, register: Callable[..., str]
-) -> None:
+def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(advisor: Advisor, register: Register) -> None:
     advisor.models.activate(register("m-1", 0.05))
     advisor.models.activate(register("m-2", 0.03))
     advisor.models.roll_back()
@@ -150,7 +144,7 @@ def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(
     assert [advisor.models.roll_back().version for _ in range(3)] == ["m-3", "m-1", "prior"]
 
 
-def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: Callable[..., str]) -> None:
+def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: Register) -> None:
     advisor.models.activate("prior")
     assert advisor.models.history() == ()
     advisor.models.activate(register("m-1"))
@@ -158,9 +152,7 @@ def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: C
     assert len(advisor.models.history()) == 1
 
 
-def test_a_rollback_to_a_broken_model_changes_nothing(
-    advisor: Advisor, register: Callable[..., str], settings: Settings
-) -> None:
+def test_a_rollback_to_a_broken_model_changes_nothing(advisor: Advisor, register: Register, settings: Settings) -> None:
     advisor.models.activate(register("m-1", 0.05))
     advisor.models.activate(register("m-2", 0.02))
     (settings.model_dir / "m-1" / "card.json").unlink()
@@ -171,7 +163,7 @@ def test_a_rollback_to_a_broken_model_changes_nothing(
 
 
 def test_one_model_at_most_is_scored_beside_the_active_one_and_never_that_itself(
-    advisor: Advisor, register: Callable[..., str]
+    advisor: Advisor, register: Register
 ) -> None:
     for version in ("m-1", "m-2", "m-3"):
         register(version)
@@ -184,24 +176,9 @@ def test_one_model_at_most_is_scored_beside_the_active_one_and_never_that_itself
     assert advisor.cloud.ready()["model"] == "m-3"
     assert advisor.models.shadow("prior").version == "prior"
     assert "shadow" not in statuses(advisor).values()
-
-
-def test_a_shadow_can_be_activated(advisor: Advisor, register: Callable[..., str]) -> None:
-    advisor.models.shadow(register("m-1"))
+    advisor.models.shadow("m-1")
     assert advisor.models.activate("m-1").status == "active"
     assert "shadow" not in statuses(advisor).values()
-
-
-def test_a_broken_or_unknown_model_is_not_scored(
-    advisor: Advisor, register: Callable[..., str], settings: Settings
-) -> None:
-    with pytest.raises(NotFound):
-        advisor.models.shadow("m-none")
-    register("m-1")
-    (settings.model_dir / "m-1" / "SHA256SUMS").unlink()
-    with pytest.raises(BrokenArtifact):
-        advisor.models.shadow("m-1")
-    assert statuses(advisor)["m-1"] == "candidate"
 
 
 def _flip(path: Path) -> None:
@@ -216,7 +193,7 @@ def _cut(path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [_flip, _cut, Path.unlink], ids=["a flipped bit", "a cut end", "a missing file"])
 def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
-    advisor: Advisor, register: Callable[..., str], trained: Path, settings: Settings, tmp_path: Path, harm: Any
+    advisor: Advisor, register: Register, settings: Settings, harm: Any
 ) -> None:
     advisor.models.activate(register("m-good", 0.05))
     register("m-new", 0.02)
@@ -226,14 +203,9 @@ def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
             continue  # without its last line feed it says the same
         kept = (home / name).read_bytes()
         harm(home / name)
-        calls: list[Callable[[], object]] = [
-            lambda: advisor.models.activate("m-new", force=True),
-            lambda: advisor.models.shadow("m-new"),
-            lambda: advisor.models.judge("m-new"),
-        ]
-        for call in calls:
-            with pytest.raises(BrokenArtifact, match="m-new"):
-                call()
+        assert_refused(advisor, "m-new")
+        with pytest.raises(BrokenArtifact, match="m-new"):
+            advisor.models.judge("m-new")
         (home / name).write_bytes(kept)
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
     answer = advisor.cloud.ready()
@@ -261,7 +233,7 @@ def test_an_artifact_that_makes_no_sense_is_refused_with_fitting_checksums(
 
 
 def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_answer(
-    advisor: Advisor, register: Callable[..., str], settings: Settings
+    advisor: Advisor, register: Register, settings: Settings
 ) -> None:
     advisor.models.activate(register("m-good", 0.05))
     register("m-new", 0.02)
@@ -269,19 +241,13 @@ def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_ans
     target = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps(target | {"calibration": {}}), encoding="utf-8")
     seal(settings.model_dir / "m-new")
-    calls: list[Callable[[], object]] = [
-        lambda: advisor.models.activate("m-new", force=True),
-        lambda: advisor.models.shadow("m-new"),
-    ]
-    for call in calls:
-        with pytest.raises(BrokenArtifact, match="m-new"):
-            call()
+    assert_refused(advisor, "m-new")
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
     assert advisor.cloud.ready()["model"] == "m-good"
 
 
 def test_of_two_activations_at_once_one_wins(
-    advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    advisor: Advisor, register: Register, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = [register("m-1", 0.02), register("m-2", 0.02, seed=1)]
     _meet(monkeypatch, ModelRegistry, "_judge")
@@ -295,7 +261,7 @@ def test_of_two_activations_at_once_one_wins(
 
 
 def test_of_two_rollbacks_at_once_one_goes_back(
-    advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    advisor: Advisor, register: Register, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
         advisor.models.activate(register(version, off))
@@ -319,17 +285,11 @@ def _meet(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
 
 
 def _at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    outcomes: list[Any] = []
-
-    def run(call: Callable[[], Any]) -> None:
+    def outcome(call: Callable[[], Any]) -> Any:
         try:
-            outcomes.append(call())
+            return call()
         except AdvisorError as error:
-            outcomes.append(error)
+            return error
 
-    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(outcome, calls))

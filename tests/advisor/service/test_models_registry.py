@@ -71,8 +71,9 @@ def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
     assert read.count(ModelCard) == 1
     assert advisor.models.get("prior").status == "active"
     assert read.count(ModelCard) == 1
-    with pytest.raises(NotFound, match="there is no model other-9"):
-        advisor.models.get("other-9")
+    for call in (advisor.models.get, advisor.models.activate):
+        with pytest.raises(NotFound, match="there is no model other-9"):
+            call("other-9")
 
 
 def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: Advisor) -> None:
@@ -141,11 +142,6 @@ def test_a_broken_artifact_is_not_registered(advisor: Advisor, trained: Path, tm
     with pytest.raises(BrokenArtifact, match="broken"):
         advisor.models.register(path)
     assert len(advisor.models.listing()) == 1
-
-
-def test_activating_a_model_that_nobody_registered_is_not_found(advisor: Advisor) -> None:
-    with pytest.raises(NotFound, match="no model ghost"):
-        advisor.models.activate("ghost")
 
 
 def test_an_active_model_that_breaks_on_disk_degrades_the_answer_and_says_why(
@@ -225,7 +221,9 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
         offline.where(CLOUD, REQUEST, model=tmp_path / "none", settings=settings)
 
 
-def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path) -> None:
+def test_a_broken_dataset_leaves_no_artifact_and_a_state_folder_that_cannot_be_used_is_named(
+    tmp_path: Path,
+) -> None:
     settings = Settings(state_dir=tmp_path / "state")
     with pytest.raises(InvalidInput, match="not a dataset directory"):
         offline.train([tmp_path / "none"], settings=settings)
@@ -238,12 +236,9 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
         with pytest.raises(InvalidInput, match=f"dataset {PAPERS.resolve()} stands twice"):
             call([PAPERS, tmp_path / "link"])
     assert not settings.model_dir.exists()
-
-
-def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     with pytest.raises(StorageUnavailable, match="cannot be used"):
-        offline.train([PAPERS], settings=Settings(state_dir=tmp_path / "state"))
+        offline.train([PAPERS], settings=settings)
 
 
 def test_a_plan_is_written_as_a_report_or_the_reason_is_said(tmp_path: Path) -> None:

@@ -39,8 +39,11 @@ def placed(advisor: Advisor, *names: str, hold: bool = True) -> list[str]:
     return [answer.candidates[0].host for answer in answers]
 
 
-def test_all_answers_of_a_call_are_held_and_count_for_the_next_call(equal: Advisor) -> None:
-    assert sorted([*placed(equal, "a", "b"), *placed(equal, "c", "d")]) == ["h0", "h1", "h2", "h3"]
+def test_all_answers_of_a_call_are_stored_and_held_and_count_for_the_next_call(equal: Advisor) -> None:
+    answers = equal.placements.in_turn([question("a"), question("b")], hold=True)
+    assert {one.recommendation.id for one in equal.outcomes.page().items} == {one.id for one in answers}
+    held = [answer.candidates[0].host for answer in answers]
+    assert sorted([*held, *placed(equal, "c", "d")]) == ["h0", "h1", "h2", "h3"]
 
 
 def test_what_is_held_ends_with_its_time(equal: Advisor, clock: Clock) -> None:
@@ -52,11 +55,6 @@ def test_what_is_held_ends_with_its_time(equal: Advisor, clock: Clock) -> None:
 def test_nothing_is_kept_where_nothing_is_to_be_held(equal: Advisor) -> None:
     assert placed(equal, "a", hold=False) == placed(equal, "b", hold=False)
     assert equal.outcomes.page().items == ()
-
-
-def test_every_held_answer_is_stored(equal: Advisor) -> None:
-    answers = equal.placements.in_turn([question("a"), question("b")], hold=True)
-    assert {one.recommendation.id for one in equal.outcomes.page().items} == {one.id for one in answers}
 
 
 def test_an_answer_without_a_host_is_noted_and_holds_nothing(equal: Advisor) -> None:
@@ -134,15 +132,12 @@ def test_joint_answers_stay_where_the_search_put_them_if_that_still_is_better(
     assert joint.search.tried == ("given", "largest_first", "planned_worst", "planned_total")
 
 
-def test_a_wrong_question_refuses_them_all(equal: Advisor) -> None:
+def test_a_wrong_question_refuses_them_all_and_no_questions_have_no_answers(equal: Advisor) -> None:
+    assert equal.placements.in_turn([], hold=True) == ()
     wrong = PlacementRequest(Instance("a"), limit=0)
     with pytest.raises(InvalidInput):
         equal.placements.in_turn([question("b"), wrong], hold=True)
     assert equal.outcomes.page().items == ()
-
-
-def test_no_questions_have_no_answers(equal: Advisor) -> None:
-    assert equal.placements.in_turn([], hold=True) == ()
 
 
 def test_scores_are_those_of_the_candidates_that_an_answer_tells(equal: Advisor) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,22 +20,15 @@ from advisor.store.engine import Database
 from advisor.store.retention import EVERY, Retention
 from advisor.telemetry import ingest, profiles
 from profiler.observed import Host, Instance, MetricSample
+from tests.advisor.service.service_clock import Clock
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 DAY = 86_400.0
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture
@@ -154,33 +147,13 @@ def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
     assert keeper.run().samples == 1
 
 
-@contextmanager
-def beside(work: Callable[[], object]) -> Iterator[threading.Thread]:
-    """Work in a thread of its own, which has ended well afterwards."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield thread
-    thread.join(60)
-    assert not thread.is_alive()
-    if failed:
-        raise failed[0]
-
-
-def wait_until_it_waits(database: Database, thread: threading.Thread) -> None:
+def wait_until_it_waits(database: Database, work: Future[object]) -> None:
     """Until PostgreSQL has somebody waiting for a lock; on SQLite a writer waits for the other before it reads."""
     waiting = sa.text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
     deadline = time.monotonic() + 60
-    while not database.is_sqlite and thread.is_alive() and time.monotonic() < deadline:
+    while not database.is_sqlite and not work.done() and time.monotonic() < deadline:
         with database.read() as connection:
             if connection.scalar(waiting):
                 return
@@ -195,20 +168,24 @@ def roll_everything(database: Database) -> int:
 
 def test_two_who_roll_up_the_same_samples_at_once_count_them_once(database: Database, keeper: Retention) -> None:
     put(database, measured(3, [1.0] * 30))
-    with ExitStack() as stack, database.write() as connection:
+    with ThreadPoolExecutor(1) as beside, database.write() as connection:
         ids = rollups.series_after(connection, 0, 100)
         assert rollups.roll(connection, ids, 0.0, NOW.timestamp()) == 30
-        wait_until_it_waits(database, stack.enter_context(beside(lambda: roll_everything(database))))
+        late = beside.submit(roll_everything, database)
+        wait_until_it_waits(database, late)
+    assert late.result() == 0
     assert [number for *_, number in stored(database)[1]] == [30]
 
 
 def test_the_border_waits_for_samples_that_are_on_their_way(database: Database, keeper: Retention) -> None:
     batch = measured(3, [1.0] * 30)
-    with ExitStack() as stack, database.write() as connection:
+    with ThreadPoolExecutor(1) as beside, database.write() as connection:
         ingest.ingest(connection, batch, now=NOW, fresh_s=3600)
-        wait_until_it_waits(database, stack.enter_context(beside(keeper.run)))
+        late = beside.submit(keeper.run)
+        wait_until_it_waits(database, late)
         with database.read() as other:
             assert other.scalar(sa.select(rollups.retention.c.rolled_until_s)) == 0.0
+    assert late.result().samples == 30
     assert [number for *_, number in stored(database)[1]] == [30]
 
 

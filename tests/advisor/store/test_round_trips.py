@@ -13,16 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
 from advisor.domain import codec
-from advisor.store import (
-    colocations,
-    hosts,
-    instances,
-    models,
-    pending,
-    recommendations,
-    samples,
-    workloads,
-)
+from advisor.store import colocations, hosts, instances, models, pending, recommendations, samples, workloads
 from advisor.store.engine import Database
 from profiler.observed import Host, Pinning
 from tests.advisor.store import store_strategies as make
@@ -105,10 +96,8 @@ def test_a_pending_answer_comes_back_as_it_was_held(database: Database, host: Ho
     with scratch(database) as connection:
         hosts.put(connection, [host], NOW)
         pending.hold(connection, [held])
-        before = (
-            held.expires_at - timedelta(microseconds=1) if held.expires_at > datetime(2, 1, 1, tzinfo=UTC) else None
-        )
-        if before is not None:
+        if held.expires_at > datetime(2, 1, 1, tzinfo=UTC):
+            before = held.expires_at - timedelta(microseconds=1)
             assert pending.load_all(connection, before, timedelta(0)) == (held,)
             assert pending.load_all(connection, before, timedelta(0), [held]) == (held,)
         assert pending.load_all(connection, held.expires_at, timedelta(0)) == ()

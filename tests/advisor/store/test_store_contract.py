@@ -91,6 +91,8 @@ def test_putting_again_replaces_and_deleting_says_whether_there_was_anything(dat
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         hosts.put(connection, [bigger], NOW + timedelta(1))
+        hosts.put(connection, [], NOW)
+        instances.keep(connection, [])
         assert hosts.load_all(connection) == (bigger,)
         assert hosts.sightings(connection, NOW + timedelta(1)) == {"h1": NOW + timedelta(1)}
         assert hosts.delete(connection, "h1")
@@ -170,12 +172,6 @@ def test_samples_sent_again_are_not_stored_again(database: Database) -> None:
         assert samples.add(connection, again) == 1
         values = [sample.value for sample in samples.of_instance(connection, "i1")]
     assert sorted(values) == [1.0, 5.0, 30.0, 40.0]
-
-
-def test_putting_and_keeping_nothing_is_fine(database: Database) -> None:
-    with database.write() as connection:
-        hosts.put(connection, [], NOW)
-        instances.keep(connection, [])
 
 
 def test_counters_begin_at_zero_and_move_one_by_one_or_from_where_they_were_expected(database: Database) -> None:

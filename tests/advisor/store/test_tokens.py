@@ -62,18 +62,9 @@ def test_a_token_is_told_from_forgeries_of_it(bench: Bench) -> None:
     secret = text.rpartition(f"{token.id}_")[2]
     wrong = "A" if secret[0] != "A" else "B"
     for forged in (
-        f"cot_{token.id}_{wrong}{secret[1:]}",
-        f"cot_{other.id}_{secret}",
-        f"cot_{'0' * 16}_{secret}",
-        text[:-1],
-        text + "A",
-        text.upper(),
-        f" {text}",
-        secret,
-        token.id,
-        "",
-        "\udcff",
-    ):
+        f"cot_{token.id}_{wrong}{secret[1:]}", f"cot_{other.id}_{secret}", f"cot_{'0' * 16}_{secret}", text[:-1],
+        text + "A", text.upper(), f" {text}", secret, token.id, "", "\udcff",
+    ):  # fmt: skip
         assert bench.actor(forged) is None, forged
 
 
@@ -164,17 +155,14 @@ def test_forged_tokens_ask_the_database_nothing(bench: Bench) -> None:
     assert bench.reads == 1
 
 
-def test_the_last_token_that_ends_opens_nothing(bench: Bench) -> None:
+def test_neither_what_was_not_looked_up_yet_nor_the_last_token_that_ends_opens_anything(bench: Bench) -> None:
+    assert bench.tokens.required
+    assert bench.tokens.caller("cot_" + "0" * 16 + "_" + "A" * 43) is None
     token, _ = bench.tokens.create("agents", "read", lasts=DAY)
     bench.now += 2 * DAY
     bench.tokens.revoke(token.id)
     bench.tokens.refresh()
     assert bench.tokens.required
-
-
-def test_what_was_not_looked_up_yet_counts_as_closed(bench: Bench) -> None:
-    assert bench.tokens.required
-    assert bench.tokens.caller("cot_" + "0" * 16 + "_" + "A" * 43) is None
 
 
 def test_nobody_gets_in_by_what_was_read_before_the_database_went_away(bench: Bench) -> None:
