@@ -183,10 +183,7 @@ class AsyncClient(_Client, AsyncCalls):
         if self._http.is_closed:
             return self._closed_error()
         try:
-            async with (
-                asyncio.timeout(attempt.left_s),
-                self._http.stream(**attempt.options()) as attempt.response,
-            ):
+            async with asyncio.timeout(attempt.left_s), self._http.stream(**attempt.options()) as attempt.response:
                 async for chunk in attempt.response.aiter_raw():
                     attempt.take(chunk)
         except (httpx.TransportError, TimeoutError) as error:

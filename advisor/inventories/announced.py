@@ -111,13 +111,8 @@ def _known_as(facts: Facts, around: Around) -> Facts:
 
 
 def _check_machine(announcement: Announcement, around: Around) -> None:
-    machine = around.host.labels.get(MACHINE, "") if around.host else ""
-    if (
-        machine
-        and announcement.machine
-        and machine != announcement.machine
-        and announcement.host_id not in around.silent
-    ):
+    known = around.host.labels.get(MACHINE) if around.host else None
+    if known and announcement.machine not in {"", known} and announcement.host_id not in around.silent:
         message = (
             f"another machine already announces itself as {announcement.host_id}: give each its own name with --host, "
             "or wait until the former one has been silent for some minutes"
@@ -126,10 +121,9 @@ def _check_machine(announcement: Announcement, around: Around) -> None:
 
 
 def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Host:
-    labels = {
-        **announcement.host.get("labels", {}),
-        **({MACHINE: announcement.machine} if announcement.machine else {}),
-    }
+    labels = dict(announcement.host.get("labels", {}))
+    if announcement.machine:
+        labels[MACHINE] = announcement.machine
     facts = {name: value for name, value in announcement.host.items() if name != "labels"}
     own = former is None or _is_agents(former, "")
     if (facts.get("kind") if own else former and former.kind) == "lxc":

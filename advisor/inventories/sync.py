@@ -59,9 +59,7 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     hosts_now = {**hosts_were, **{host.id: host for host in told}}
     were = {instance.id: instance for instance in stored.instances}
     running = _made(
-        reading.instances,
-        lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading),
-        left_out,
+        reading.instances, lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading), left_out
     )
     not_taken = {str(facts["id"]) for facts in reading.instances} - {instance.id for instance in running}
     from_source = {

@@ -7,15 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from advisor.domain import (
-    AdviceWorth,
-    Band,
-    FaredAs,
-    FaredBeside,
-    Heeded,
-    PlacementWorth,
-    ToldAndObserved,
-)
+from advisor.domain import AdviceWorth, Band, FaredAs, FaredBeside, Heeded, PlacementWorth, ToldAndObserved
 from advisor.lifecycle.alternatives import gained
 from advisor.lifecycle.arrivals import ASKED_S, Fared, ShareSums, ToldOnArrival
 from advisor.store.stays import AskedBefore, Stay
@@ -191,16 +183,8 @@ def _beside(arrivals: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
         sums = arrival.fared.newcomer if who == "newcomer" else arrival.fared.residents
         if arrival.measured and sums.windows:
             outcome, wanted = sums.observed / sums.windows, arrival.fared.wanted / arrival.fared.newcomer.windows
-            units.append(
-                FaredUnit(
-                    arrival.heeded == "followed",
-                    arrival.told.like,
-                    arrival.stay.host,
-                    wanted,
-                    arrival.stay.since_s,
-                    outcome,
-                )
-            )
+            stay, followed = arrival.stay, arrival.heeded == "followed"
+            units.append(FaredUnit(followed, arrival.told.like, stay.host, wanted, stay.since_s, outcome))
     difference = matched_difference(units[:MOST_COMPARED])
     is_known = difference.matched > 0
     return FaredBeside(

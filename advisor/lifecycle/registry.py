@@ -62,11 +62,7 @@ class ModelRegistry:
         """Every change of the model that answers, oldest first; with a version those to and from it."""
         with self.read() as connection:
             activations = models.history(connection)
-        return tuple(
-            activation
-            for activation in activations
-            if version is None or version in {activation.before, activation.after}
-        )
+        return tuple(activation for activation in activations if version in {None, activation.before, activation.after})
 
     def register(self, artifact: Path) -> ModelCard:
         """Take an artifact in as a candidate, with the gate's verdict; one that is listed already keeps its status."""

@@ -96,10 +96,7 @@ def evaluations_as_json(evaluations: Sequence[Evaluation]) -> Mapping[str, Any]:
         for protocol, table in evaluation.figures["protocols"].items()
         if protocol != "random_row"  # it leaks
     ]
-    return {
-        "datasets": [evaluation.figures for evaluation in evaluations],
-        "average_rank": average_ranks(tables),
-    }
+    return {"datasets": [evaluation.figures for evaluation in evaluations], "average_rank": average_ranks(tables)}
 
 
 def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:

@@ -267,9 +267,8 @@ def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
 
 
 def _is_measured(residents: Sequence[Instance]) -> bool:
-    return any(
-        (known := instance.demand.get("cpu")) is not None and known.origin == "measured" for instance in residents
-    )
+    demands = (instance.demand.get("cpu") for instance in residents)
+    return any(demand is not None and demand.origin == "measured" for demand in demands)
 
 
 def _digest(*parts: object) -> str:

@@ -72,16 +72,12 @@ def load_all(
 ) -> tuple[Pending, ...]:
     """What holds its host now, by instance; `reserve` is for how long an answer does. Of those that are `known` from
     before nothing else is read: an answer about an instance that replaces another one ends later."""
-    known_answers = {
-        (answer.placed.id, answer.host, answer.recommendation, answer.expires_at): answer for answer in known
-    }
+    former = {(answer.placed.id, answer.host, answer.recommendation, answer.expires_at): answer for answer in known}
     columns = pending.c.instance, pending.c.host, pending.c.recommendation, pending.c.expires_at
     query = sa.select(*columns).where(_holds(now, reserve)).order_by(pending.c.instance)
-    by_instance = {row.instance: known_answers.get(tuple(row)) for row in connection.execute(query)}
+    by_instance = {row.instance: former.get(tuple(row)) for row in connection.execute(query)}
     new = [name for name, answer in by_instance.items() if answer is None]
-    by_instance.update(
-        {row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)}
-    )
+    by_instance |= {row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)}
     return tuple(answer for answer in by_instance.values() if answer is not None)
 
 

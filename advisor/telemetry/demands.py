@@ -106,9 +106,8 @@ def news_of_history(connection: Connection, history: News) -> News:
     for name, (_, current) in instances.measured(connection, history).items():
         own = {resource: demand for resource, demand in current.items() if demand.origin == "measured"}
         now = {**history[name], **own}
-        if now.keys() != current.keys() or any(
-            is_news(current.get(resource), demand) for resource, demand in now.items()
-        ):
+        differ = (is_news(current.get(resource), demand) for resource, demand in now.items())
+        if now.keys() != current.keys() or any(differ):
             news[name] = now
     return news
 
@@ -220,9 +219,8 @@ def _windows(means: Means, key: Key, known: Known) -> list[Window]:
             continue
         value = wanted(metrics, resource, known[name][0])
         if value is not None:
-            windows.append(
-                Window(time_s, value, ran=metrics.get("cpu", 0.0) / 100, executions=metrics.get("execution", 0.0))
-            )
+            ran, executions = metrics.get("cpu", 0.0) / 100, metrics.get("execution", 0.0)
+            windows.append(Window(time_s, value, ran=ran, executions=executions))
     return windows
 
 

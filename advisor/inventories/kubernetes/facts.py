@@ -63,7 +63,10 @@ def node_seen(row: Json) -> Facts:
     if not _NODE_ID.match(name):
         raise ValueError(f"node {name[:60]!r} has a name that no host can have")
     labels = metadata.get("labels") or {}
-    taints = spec.get("taints") or ()
+    taints = {
+        f"taint.{taint.get('key')}": f"{taint.get('value') or ''}:{taint.get('effect')}"
+        for taint in spec.get("taints") or ()
+    }
     extended = {key: value for key, value in offered.items() if key not in _PLAIN and not key.startswith("hugepages-")}
     reason = _away(spec, status)
     cpus = int(pods.quantity((status.get("capacity") or offered).get("cpu")))
@@ -81,9 +84,7 @@ def node_seen(row: Json) -> Facts:
                 "zone": labels.get(_ZONE),
                 "disabled_reason": reason,
                 **{f"node.{key}": value for key, value in labels.items()},
-                **{
-                    f"taint.{taint.get('key')}": f"{taint.get('value') or ''}:{taint.get('effect')}" for taint in taints
-                },
+                **taints,
                 **{f"resource.{key}": value for key, value in extended.items()},
             }
         ),
@@ -94,9 +95,8 @@ def _away(spec: Json, status: Json) -> str:
     """Why nobody is put there, empty = somebody may."""
     if spec.get("unschedulable"):
         return "cordoned"
-    ready = [
-        condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"
-    ]
+    conditions = status.get("conditions") or ()
+    ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
     return "not ready" if ready and ready[0] != "True" else ""
 
 

@@ -98,9 +98,8 @@ class Kubernetes:
             standing.part or Part(kind, "failed", reason="no answer yet") for kind, standing in watched.items()
         )
         if self._whole_next:
-            if any(standing.part is None for standing in watched.values()) or any(
-                part.state != "read" for part in parts[:2]
-            ):
+            unanswered = any(standing.part is None for standing in watched.values())
+            if unanswered or any(part.state != "read" for part in parts[:2]):
                 return Reading(NAME, parts) if due else None
             self._whole_next = False
             return cluster.whole(parts)

@@ -94,9 +94,7 @@ class Proxmox:
                 left_out.append(f"guest {number}: {error}"[:300])
         known = {number: self._configs.get(path) for number, path in paths.items()}
         marks = {number: _mark(named[number]) for number in paths}
-        configs = {
-            number: cached[1] for number, cached in known.items() if cached is not None and cached[0] == marks[number]
-        }
+        configs = {number: cached[1] for number, cached in known.items() if cached and cached[0] == marks[number]}
         fresh, failed = _asked(api, pool, {number: path for number, path in paths.items() if number not in configs})
         configs |= fresh
         self._configs = {paths[number]: (marks[number], config) for number, config in configs.items()}

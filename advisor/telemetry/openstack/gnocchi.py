@@ -41,13 +41,8 @@ class Gnocchi:
     @classmethod
     def of(cls, cloud: str | None, instances: Iterable[Instance]) -> Gnocchi:
         """That of a cloud, asked about every instance that has a UUID; InvalidInput where its settings do not fit."""
-        names = {
-            name
-            for instance in instances
-            for name in (instance.id, instance.labels.get("uuid", ""))
-            if _UUID.fullmatch(name)
-        }
-        return cls(CloudEndpoint.of(cloud, "metric", "Gnocchi"), sorted(names))
+        names = {name for instance in instances for name in (instance.id, instance.labels.get("uuid", ""))}
+        return cls(CloudEndpoint.of(cloud, "metric", "Gnocchi"), sorted(filter(_UUID.fullmatch, names)))
 
     def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
         """A series for each meter and what it belongs to: a server, one of its ports, or one of its disks.
@@ -82,9 +77,8 @@ class Gnocchi:
                 reason = str(answer["description"])
             else:
                 owners = {str(resource["id"]): str(resource[owner]) for resource in answer["references"]}
-                return [
-                    (owners[name], _windows(by_meter[meter]["mean"])) for name, by_meter in answer["measures"].items()
-                ]
+                measures = answer["measures"].items()
+                return [(owners[name], _windows(by_meter[meter]["mean"])) for name, by_meter in measures]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise self.endpoint.unavailable(f"answered {status} and nothing that Gnocchi would say") from error
         if "does not exist" in reason:  # none of these servers has the meter, or a port

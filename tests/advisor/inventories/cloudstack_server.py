@@ -74,13 +74,8 @@ class Cloud:
             return 200, self.raw[command]
         code = 401 if form.get("signature") != _signature(form) else self.refused.get(command)
         if code:
-            inner: dict[str, Any] = {
-                "uuidList": [],
-                "errorcode": code,
-                "cserrorcode": 9999,
-                "errortext": f"no {command}",
-            }
-            return code, json.dumps({f"{command.lower()}response": inner}).encode()
+            error = {"uuidList": [], "errorcode": code, "cserrorcode": 9999, "errortext": f"no {command}"}
+            return code, json.dumps({f"{command.lower()}response": error}).encode()
         item = {"listHosts": "host", "listVirtualMachines": "virtualmachine", "listServiceOfferings": "serviceoffering"}
         rows = self.of_projects if form.get("projectid") == "-1" else getattr(self, item[command])
         first = (int(form["page"]) - 1) * self.page

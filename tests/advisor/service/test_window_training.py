@@ -11,7 +11,6 @@ from advisor.domain import Activation
 from advisor.errors import InvalidInput
 from advisor.lifecycle import window_training
 from advisor.service import Advisor
-from advisor.settings import Settings
 from advisor.store import held, windows
 from advisor.store import models as registry
 from advisor.store.engine import Database
@@ -36,8 +35,8 @@ def window(ends_s: float, load: float = 1.0, *names: str) -> SharedWindow:
 
 
 @pytest.fixture
-def database(advisor: Advisor, settings: Settings) -> Database:
-    return Database(settings.database)
+def database(advisor: Advisor) -> Database:
+    return advisor._database
 
 
 @pytest.mark.parametrize(("pcpus", "memory_mb"), [(4, 1e4), (1, 1.0)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.servers.service import Service
 
 SOURCE = Path(__file__).parents[2] / "servers" / "power_cut.c"
 POSTS, BATCH = 10, 20
+HOST = {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}
 
 
 @pytest.fixture
@@ -35,19 +38,26 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return left
 
 
-def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) -> None:
-    url = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
-    shutil.copy(tmp_path / "cotenant.sqlite3", left)
-    service = Service(url, tmp_path).start()
-    begin = time.time() - 3600
+@contextmanager
+def killed_after(folder: Path, left: Path) -> Iterator[Service]:
+    """A service that knows the host h1 and is killed at the end."""
+    url = sqlite_with_tables(folder / "cotenant.sqlite3")
+    shutil.copy(folder / "cotenant.sqlite3", left)
+    service = Service(url, folder).start()
     try:
-        assert service.ask("PUT", "/v1/hosts/h1", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+        assert service.ask("PUT", "/v1/hosts/h1", HOST).status == 201
+        yield service
+    finally:
+        service.kill()
+
+
+def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) -> None:
+    begin = time.time() - 3600
+    with killed_after(tmp_path, left) as service:
         for post in range(POSTS):
             times = [datetime.fromtimestamp(begin + post * BATCH + step, UTC).isoformat() for step in range(BATCH)]
             body = [{"host": "h1", "metric": "event", "value": 1.0, "time": when} for when in times]
             assert service.ask("POST", "/v1/samples", {"samples": body}).body["accepted"] == BATCH
-    finally:
-        service.kill()
     database = Database(f"sqlite:///{left / 'cotenant.sqlite3'}")
     with database.read() as connection:
         assert hosts.known(connection, ["h1"]) == {"h1"}
@@ -58,20 +68,14 @@ def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) ->
 def test_a_power_cut_undoes_answers_since_the_last_synced_write_and_leaves_the_database_whole(
     tmp_path: Path, left: Path
 ) -> None:
-    url = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
-    shutil.copy(tmp_path / "cotenant.sqlite3", left)
-    service = Service(url, tmp_path).start()
-    try:
-        assert service.ask("PUT", "/v1/hosts/h1", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+    with killed_after(tmp_path, left) as service:
         ids = []
         for number in range(6):
             question = {"instance": {"id": f"new-{number}"}, "dry_run": True}
             ids.append(service.ask("POST", "/v1/placements", question).body["id"])
             if number == 2:  # another kind of write, which is synced with all that came before it
-                assert service.ask("PUT", "/v1/hosts/h2", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+                assert service.ask("PUT", "/v1/hosts/h2", HOST).status == 201
         assert all(service.ask("GET", f"/v1/placements/{one}").status == 200 for one in ids)
-    finally:
-        service.kill()
     for folder, there in ((left, ids[:3]), (tmp_path, ids)):  # after a power cut, and after kill -9 alone
         database = Database(f"sqlite:///{folder / 'cotenant.sqlite3'}")
         with database.read() as connection:
