@@ -39,10 +39,10 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     if answer.evidence is not None:
         answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
     factors = held.factors
-    if not any(one.host in factors for one in answer.candidates):
+    if not any(told.host in factors for told in answer.candidates):
         return answer
-    candidates = tuple(candidate(one, held) for one in answer.candidates)
-    used = {one.host: factor for one in candidates if (factor := factors.get(one.host, 1.0)) > 1}
+    candidates = tuple(candidate(told, held) for told in answer.candidates)
+    used = {told.host: factor for told in candidates if (factor := factors.get(told.host, 1.0)) > 1}
     if not used:
         return replace(answer, candidates=candidates)
     note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
@@ -50,22 +50,22 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     return replace(answer, candidates=candidates, widened=used, notes=notes)
 
 
-def candidate(one: Candidate, held: HowItHeld) -> Candidate:
+def candidate(told: Candidate, held: HowItHeld) -> Candidate:
     """Widen what happens to everybody on one host."""
-    if one.host not in held.factors:
-        return one
-    factor = held.factors[one.host]
-    neighbours = tuple(effect(other, factor) for other in one.neighbours)
+    if told.host not in held.factors:
+        return told
+    factor = held.factors[told.host]
+    neighbours = tuple(effect(neighbour, factor) for neighbour in told.neighbours)
     # At the widest nobody knows whether it is wide enough.
-    calibration = "observed" if factor < WIDEST and one.host not in held.doubted else one.calibration
-    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours, calibration=calibration)
+    calibration = "observed" if factor < WIDEST and told.host not in held.doubted else told.calibration
+    return replace(told, newcomer=effect(told.newcomer, factor), neighbours=neighbours, calibration=calibration)
 
 
 def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
     """Widen the answer about one host."""
     if host.id not in factors:
         return answer
-    return replace(answer, effects=tuple(effect(one, factors[host.id]) for one in answer.effects))
+    return replace(answer, effects=tuple(effect(told, factors[host.id]) for told in answer.effects))
 
 
 def plan(answer: Plan, held: HowItHeld) -> Plan:
@@ -84,14 +84,14 @@ def plan(answer: Plan, held: HowItHeld) -> Plan:
     )
 
 
-def effect(one: Effect, factor: float) -> Effect:
+def effect(told: Effect, factor: float) -> Effect:
     """Widen the throughput bands of one instance."""
-    before = None if one.before is None else _band(one.before, factor)
-    return replace(one, throughput_ratio=_band(one.throughput_ratio, factor), before=before)
+    before = None if told.before is None else _band(told.before, factor)
+    return replace(told, throughput_ratio=_band(told.throughput_ratio, factor), before=before)
 
 
 def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> dict[str, tuple[Effect, ...]]:
-    return {host: tuple(effect(one, factors.get(host, 1.0)) for one in there) for host, there in effects.items()}
+    return {host: tuple(effect(told, factors.get(host, 1.0)) for told in here) for host, here in effects.items()}
 
 
 def _band(band: Band, factor: float) -> Band:

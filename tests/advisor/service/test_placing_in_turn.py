@@ -46,12 +46,6 @@ def test_all_answers_of_a_call_are_stored_and_held_and_count_for_the_next_call(e
     assert sorted([*held, *placed(equal, "c", "d")]) == ["h0", "h1", "h2", "h3"]
 
 
-def test_what_is_held_ends_with_its_time(equal: Advisor, clock: Clock) -> None:
-    first = placed(equal, "a", "b")
-    clock.turn(61)
-    assert placed(equal, "c", "d") == first
-
-
 def test_nothing_is_kept_where_nothing_is_to_be_held(equal: Advisor) -> None:
     assert placed(equal, "a", hold=False) == placed(equal, "b", hold=False)
     assert equal.outcomes.page().items == ()

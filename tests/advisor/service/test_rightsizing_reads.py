@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import sqlalchemy as sa
 
 from advisor.domain import Host, Instance, Inventory, PlanRequest
 from advisor.planning import rightsizing
 from advisor.service import Advisor
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
+from tests.advisor.store.test_usage import statements
 
 HOSTS = tuple(Host(f"h{at}", "kvm", pcpus=8, memory_mb=65_536) for at in range(5))
 THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(20))
@@ -32,16 +32,8 @@ def measured(advisor: Advisor, clock: Clock) -> Advisor:
 
 @pytest.fixture
 def asked() -> Iterator[list[str]]:
-    """The statements that read samples or roll-ups."""
-    found: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "FROM samples" in statement or "JOIN samples" in statement or "rollups" in statement:
-            found.append(statement)
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    yield found
-    sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    with statements() as found:
+        yield found
 
 
 def test_what_a_whole_cloud_used_is_read_in_one_statement(measured: Advisor, asked: list[str]) -> None:

@@ -26,11 +26,11 @@ def window(
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The statements on samples that are executed meanwhile."""
+    """The statements on samples and roll-ups that are executed meanwhile."""
     found: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "samples" in statement:
+        if "samples" in statement or "rollups" in statement:
             found.append(statement)
 
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
