@@ -114,8 +114,13 @@ def misfit(host: Host, instances: Iterable[Instance]) -> str | None:
     return None
 
 
+def is_storable(text: str) -> bool:
+    """Whether a database takes it: JSON can spell half a character, and NUL, which PostgreSQL does not take."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _check_text(text: str, path: str) -> None:
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_storable(text):
         raise InvalidInput(f"{path or 'text'} holds a character that cannot be stored", field=path or None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +96,10 @@ def _identifier(text: str, otherwise: str) -> str:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     """Write the whole file, and only if the lab accepts it."""
-    lines = _comment(f"Measured next, because it could change a decision:  cotenant-lab run {path.name}")
-    text = "".join(lines) + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+    comment = f"# Measured next, because it could change a decision:  cotenant-lab run {path.name}"
+    text = "".join(filter(str.isprintable, comment)) + "\n"
+    text += yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
     write_whole(path, text.encode(), "campaign", check=_read)
-
-
-def _comment(*lines: str) -> Iterable[str]:
-    return (f"# {''.join(char for char in line if char.isprintable())}\n" for line in lines)
 
 
 def _read(file: Path) -> None:

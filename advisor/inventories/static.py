@@ -94,10 +94,6 @@ def _cpus(item: Item) -> tuple[int, ...]:
     return tuple(sorted({cpu for part in item.items() for cpu in _cpus(part)}))
 
 
-def _numa(item: Item) -> tuple[tuple[int, ...], ...]:
-    return tuple(_cpus(part) for part in item.items())
-
-
 def _labels(item: Item) -> Mapping[str, str]:
     return {name: value.text() for name, value in item.mapping().items()}
 
@@ -121,10 +117,6 @@ def _choice(choices: Sequence[str]) -> Reader:
     return lambda item: item.choice(choices)
 
 
-def _probed(item: Item) -> Mapping[str, float]:
-    return {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()}
-
-
 HOST: Mapping[str, Reader] = {
     "id": _id,
     "kind": _choice(HOST_KINDS),
@@ -139,7 +131,7 @@ HOST: Mapping[str, Reader] = {
     "disk_kind": _choice(get_args(DiskKind)),
     "disk_mb_s": _up_to(MAX_MB_S),
     "mem_bw_mb_s": _up_to(MAX_MB_S),
-    "numa": _numa,
+    "numa": lambda item: tuple(map(_cpus, item.items())),
     "driver_cpus": _cpus,
     "labels": _labels,
     "enabled": Item.flag,
@@ -148,7 +140,7 @@ HOST: Mapping[str, Reader] = {
     "driver_overcommit": lambda item: item.number(0.01, 1000),
     "driver_weight": lambda item: item.whole(1, MAX_WEIGHT),
     "platform": Item.text,
-    "probed": _probed,
+    "probed": lambda item: {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()},
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host
 SETTINGS: Mapping[str, Reader] = {

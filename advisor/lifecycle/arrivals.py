@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from advisor.domain import Band, Candidate, Instance, PlacementRequest, Recommendation
+from advisor.domain import Band, Instance, PlacementRequest, Recommendation
 from advisor.lifecycle.window_checks import MeasuredWindow, platform_of
 from advisor.scheduling.free_capacity import most_free
 from advisor.snapshot import ClusterSnapshot
@@ -110,11 +110,12 @@ def on_arrival(
     if at is None:
         raise ValueError(f"{instance.id} is on no host of the snapshot")
     others = {resident.id for resident in snapshot.residents[at]} - {instance.id}
-    candidate = None if answer is None else _candidate_at(answer, instance.host or "")
+    candidates = () if answer is None else answer.candidates
+    candidate = next((candidate for candidate in candidates if candidate.host == instance.host), None)
     neighbours = () if candidate is None else candidate.neighbours
     edges = {effect.instance: _edges(effect.throughput_ratio) for effect in neighbours}
     request = PlacementRequest(instance) if answer is None else replace(answer.request, instance=instance)
-    shown = () if answer is None else tuple(candidate.host for candidate in answer.candidates)
+    shown = tuple(candidate.host for candidate in candidates)
     arrival = ToldOnArrival(
         like=_like(instance, snapshot, at),
         residents={name: edges.get(name, ()) for name in sorted(others & snapshot.names.placed.keys())},
@@ -125,10 +126,6 @@ def on_arrival(
         asked_s=None if answer is None else answer.created_at.timestamp(),
     )
     return asdict(arrival)
-
-
-def _candidate_at(answer: Recommendation, host: str) -> Candidate | None:
-    return next((candidate for candidate in answer.candidates if candidate.host == host), None)
 
 
 def _edges(band: Band) -> tuple[float, ...]:

@@ -53,10 +53,9 @@ def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], ro
         add_new(connection, table, [tuple(row) for row in rows])
         return
     times = {column.name for column in written if isinstance(column.type, sa.DateTime)}
-    values = [
-        {name: _as_time(value) if name in times else value for name, value in zip(columns, row, strict=True)}
-        for row in rows
-    ]
+    values = [dict(zip(columns, row, strict=True)) for row in rows]
+    for row in values:
+        row |= {name: datetime.fromisoformat(row[name]) for name in times if row[name] is not None}
     connection.execute(sa.insert(table), values)
 
 
@@ -98,7 +97,3 @@ def _number_on(connection: sa.Connection) -> None:
 
 def _as_text(value: datetime) -> str:
     return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
-
-
-def _as_time(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)

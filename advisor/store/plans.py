@@ -47,14 +47,12 @@ def list_page(connection: sa.Connection, *, kind: PlanKind | None, cursor: str |
     query = sa.select(plans.c.id, plans.c.created_at, plans.c.kind, plans.c.model_version, plans.c.generation)
     if kind is not None:
         query = query.where(plans.c.kind == kind)
-    return page(connection, query, [plans.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
+    return page(
+        connection, query, [plans.c.id], lambda row: PlanEntry(**row), cursor=cursor, limit=limit, newest_first=True
+    )
 
 
 def expire(connection: sa.Connection, before: datetime, most: int) -> int:
     """Delete plans from before a time, the oldest first and so many at most; returns how many went."""
     expired = sa.select(plans.c.id).where(plans.c.created_at < before).order_by(plans.c.created_at).limit(most)
     return connection.execute(sa.delete(plans).where(plans.c.id.in_(expired.scalar_subquery()))).rowcount
-
-
-def _read(row: sa.RowMapping) -> PlanEntry:
-    return PlanEntry(**row)

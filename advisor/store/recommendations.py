@@ -91,7 +91,7 @@ def list_with_outcomes(
     query = query.where(_REAL) if real else query
 
     def read(row: sa.RowMapping) -> tuple[Recommendation, RecordedOutcome | None]:
-        return _read(row), _outcome(row)
+        return _unpacked(row["answer"]), _outcome(row)
 
     return page(connection, query, [table.id], read, cursor=cursor, limit=limit, newest_first=True)
 
@@ -127,10 +127,6 @@ def _outcome(row: sa.RowMapping) -> RecordedOutcome | None:
     if row["outcome_at"] is None:
         return None
     return RecordedOutcome(row["outcome_host"], row["outcome_ratios"], row["outcome_at"])
-
-
-def _read(row: sa.RowMapping) -> Recommendation:
-    return _unpacked(row["answer"])
 
 
 def _unpacked(answer: Mapping[str, Any]) -> Recommendation:

@@ -13,6 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.domain import Page, codec
 from advisor.errors import InvalidInput
+from advisor.validation import is_storable
 
 MAX_PAGE = 1000
 CHUNK = 500  # values in one IN list, far below every database's limit
@@ -183,16 +184,11 @@ def _read_cursor(cursor: str, name: str, length: int) -> list[str]:
         parts = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError) as error:
         raise _bad_cursor() from error
-    if not isinstance(parts, list) or len(parts) != 1 + length or not all(_is_storable(part) for part in parts):
+    if not isinstance(parts, list) or len(parts) != 1 + length or parts[0] != name:
         raise _bad_cursor()
-    if parts[0] != name:
+    if not all(isinstance(part, str) and is_storable(part) for part in parts):
         raise _bad_cursor()
     return parts[1:]
-
-
-def _is_storable(part: object) -> bool:
-    """Whether a database takes it as text: JSON can spell half a character, and NUL, which PostgreSQL does not take."""
-    return isinstance(part, str) and "\0" not in part and not any("\ud800" <= char <= "\udfff" for char in part)
 
 
 def _bad_cursor() -> InvalidInput:

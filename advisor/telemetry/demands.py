@@ -197,12 +197,8 @@ def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, f
 
 
 def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> Mapping[int, tuple[str, str]]:
-    wanted = {(name, metric) for name, resource in keys for metric in _metrics_of(resource)}
+    wanted = {(name, metric) for name, resource in keys for metric in (_OF_CPU if resource == "cpu" else (resource,))}
     return {number: named for number, named in series.items() if named in wanted}
-
-
-def _metrics_of(resource: str) -> Sequence[str]:
-    return _OF_CPU if resource == "cpu" else (resource,)
 
 
 def _windows(means: Means, key: Key, known: Known) -> list[Window]:

@@ -100,7 +100,7 @@ class OpenStack:
             # Where a cell is down or services cannot be listed, hosts that are not told may be there all the same.
             every_host=hypervisors is not None
             and services is not None
-            and not (len(hosts) < len(modelled) or any(map(_is_partial, services))),
+            and not (len(hosts) < len(modelled) or any(service.get("status") == "UNKNOWN" for service in services)),
             every_instance=whole and servers is not None,
             gone=gone,
             unclear=unclear | (servers_there.keys() - instances.keys()),
@@ -124,7 +124,3 @@ class OpenStack:
         uuids = {row["uuid"] for row in providers}
         self._inventories = {name: entry for name, entry in self._inventories.items() if name in uuids}
         return {name: inventories for name, (_, inventories) in self._inventories.items()}
-
-
-def _is_partial(service: Row) -> bool:
-    return service.get("status") == "UNKNOWN"
