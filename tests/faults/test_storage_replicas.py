@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from advisor.offline import train
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import MetricSample
+from tests.advisor.store.at_once import at_once
 from tests.servers.fixtures import empty_url, kind, postgres_server
 
 __all__ = ["empty_url", "kind", "postgres_server"]
@@ -36,12 +35,6 @@ def two(settings: Settings) -> Iterator[tuple[Advisor, Advisor]]:
         yield one, other
 
 
-def _at_once(*works: Callable[[], None]) -> None:
-    with ThreadPoolExecutor(len(works)) as pool:
-        for work in [pool.submit(work) for work in works]:
-            work.result()
-
-
 def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advisor, Advisor]) -> None:
     one, other = two
     for number in range(5):
@@ -57,10 +50,8 @@ def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advis
 def test_of_writers_that_read_the_same_generation_one_wins_and_no_update_is_lost(two: tuple[Advisor, Advisor]) -> None:
     written: list[int] = []
     stale: list[str] = []
-    together = threading.Barrier(2)
 
     def write(advisor: Advisor, name: str) -> None:
-        together.wait()
         for number in range(ROUNDS):
             while True:
                 generation = advisor.inventory.generation()
@@ -71,7 +62,7 @@ def test_of_writers_that_read_the_same_generation_one_wins_and_no_update_is_lost
                 except StaleGeneration:
                     stale.append(name)
 
-    _at_once(lambda: write(two[0], "a"), lambda: write(two[1], "b"))
+    at_once(lambda: write(two[0], "a"), lambda: write(two[1], "b"))
     assert sorted(written) == list(range(1, 2 * ROUNDS + 1))  # each got a generation of its own
     assert {host.id for host in two[0].inventory.hosts(limit=1000).items} == {
         f"{name}{number}" for name in "ab" for number in range(ROUNDS)
@@ -91,7 +82,7 @@ def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, 
             request = PlacementRequest(Instance(f"{name}{number}", memory_mb=1000.0))
             given.append(advisor.placements.place(request).recommendation.candidates[0].host)
 
-    _at_once(lambda: place(two[0], "a"), lambda: place(two[1], "b"))
+    at_once(lambda: place(two[0], "a"), lambda: place(two[1], "b"))
     assert sorted(given) == [f"h{number}" for number in range(8)]
 
 
@@ -113,7 +104,7 @@ def test_samples_that_two_replicas_get_at_once_are_stored_once(two: tuple[Adviso
         # the other way round: the order in which rows come must not matter
         accepted.extend(advisor.telemetry.ingest(batch[::-1] if turned else batch)["accepted"] for batch in batches)
 
-    _at_once(lambda: send(two[0], False), lambda: send(two[1], True))
+    at_once(lambda: send(two[0], False), lambda: send(two[1], True))
     assert sum(accepted) == sum(map(len, batches))
 
 
@@ -134,11 +125,8 @@ def test_a_model_that_one_replica_activates_answers_on_all(two: tuple[Advisor, A
 
 
 def test_replicas_that_start_at_once_on_an_empty_database_make_its_tables_once(settings: Settings) -> None:
-    generations: list[int] = []
-
-    def start() -> None:
+    def start() -> int:
         with Advisor(settings) as advisor:
-            generations.append(advisor.inventory.generation())
+            return advisor.inventory.generation()
 
-    _at_once(*[start] * 4)
-    assert generations == [0] * 4
+    assert at_once(*[start] * 4) == [0] * 4

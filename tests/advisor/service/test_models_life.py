@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from advisor.prediction import active
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.advisor.service.service_clock import Clock
+from tests.advisor.store.at_once import at_once
 from tests.models.made_models import make, seal
 
 Register = Callable[..., str]
@@ -251,7 +251,7 @@ def test_of_two_activations_at_once_one_wins(
 ) -> None:
     versions = [register("m-1", 0.02), register("m-2", 0.02, seed=1)]
     _meet(monkeypatch, ModelRegistry, "_judge")
-    outcomes = _at_once([partial(advisor.models.activate, version) for version in versions])
+    outcomes = at_once(*(partial(outcome, partial(advisor.models.activate, version)) for version in versions))
     won = [one for one in outcomes if not isinstance(one, AdvisorError)]
     (lost,) = (one for one in outcomes if isinstance(one, AdvisorError))
     assert isinstance(lost, Conflict)
@@ -266,7 +266,7 @@ def test_of_two_rollbacks_at_once_one_goes_back(
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
         advisor.models.activate(register(version, off))
     _meet(monkeypatch, active, "load")
-    outcomes = _at_once([advisor.models.roll_back] * 2)
+    outcomes = at_once(*[partial(outcome, advisor.models.roll_back)] * 2)
     monkeypatch.undo()
     assert sorted(type(one).__name__ for one in outcomes) == ["Conflict", "ModelCard"]
     assert advisor.cloud.ready()["model"] == "m-2"
@@ -284,12 +284,9 @@ def _meet(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     monkeypatch.setattr(owner, name, together)
 
 
-def _at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    def outcome(call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except AdvisorError as error:
-            return error
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return list(threads.map(outcome, calls))
+def outcome(call: Callable[[], Any]) -> Any:
+    """What it returns or raises."""
+    try:
+        return call()
+    except AdvisorError as error:
+        return error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from models.data.scene import ProfileTable, build_batch
 from models.learning.artifact import load
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import ASKED, CLOUD, WEB
+from tests.advisor.store.at_once import at_once
 
 SAYS = {"m-1": 0.8, "m-2": 0.6}
 
@@ -33,19 +33,6 @@ def _often() -> Iterator[None]:
     sys.setswitchinterval(5e-5)
     yield
     sys.setswitchinterval(usual)
-
-
-def at_once(*works: Callable[[], object]) -> None:
-    """Run each in a thread of its own, begun together; raises what one of them raised."""
-    begun = threading.Barrier(len(works))
-
-    def run(work: Callable[[], object]) -> None:
-        begun.wait(30)
-        work()
-
-    with ThreadPoolExecutor(len(works)) as threads:
-        for one in [threads.submit(run, work) for work in works]:
-            one.result()
 
 
 def test_each_answer_is_of_the_model_that_it_names_while_models_are_exchanged(advisor: Advisor, two: None) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -72,7 +72,7 @@ def test_what_many_add_of_one_window_is_all_in_its_total(database: Database) -> 
             with database.write() as connection:
                 demands.add_totals(connection, {("cpu", 600.0): (1.5, 2), ("cpu", 300.0): (1.0, 1)})
 
-    at_once(4, add)
+    at_once(*[add] * 4)
     with database.read() as connection:
         assert demands.totals_at(connection, [300.0, 600.0, 900.0]) == {
             ("cpu", 600.0): (30.0, 40),
@@ -90,7 +90,7 @@ def test_two_that_learn_of_one_instance_wait_for_each_other(database: Database, 
                 row = demands.held(connection, [("a", "cpu")])["a", "cpu"]
                 demands.put(connection, {("a", "cpu"): Learned(row.until_s + 300.0, row.tally)})
 
-    at_once(4, add)
+    at_once(*[add] * 4)
     with database.read() as connection:
         assert demands.until(connection, ["a"]) == {("a", "cpu"): 20 * 300.0}
 
@@ -116,9 +116,7 @@ def test_agents_that_send_the_same_instances_at_once_teach_each_window_once(data
             with database.write() as connection:
                 learning.tell(connection, found.news)
 
-    with ThreadPoolExecutor(4) as threads:
-        for one in [threads.submit(send, *each) for each in (("h1", 1), ("h1", -1), ("h2", -1), ("h2", 1))]:
-            one.result()
+    at_once(*(partial(send, *each) for each in (("h1", 1), ("h1", -1), ("h2", -1), ("h2", 1))))
     with database.write() as connection:
         rows = demands.held(connection, [(name, "cpu") for name in names])
         for row in rows.values():
