@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.advisor.store.at_once import at_once
 from tests.servers.service import Service
 
 QUESTION = {"instance": {"id": "n"}, "dry_run": True}
@@ -145,22 +146,15 @@ def test_events_reach_listeners_of_every_worker_and_end_with_the_service(service
 
 @pytest.mark.parametrize("service", [(2, 0)], indirect=True)
 def test_of_a_crowd_with_one_key_all_get_the_same_answer(service: Service) -> None:
-    found: list[tuple[int, bytes]] = []
-
-    def ask() -> None:
+    def ask() -> tuple[int, bytes]:
         for _ in range(200):
             headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
             body = json.dumps(QUESTION).encode()
             request = urllib.request.Request(f"{service.url}/v1/placements", body, headers, method="POST")
             with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=30) as answer:
-                found.append((answer.status, answer.read()))
-                return
+                return answer.status, answer.read()
             time.sleep(0.05)
+        raise AssertionError("it was never answered")
 
-    crowd = [threading.Thread(target=ask) for _ in range(8)]
-    for one in crowd:
-        one.start()
-    for one in crowd:
-        one.join()
-    assert (len(found), len(set(found))) == (8, 1)
+    assert len(set(at_once(*[ask] * 8))) == 1
     assert metric(service, r'cotenant_placements_total\{degraded="false",outcome="no_host"\}') == 1
