@@ -91,14 +91,18 @@ def test_an_account_that_lacks_something_is_a_failed_read(monkeypatch: pytest.Mo
     assert (part.state, "CLOUDSTACK_ENDPOINT" in part.reason) == ("failed", True)
 
 
-def test_hosts_become_hosts(source: CloudStack) -> None:
-    facts = _one(source.read().hosts, H1)
+def test_hosts_become_hosts_and_machines_instances(source: CloudStack) -> None:
+    reading = source.read()
+    facts = _one(reading.hosts, H1)
     assert (facts["kind"], facts["pcpus"], facts["cpu_mhz"], facts["memory_mb"]) == ("kvm", 32, 2600.0, 131072.0)
     assert (facts["cpu_overcommit"], facts["enabled"]) == (2.0, True)
     assert facts["memory_overcommit"] == pytest.approx(1.0)
     labels = facts["labels"]
     assert (labels["cluster"], labels["zone"], labels["name"], labels["render"]) == (C1, "z1", "kvm-1", "cloudstack")
     assert (labels["tag.ssd"], labels["tag.gold"]) == ("true", "true")
+    facts = _one(reading.instances, machine(1)["id"])
+    assert (facts["host"], facts["vcpus"], facts["memory_mb"], facts["settings"]) == (H1, 2, 2048.0, {})
+    assert facts["labels"]["domain"] == "i-2-1-VM"
 
 
 @pytest.mark.parametrize(
@@ -122,12 +126,6 @@ def test_a_hypervisor_that_is_not_modelled_is_left_out_and_said(source: CloudSta
     assert len(reading.hosts) == 3
     assert reading.left_out == ("esx: its hypervisor is VMware, which Cotenant does not model",)
     assert not reading.every_host
-
-
-def test_machines_become_instances(source: CloudStack) -> None:
-    facts = _one(source.read().instances, machine(1)["id"])
-    assert (facts["host"], facts["vcpus"], facts["memory_mb"], facts["settings"]) == (H1, 2, 2048.0, {})
-    assert facts["labels"]["domain"] == "i-2-1-VM"
 
 
 def test_a_stopped_machine_is_nowhere_and_a_destroyed_one_is_gone(source: CloudStack, cloud: Cloud) -> None:

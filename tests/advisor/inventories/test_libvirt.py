@@ -136,7 +136,7 @@ def test_while_it_moves_a_domain_counts_where_it_runs() -> None:
     assert web["host"] == "kvm02"
 
 
-def test_nothing_is_gone_while_a_host_is_not_read(advisor: Advisor) -> None:
+def test_nothing_is_gone_while_a_host_is_not_read_or_not_named(advisor: Advisor) -> None:
     cloud = Machines(a=Machine("kvm01", {A: _domain("web")}), b=Machine("kvm02", {B: _domain("db")}))
     advisor.inventory.follow(cloud.read())
     first, second = cloud.by_uri.values()
@@ -147,12 +147,8 @@ def test_nothing_is_gone_while_a_host_is_not_read(advisor: Advisor) -> None:
     assert [(part.state, part.reason) for part in reading.parts] == [("read", ""), ("failed", "no route to host")]
     advisor.inventory.follow(reading)
     assert set(_there(advisor)) == {"web", "db", "new"}
-
-
-def test_a_host_that_is_not_named_any_more_keeps_its_domains(advisor: Advisor) -> None:
-    advisor.inventory.follow(Machines(a=Machine("kvm01", {A: _domain("web")}), b=Machine("kvm02")).read())
     advisor.inventory.follow(Machines(b=Machine("kvm02", {B: _domain("db")})).read())
-    assert set(_there(advisor)) == {"web", "db"}
+    assert set(_there(advisor)) == {"web", "db", "new"}, "of kvm01, which is not named any more"
 
 
 def test_two_domains_of_one_name_stay_two(advisor: Advisor) -> None:

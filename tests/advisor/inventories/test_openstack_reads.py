@@ -69,7 +69,9 @@ def edited(**changes: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
     return changed
 
 
-def test_every_part_is_read_page_by_page(cloud: Replay, source: OpenStack) -> None:
+def test_every_part_is_read_page_by_page_and_placement_again_where_it_changed(
+    cloud: Replay, source: OpenStack
+) -> None:
     reading = source.read()
     assert [part.name for part in reading.parts] == ALL
     assert reading.complete
@@ -77,9 +79,13 @@ def test_every_part_is_read_page_by_page(cloud: Replay, source: OpenStack) -> No
     assert len(reading.hosts) == 10
     pages = [path for path in cloud.asked if "/os-hypervisors/detail" in path]
     assert len(pages) == 3, "Nova gave four at a time"
+    assert sum(path.endswith("/inventories") for path in cloud.asked) == 10
+    cloud.asked.clear()
+    source.read()
+    assert not any(path.endswith("/inventories") for path in cloud.asked)
 
 
-def test_a_host_is_what_nova_and_placement_say(source: OpenStack) -> None:
+def test_a_host_is_what_nova_and_placement_say_and_where_it_is_off_says_why(source: OpenStack) -> None:
     hosts = by_id(source.read().hosts)
     assert hosts["h01"] == {
         "id": "h01", "kind": "kvm", "pcpus": 16, "memory_mb": 65536.0, "threads_per_core": 2, "enabled": True,
@@ -88,10 +94,6 @@ def test_a_host_is_what_nova_and_placement_say(source: OpenStack) -> None:
     }  # fmt: skip
     assert hosts["h05"]["labels"] == {"source": "openstack", "render": "openstack", "zone": "nova"}
     assert hosts["h09"]["cpu_overcommit"] == (24 * 4 + 8) / 32, "dedicated CPUs are promised once"
-
-
-def test_hosts_that_are_disabled_or_down_are_not_enabled_and_say_why(source: OpenStack) -> None:
-    hosts = by_id(source.read().hosts)
     off = {name: one["labels"]["disabled_reason"] for name, one in hosts.items() if not one["enabled"]}
     assert off == {"h03": "disabled: new disk", "h04": "its compute service is down"}
 
@@ -151,15 +153,6 @@ def test_the_next_read_asks_for_what_changed_and_sees_what_is_gone(cloud: Replay
     assert deleted in second.gone
     assert added in by_id(second.instances)
     assert (second.every_host, second.every_instance) == (True, False)
-
-
-def test_placement_is_asked_again_only_where_its_generation_moved(cloud: Replay, source: OpenStack) -> None:
-    source.read()
-    first = sum(path.endswith("/inventories") for path in cloud.asked)
-    cloud.asked.clear()
-    source.read()
-    assert first == 10
-    assert not any(path.endswith("/inventories") for path in cloud.asked)
 
 
 def test_every_so_many_reads_all_servers_are_read(cloud: Replay) -> None:

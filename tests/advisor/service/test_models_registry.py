@@ -76,15 +76,14 @@ def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
             call("other-9")
 
 
-def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: Advisor) -> None:
+def test_without_a_learned_model_the_prior_is_active_and_not_degraded_and_a_registered_one_is_a_candidate(
+    advisor: Advisor, trained: Path
+) -> None:
     (prior,) = advisor.models.listing()
     assert (prior.version, prior.status) == ("prior", "active")
     answer = advisor.placements.place(REQUEST).recommendation
     assert (answer.model_version, answer.degraded, answer.notes) == ("prior", False, ())
     assert len(answer.candidates) == 2
-
-
-def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Advisor, trained: Path) -> None:
     card = advisor.models.register(trained)
     assert (card.version, card.status, card.origin) == (trained.name, "candidate", "simulated")
     assert card.card == models.learning.artifact.read_card(trained)
@@ -94,9 +93,14 @@ def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Adv
     assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
 
 
-def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advisor, trained: Path) -> None:
+def test_an_active_model_answers_in_other_processes_too_and_the_prior_can_be_called_back(
+    advisor: Advisor, trained: Path, settings: Settings, clock: Clock
+) -> None:
     version = advisor.models.register(trained).version
-    assert advisor.models.activate(version).status == "active"
+    with Advisor(settings, clock=clock) as other:
+        assert other.cloud.ready()["model"] == "prior"
+        assert advisor.models.activate(version).status == "active"
+        assert other.cloud.ready()["model"] == version
     answer = advisor.placements.place(REQUEST).recommendation
     assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "simulated", False)
     assert advisor.placements.predict(SCENE).model_version == version
@@ -106,15 +110,6 @@ def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advis
     assert advisor.models.activate("prior").status == "active"
     assert advisor.models.get(version).status == "retired"
     assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
-
-
-def test_other_processes_follow_an_activation(
-    advisor: Advisor, trained: Path, settings: Settings, clock: Clock
-) -> None:
-    with Advisor(settings, clock=clock) as other:
-        assert other.cloud.ready()["model"] == "prior"
-        advisor.models.activate(advisor.models.register(trained).version)
-        assert other.cloud.ready()["model"] == trained.name
 
 
 def test_an_artifact_is_copied_to_the_model_folder_and_outlives_its_source(

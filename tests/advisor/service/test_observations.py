@@ -61,12 +61,11 @@ def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: Met
         advisor.telemetry.ingest([sample] * 3)
 
 
-def test_a_host_that_was_only_written_down_does_not_go_stale(advisor: Advisor, clock: Clock) -> None:
+def test_a_host_that_was_only_written_down_does_not_go_stale_and_a_dated_inventory_does(
+    advisor: Advisor, clock: Clock
+) -> None:
     clock.turn(30 * 86_400)
     assert [one.host for one in advisor.placements.place(REQUEST).recommendation.candidates] == ["h1"]
-
-
-def test_a_dated_inventory_goes_stale(advisor: Advisor, clock: Clock) -> None:
     cloud = Inventory((Host("h1", "xen", 4, 8192),), observed_at=clock.now)
     advisor.inventory.put(cloud, mode="merge", generation=None)
     clock.turn(3601)

@@ -35,7 +35,7 @@ def measured(advisor: Advisor, clock: Clock) -> Advisor:
     return advisor
 
 
-def test_the_share_comes_first_and_its_worst_is_its_least(measured: Advisor) -> None:
+def test_the_share_comes_first_its_worst_is_its_least_and_only_the_time_asked_for_counts(measured: Advisor) -> None:
     found = measured.telemetry.obtained("shop").found
     assert [one.metric for one in found] == ["cpu_share", "throttled", "psi_io", "disk_request_ms", "net_drops"]
     share, _, pressure, request, drops = found
@@ -46,9 +46,6 @@ def test_the_share_comes_first_and_its_worst_is_its_least(measured: Advisor) -> 
     assert 2 < pressure.tail < 10
     assert (request.tail, request.unit) == (pytest.approx(4.0), "ms")
     assert drops.worst == pytest.approx(8.0)
-
-
-def test_only_the_time_that_was_asked_for_counts(measured: Advisor) -> None:
     assert {one.windows for one in measured.telemetry.obtained("shop", since="30m").found} <= {5, 6}
 
 

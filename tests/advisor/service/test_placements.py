@@ -81,20 +81,15 @@ def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ag
     assert (late.source, "h1" in {one.host for one in late.head.candidates}) == ("miss", False)
 
 
-def test_an_answer_is_stored_as_it_was_given(advisor: Advisor) -> None:
-    answer = advisor.placements.place(ask("a", commands=True)).recommendation
-    assert advisor.placements.get(answer.id) == answer
-    assert [one.recommendation for one in advisor.outcomes.page().items] == [answer]
-
-
-def test_answers_are_listed_newest_first(advisor: Advisor, clock: Clock) -> None:
-    ids = []
+def test_answers_are_stored_as_they_were_given_and_listed_newest_first(advisor: Advisor, clock: Clock) -> None:
+    answers = []
     for name in "abc":
-        ids.append(advisor.placements.place(ask(name)).recommendation.id)
+        answers.append(advisor.placements.place(ask(name, commands=True)).recommendation)
         clock.turn(1)
+    assert [advisor.placements.get(answer.id) for answer in answers] == answers
     page = advisor.outcomes.page(limit=2)
     rest = advisor.outcomes.page(limit=2, cursor=page.next_cursor)
-    assert [one.recommendation.id for one in (*page.items, *rest.items)] == ids[::-1]
+    assert [one.recommendation for one in (*page.items, *rest.items)] == answers[::-1]
 
 
 @pytest.mark.parametrize("threads", [1, 8], ids=["in a row", "at the same time"])
@@ -167,19 +162,15 @@ def test_a_pending_answer_counts_with_the_profile_that_its_question_gave(advisor
     assert [effect.instance for effect in pressed.candidates[0].neighbours] == ["a"]
 
 
-def test_a_pending_answer_counts_with_its_advised_pinning(advisor: Advisor) -> None:
+def test_a_pending_answer_counts_with_its_advised_pinning_and_breaks_no_later_one_where_its_host_lost_the_cpus(
+    advisor: Advisor,
+) -> None:
     pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
     answer = advisor.placements.place(PlacementRequest(pinned, hosts=("h1",))).recommendation
     view, _ = advisor._cache.at(answer.created_at)
-    assert view.expected.instances[0].settings.pinning == answer.candidates[0].pinning
+    assert view.expected.instances[0].settings.pinning == answer.candidates[0].pinning == Pinning(((1,),))
     assert view.expected.instances[0].host == "h1"
     assert view.inventory.instances == ()
-
-
-def test_a_pending_answer_whose_host_lost_its_cpus_breaks_no_later_answer(advisor: Advisor) -> None:
-    pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
-    answer = advisor.placements.place(PlacementRequest(pinned, hosts=("h1",))).recommendation
-    assert answer.candidates[0].pinning == Pinning(((1,),))
     advisor.inventory.put_host(replace(HOSTS[0], pcpus=1))
     assert advisor.placements.place(ask("b", hosts=("h1",))).recommendation.candidates[0].neighbours == ()
     advisor.inventory.delete_host("h1")

@@ -109,15 +109,12 @@ def test_thousands_are_put_found_by_name_and_replaced(database: Database) -> Non
         assert hosts.load_all(connection) == (HOST,)
 
 
-def test_an_instance_on_a_host_that_does_not_exist_is_refused_and_nothing_is_written(database: Database) -> None:
+def test_instances_are_on_hosts_that_exist_and_what_is_refused_writes_nothing(database: Database) -> None:
     with pytest.raises(Conflict), database.write() as connection:
         instances.put(connection, [Instance("i1")])
         instances.put(connection, [Instance("i2", host="nowhere")])
     with database.read() as connection:
         assert instances.load_all(connection) == ()
-
-
-def test_a_host_that_instances_refer_to_cannot_be_deleted(database: Database) -> None:
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         instances.put(connection, [Instance("i1", host="h1")])
@@ -125,22 +122,15 @@ def test_a_host_that_instances_refer_to_cannot_be_deleted(database: Database) ->
         hosts.delete(connection, "h1")
 
 
-def test_pending_answers_go_with_their_host(database: Database) -> None:
-    held = Pending("r1", Instance("i1", host="h1"), None, NOW + MINUTE)
-    with database.write() as connection:
-        hosts.put(connection, [HOST], NOW)
-        pending.hold(connection, [held])
-        hosts.delete(connection, "h1")
-        assert pending.load_all(connection, NOW, MINUTE) == ()
-
-
-def test_a_second_answer_for_an_instance_replaces_the_first(database: Database) -> None:
+def test_a_second_answer_for_an_instance_replaces_the_first_and_goes_with_its_host(database: Database) -> None:
     later = NOW + MINUTE
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
         pending.hold(connection, [Pending("r1", Instance("i1", host="h1"), None, later)])
         pending.hold(connection, [Pending("r2", Instance("i1", host="h2"), None, later)])
         assert [held.host for held in pending.load_all(connection, NOW, MINUTE)] == ["h2"]
+        hosts.delete(connection, "h2")
+        assert pending.load_all(connection, NOW, MINUTE) == ()
 
 
 def test_answers_that_expired_or_were_held_in_the_future_do_not_count_and_can_be_purged(database: Database) -> None:
