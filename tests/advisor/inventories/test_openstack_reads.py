@@ -69,9 +69,7 @@ def edited(**changes: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
     return changed
 
 
-def test_every_part_is_read_page_by_page_and_placement_again_where_it_changed(
-    cloud: Replay, source: OpenStack
-) -> None:
+def test_every_part_is_read_page_by_page_and_placement_again_where_it_changed(cloud: Replay, source: OpenStack) -> None:
     reading = source.read()
     assert [part.name for part in reading.parts] == ALL
     assert reading.complete
