@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -147,7 +148,7 @@ def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
     assert keeper.run().samples == 1
 
 
-def wait_until_it_waits(database: Database, work: Future[object]) -> None:
+def wait_until_it_waits(database: Database, work: Future[Any]) -> None:
     """Until PostgreSQL has somebody waiting for a lock; on SQLite a writer waits for the other before it reads."""
     waiting = sa.text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
