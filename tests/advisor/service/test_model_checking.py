@@ -35,7 +35,7 @@ def test_a_colocation_is_held_against_active_shadow_and_prior_once(advisor: Advi
     alone = advisor.placements.predict(Scene(HOSTS[0], tuple(one.instance for one in seen(1).outcomes))).effects
     assert {row.role for row in prior} == {"baseline"}
     assert len(prior) == len(alone) == 2
-    assert not advisor.outcomes.record_colocation(seen(1))  # it is sent again
+    assert not advisor.outcomes.record_colocation(seen(1, web=0.9, batch=0.7))  # it is sent again
     with pytest.raises(InvalidInput):
         advisor.outcomes.record_colocation(replace(seen(2), run=""))
     assert rows_of(advisor, "m-1") == (first, second)
