@@ -72,20 +72,21 @@ class InterferencePrediction:
     def take(self, rows: Ints | slice) -> InterferencePrediction:
         """The prediction of some of its scenes."""
         return InterferencePrediction(
-            _rows(self.throughput, rows),
-            _rows(self.latency, rows),
-            _rows(self.jitter, rows),
+            rows_of(self.throughput, rows),
+            rows_of(self.latency, rows),
+            rows_of(self.jitter, rows),
             self.outside[rows],
-            None if self.pressure is None else _rows(self.pressure, rows),
-            None if self.devices is None else _rows(self.devices, rows),
+            None if self.pressure is None else rows_of(self.pressure, rows),
+            None if self.devices is None else rows_of(self.devices, rows),
         )
 
 
-_Arrays = TypeVar("_Arrays", BandArrays, CpuPressure, DevicePressure)
+Arrays = TypeVar("Arrays")
 
 
-def _rows(arrays: _Arrays, rows: Ints | slice) -> _Arrays:
-    return type(arrays)(*(getattr(arrays, one.name)[rows] for one in fields(arrays)))
+def rows_of(arrays: Arrays, rows: Ints | slice) -> Arrays:
+    """The part of a dataclass of arrays that is about some of its scenes."""
+    return type(arrays)(*(getattr(arrays, one.name)[rows] for one in fields(arrays)))  # type: ignore[arg-type]
 
 
 def unasked(present: Bools) -> BandArrays:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import gzip
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +50,8 @@ def figures(series: Series) -> Mapping[str, float]:
     }
 
 
-def _median(values: object) -> float:
-    known = np.array(list(values), dtype=np.float64)  # type: ignore[call-overload]
+def _median(values: Iterable[float]) -> float:
+    known = np.array([*values], dtype=np.float64)
     known = known[np.isfinite(known)]
     return float(np.median(known)) if known.size else float("nan")
 

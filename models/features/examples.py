@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,8 @@ from models.features.feature_selection import is_feature, select_metrics
 from models.features.solo_ratio import solo_ratio_for
 from profiler.observed import Colocation, Host, Instance, Outcome
 
-T = TypeVar("T")
-
-OUTCOME_OF_TARGET = {
-    "latency": "latency_mean_ms",
-    "jitter": "jitter_ms",
-    "share": "cpu_share",
-}  # the outcome that each other target is made of
+# The outcome that each target but throughput is made of.
+OUTCOME_OF_TARGET = {"latency": "latency_mean_ms", "jitter": "jitter_ms", "share": "cpu_share"}
 LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
 
@@ -71,25 +66,12 @@ class Examples:
     def take(self, rows: Ints) -> Examples:
         """The rows with these numbers, in this order."""
 
-        def pick(values: Sequence[T]) -> tuple[T, ...]:
-            return tuple(values[row] for row in rows)
+        def pick(values: Any) -> Any:
+            if not len(values):  # not all rows have a key, an end and an importance
+                return values
+            return values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in rows)
 
-        return replace(
-            self,
-            x=self.x[rows],
-            ratio=self.ratio[rows],
-            base=self.base[rows],
-            size=self.size[rows],
-            victim=pick(self.victim),
-            neighbours=pick(self.neighbours),
-            pair=pick(self.pair),
-            platform=pick(self.platform),
-            setting=pick(self.setting),
-            run=pick(self.run),
-            key=pick(self.key) if self.key else (),
-            ends_s=self.ends_s[rows] if len(self.ends_s) else self.ends_s,
-            importance=self.importance[rows] if len(self.importance) else self.importance,
-        )
+        return replace(self, **{name: pick(getattr(self, name)) for name in _OF_ROWS})
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -102,6 +84,9 @@ class Examples:
     def involves(self, workload: str) -> NDArray[np.bool_]:
         """Rows of runs that contain a workload, as victim or neighbour; (R,)."""
         return np.array([workload in pair.split("+") for pair in self.pair], dtype=bool)
+
+
+_OF_ROWS = tuple(one.name for one in fields(Examples) if one.name not in {"names", "monotone"})
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
@@ -140,22 +125,11 @@ def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, targe
     filled = [part for part in parts if part is not None]
     if not filled:
         return _nothing(metrics)
-    return replace(
-        filled[0],
-        x=np.concatenate([part.x for part in filled]),
-        ratio=np.concatenate([part.ratio for part in filled]),
-        base=np.concatenate([part.base for part in filled]),
-        size=np.concatenate([part.size for part in filled]),
-        victim=tuple(chain.from_iterable(part.victim for part in filled)),
-        neighbours=tuple(chain.from_iterable(part.neighbours for part in filled)),
-        pair=tuple(chain.from_iterable(part.pair for part in filled)),
-        platform=tuple(chain.from_iterable(part.platform for part in filled)),
-        setting=tuple(chain.from_iterable(part.setting for part in filled)),
-        run=tuple(chain.from_iterable(part.run for part in filled)),
-        key=tuple(chain.from_iterable(part.key for part in filled)),
-        ends_s=np.concatenate([part.ends_s for part in filled]),
-        importance=np.concatenate([part.importance for part in filled]),
-    )
+    joined: dict[str, Any] = {}
+    for name in _OF_ROWS:
+        values = [getattr(part, name) for part in filled]
+        joined[name] = tuple(chain(*values)) if isinstance(values[0], tuple) else np.concatenate(values)
+    return replace(filled[0], **joined)
 
 
 def scene_of(colocation: Colocation, platforms: dict[str, Host]) -> tuple[Host, tuple[Instance, ...]]:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,17 +67,9 @@ class HeldOutPredictions:
 
     def take(self, rows: NDArray[np.int64]) -> HeldOutPredictions:
         """The rows with these numbers, in this order."""
-        return replace(
-            self,
-            key=tuple(self.key[row] for row in rows),
-            platform=tuple(self.platform[row] for row in rows),
-            pair=tuple(self.pair[row] for row in rows),
-            measured=self.measured[rows],
-            prior=self.prior[rows],
-            expected=self.expected[rows],
-            lower=self.lower[rows],
-            upper=self.upper[rows],
-        )
+        labels = {name: tuple(getattr(self, name)[row] for row in rows) for name in ("key", "platform", "pair")}
+        picked: dict[str, Any] = labels | {name: getattr(self, name)[rows] for name in NUMBERS}
+        return replace(self, **picked)
 
 
 def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
-from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, unasked
+from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
 from profiler.demand import Resource
 
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
@@ -37,7 +36,6 @@ PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules o
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
 CEILING = 1.05  # of T/B: nobody is faster in company than alone, but for noise
-Part = TypeVar("Part", Demands, CpuPressure, DevicePressure)
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
@@ -202,23 +200,19 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
     if not doubted(scenes):
         return solve(scenes), None
     count = len(scenes)
-    result = solve(stack([scenes, scenes]), np.repeat([0.0, SURE], count))
+    both = solve(stack([scenes, scenes]), np.repeat([0.0, SURE], count))
+    first = slice(count)
     expected = PriorResult(
-        result.throughput[:count],
-        result.limits[:count],
-        result.share[:count],
-        _first(result.demands, count),
-        result.crowd[:count],
-        _first(result.cpu, count),
-        _first(result.devices, count),
+        both.throughput[first],
+        both.limits[first],
+        both.share[first],
+        rows_of(both.demands, first),
+        both.crowd[first],
+        rows_of(both.cpu, first),
+        rows_of(both.devices, first),
         scenes,
     )
-    return expected, result.throughput[count:]
-
-
-def _first(part: Part, count: int) -> Part:
-    """Of a part of a result that of so many scenes."""
-    return replace(part, **{field.name: getattr(part, field.name)[:count] for field in fields(part)})
+    return expected, both.throughput[count:]
 
 
 def _around(scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unknown: Bools) -> BandArrays:

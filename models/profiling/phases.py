@@ -107,16 +107,16 @@ def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], floa
     best[0] = -levels.penalty
     before = np.zeros(count + 1, dtype=np.int64)
     until = np.full(count + 1, count + 1, dtype=np.int64)
-    open_ = np.zeros(0, dtype=np.int64)
+    candidates = np.zeros(0, dtype=np.int64)
     for end in range(shortest, count + 1):
         begin = end - shortest
         if begin == 0 or begin >= shortest:
-            open_ = np.append(open_, begin)
-        open_ = open_[until[open_] > end]
-        total = best[open_] + sums.cost(open_, end)
+            candidates = np.append(candidates, begin)
+        candidates = candidates[until[candidates] > end]
+        total = best[candidates] + sums.cost(candidates, end)
         choice = int(total.argmin())
-        best[end], before[end] = total[choice] + levels.penalty, open_[choice]
-        beaten = open_[total > best[end]]
+        best[end], before[end] = total[choice] + levels.penalty, candidates[choice]
+        beaten = candidates[total > best[end]]
         until[beaten] = np.minimum(until[beaten], end + shortest)
     changes: list[int] = []
     at = int(before[count])

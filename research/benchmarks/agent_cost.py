@@ -53,8 +53,7 @@ def main() -> None:
     except (LabError, RuntimeError) as error:
         sys.exit(f"agent_cost: {error}")
     if options.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
+        print(json.dumps(document, indent=1))
     else:
         _show(document)
 

@@ -56,8 +56,7 @@ def main() -> None:
     except (LabError, RuntimeError) as error:
         sys.exit(f"agent_overhead: {error}")
     if options.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
+        print(json.dumps(document, indent=1))
         return
     ratio = document["ratio"]
     Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(

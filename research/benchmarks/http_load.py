@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -47,6 +48,7 @@ from research.benchmarks.fastapi_baseline import ANSWER
 from research.benchmarks.measuring import ONE_THREAD, circumstances
 from research.benchmarks.open_loop import LoadResults, ask
 from research.benchmarks.unlike_hosts import made_inventory, newcomer, random_demand
+from tests.servers.service import Service
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations", "datasets/lab-findings")
 WORKLOADS, RESIDENTS, CONTENTS, FEW, QUESTIONS, ROUNDS = 20, 8, 40, 5, 2000, 3
@@ -237,33 +239,19 @@ def service(
     folder: Path, cloud: LoadedCloud | UnlikeCloud, model: Path | None, workers: int
 ) -> Iterator[RunningService]:
     """The product itself, started as users start it, with a model or the prior alone."""
-    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, log_level="warning")
+    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:
         advisor.inventory.put(cloud.inventory, mode="replace", generation=None)
         if model is not None:
             advisor.models.activate(advisor.models.register(model).version, force=True)
-    names = {
-        f"COTENANT_{name.upper()}": str(getattr(settings, name)) for name in ("database", "state_dir", "log_level")
-    }
-    main_ = "from api.cli import main; main()"
-    argv = [sys.executable, "-c", main_, "serve", "--listen", "127.0.0.1:0", "--workers", str(workers)]
-    process = subprocess.Popen(argv, env=os.environ | ONE_THREAD | names, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    rest = threading.Thread(target=process.stderr.read)
+    with patch.dict(os.environ, ONE_THREAD):
+        started = Service(settings.database, folder, "--workers", str(workers), log_level="warning")
     try:
-        line = ""
-        while not (found := re.search(r"listens on http://127\.0\.0\.1:(\d+)", line)):
-            line = process.stderr.readline()
-            if not line:
-                raise RuntimeError("the service did not start")
-        rest.start()
-        yield RunningService(int(found[1]), process.pid)
+        process = started.start().running.process
+        assert process is not None
+        yield RunningService(started.port, process.pid)
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
-        if rest.ident is not None:
-            rest.join()
-        process.stderr.close()
+        started.running.stop()
 
 
 @contextlib.contextmanager

@@ -123,7 +123,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
     assert isinstance(service.running, Running)
     assert service.running.process is not None
     running, pid = service.running, service.running.process.pid
-    open_ = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=120) for _ in range(SENDERS)]
+    connections = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=120) for _ in range(SENDERS)]
     texts = [_window(sender) for sender in range(SENDERS)]
     try:
         before = sum(map(cpu_s, processes_of(pid)))
@@ -131,8 +131,8 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
         def send(sender: int, batch: int) -> int:
             times = (_time(batch * windows + one) for one in range(windows))
             body = '{"samples":[' + ",".join(texts[sender].replace("@", when) for when in times) + "]}"
-            open_[sender].request("POST", "/v1/samples", body, {"Content-Type": "application/json"})
-            with open_[sender].getresponse() as answer:
+            connections[sender].request("POST", "/v1/samples", body, {"Content-Type": "application/json"})
+            with connections[sender].getresponse() as answer:
                 document = json.loads(answer.read())
             if answer.status != 200:
                 raise RuntimeError(f"the service says {answer.status}: {document}")
@@ -141,7 +141,7 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
         done = drive(send, seconds)
         return *done, sum(map(cpu_s, processes_of(pid))) - before
     finally:
-        for connection in open_:
+        for connection in connections:
             connection.close()
         running.stop()
 

@@ -19,15 +19,15 @@ to latency, every fourth has a limit, and every second question is for the sum o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -192,15 +192,9 @@ def ask(
     return decision.recommend(snapshot, QuestionContext(active, NOW, 1.0), PlacementRequest(who, objective=objective))
 
 
-@contextlib.contextmanager
-def everybody_predicted() -> Iterator[None]:
+def everybody_predicted() -> AbstractContextManager[object]:
     """Within it no host is left out by a cheap estimate."""
-    usual = decision.SCREENED_FROM
-    decision.SCREENED_FROM = sys.maxsize
-    try:
-        yield
-    finally:
-        decision.SCREENED_FROM = usual
+    return patch.object(decision, "SCREENED_FROM", sys.maxsize)
 
 
 def missed(cloud: str, questions: int) -> dict[str, Any]:

@@ -89,24 +89,21 @@ class HostGroups:
         self._maker.make(name, host.cpus, IsolationSettings(cap_percent=quota, weight=MAX_WEIGHT), None)
         if host.quota_cpus is not None:
             self._shorten(name, host.quota_cpus, host.period_ms * 1000)
-        return [self._make_container(name, host, container) for container in host.containers]
+        return [self.add(host, container) for container in host.containers]
 
     def add(self, host: MixHost, container: PlannedContainer) -> MadeContainer:
         """Make the group of one more container of a host that `make` made; RunError when that cannot be."""
-        return self._make_container(f"{self.prefix}-{host.id}", host, container)
+        spec = container.spec
+        path = f"{self.prefix}-{host.id}/{spec.id}"
+        cap = None if spec.cap_cpus == float("inf") else 100.0 * spec.cap_cpus
+        settings = IsolationSettings(cap_percent=cap, weight=round(spec.weight))
+        return MadeContainer(path, tuple(self._maker.make(path, spec.pin or host.cpus, settings, None)))
 
     def _shorten(self, name: str, quota_cpus: float, period_us: int) -> None:
         folder = Path(self.mounts["cpu"], name)
         if period_us != _DEFAULT_PERIOD_US:  # the quota first: a group never has more than it is to have
             (folder / "cpu.cfs_quota_us").write_text(str(round(quota_cpus * period_us)), "ascii")
             (folder / "cpu.cfs_period_us").write_text(str(period_us), "ascii")
-
-    def _make_container(self, host_name: str, host: MixHost, container: PlannedContainer) -> MadeContainer:
-        spec = container.spec
-        path = f"{host_name}/{spec.id}"
-        cap = None if spec.cap_cpus == float("inf") else 100.0 * spec.cap_cpus
-        settings = IsolationSettings(cap_percent=cap, weight=round(spec.weight))
-        return MadeContainer(path, tuple(self._maker.make(path, spec.pin or host.cpus, settings, None)))
 
     def remove(self) -> None:
         """End everybody in the hosts of this mix and remove their groups."""

@@ -31,7 +31,7 @@ from advisor.settings import Settings
 from advisor.store import held
 from models.arrays import Bools, Floats
 from models.data.dataset import load_dataset
-from models.evaluation.comparison import beside, errors, means_of
+from models.evaluation.comparison import ResampledMeans, beside, errors, means_of
 from models.evaluation.gate import gate
 from models.evaluation.prediction_checks import widen
 from models.evaluation.window_figures import CONTENDED, WindowFigures, WindowKey
@@ -262,15 +262,13 @@ def _gained(told: ToldShares, hosts: int) -> None:
         return
     less = np.abs(one.observed - one.expected) - np.abs(other.observed - other.expected)
     means = means_of(less[:, None], [str(int(scene) % 1000) for scene in one.scene])
-    low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
-    _say(f"forecasts of {hosts} hosts, learned less prior: {means.mean[0]:+.4f} ({low:+.4f} to {high:+.4f})")
+    _say(f"forecasts of {hosts} hosts, learned less prior: {_with_interval(means, 0, '+.4f')}")
 
 
 def _bounded(some: ToldShares, values: Floats | Bools) -> str:
     """A mean with a 95 % interval over windows."""
     means = means_of(np.asarray(values, dtype=float)[:, None], [str(one) for one in some.scene])
-    low, high = means.bounds(0, 0.025) or (math.nan, math.nan)
-    return f"{means.mean[0]:.3f} ({low:.3f} to {high:.3f})"
+    return _with_interval(means, 0, ".3f")
 
 
 def judge(examples: Examples) -> None:
@@ -286,8 +284,7 @@ def judge(examples: Examples) -> None:
             _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
                 means = beside(table, errors(table, table.expected), plain[table.protocol])
-                low, high = (means and means.bounds(2, 0.025)) or (math.nan, math.nan)
-                _say(f"  with less without bursts {means.mean[2] if means else 0:+.4f} ({low:+.4f} to {high:+.4f})")
+                _say(f"  with less without bursts {_with_interval(means, 2, '+.4f') if means else 'unknown'}")
         verdict = gate(held_out, None)
         _say(f"{name}: {'passed' if verdict.passed else ' '.join(verdict.refusals)}")
         plain = {table.protocol: table for table in held_out}
@@ -298,7 +295,7 @@ def _errors_of(table: HeldOutPredictions) -> str:
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair)
-    stated = [_with_interval(means.mean[at], means.bounds(at, 0.025)) for at in range(4)]
+    stated = [_with_interval(means, at) for at in range(4)]
     biases = [f"{float((table.measured - one).mean()):+.3f}" for one in (table.prior, table.expected)]
     return (
         f"{table.protocol}: {means.rows} rows of {means.pairs} hosts, error of the prior {stated[0]}, "
@@ -306,8 +303,10 @@ def _errors_of(table: HeldOutPredictions) -> str:
     )
 
 
-def _with_interval(mean: float, bounds: tuple[float, float] | None) -> str:
-    return f"{mean:.4f}" + (f" ({bounds[0]:.4f} to {bounds[1]:.4f})" if bounds else "")
+def _with_interval(means: ResampledMeans, at: int, form: str = ".4f") -> str:
+    """One of the means with its 95 % interval, if there are enough pairs for one."""
+    bounds = means.bounds(at, 0.025)
+    return f"{means.mean[at]:{form}}" + (f" ({bounds[0]:{form}} to {bounds[1]:{form}})" if bounds else "")
 
 
 def larger(examples: Examples) -> None:
@@ -322,11 +321,9 @@ def larger(examples: Examples) -> None:
         prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
         held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
         means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run)
-        low, high = means.bounds(2, 0.025) or (math.nan, math.nan)
         _say(
             f"learned up to {most} instances: {len(beyond)} shares beside more, prior {means.mean[0]:.4f}, learned "
-            f"{means.mean[1]:.4f}, less {means.mean[2]:+.4f} ({low:+.4f} to {high:+.4f}), "
-            f"interval held {held.mean():.2f}"
+            f"{means.mean[1]:.4f}, less {_with_interval(means, 2, '+.4f')}, interval held {held.mean():.2f}"
         )
 
 

@@ -36,6 +36,7 @@ from research.contention.newcomer_world import (
     DailyContainer,
     NewcomerWorld,
     draw,
+    from_0_to_1,
     mean_and_ends,
 )
 
@@ -150,17 +151,12 @@ def nova(world: NewcomerWorld) -> Sequence[int]:
     np.add.at(used, list(world.host_of), [one.memory_mb for one in world.residents])
     placed = []
     for one in world.newcomers:
-        weight = np.where(count < MOST, _from_0_to_1(-count) + _from_0_to_1(-used), -np.inf)
+        weight = np.where(count < MOST, from_0_to_1(-count) + from_0_to_1(-used), -np.inf)
         host = int(rng.choice(np.flatnonzero(weight >= weight.max() - 1e-9)))
         count[host] += 1
         used[host] += one.memory_mb
         placed.append(host)
     return placed
-
-
-def _from_0_to_1(values: Floats) -> Floats:
-    low, high = values.min(), values.max()
-    return np.asarray((values - low) / (high - low) if high > low else np.zeros_like(values))
 
 
 def _smooth(day: Floats, waves: int | None) -> Floats:

@@ -42,7 +42,7 @@ from research.contention.container_runs import (
 )
 from research.contention.newcomer_hosts import LivingHosts, busy, told
 from research.contention.newcomer_service import FastService
-from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw, mean_and_ends
+from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw, from_0_to_1, mean_and_ends
 
 DAY_S = 600  # in which the day before passes
 STEP_H = 24 / DAY_S  # of a day in a second, while the agents look
@@ -92,20 +92,14 @@ def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rn
     if policy == "random":
         return int(rng.choice(free))
     if policy == "Nova's weighers":  # free vCPUs and free memory, each from 0 to 1 among the hosts that pass
-        vcpus = _normal([float(MOST - len(hosts.there(host))) for host in free])
-        memory = _normal([hosts.free_mb(host) for host in free])
-        cost = [-(a + b) for a, b in zip(vcpus, memory, strict=True)]
+        vcpus = from_0_to_1([float(MOST - len(hosts.there(host))) for host in free])
+        cost = (-(vcpus + from_0_to_1([hosts.free_mb(host) for host in free]))).tolist()
     elif policy == "least loaded now":
         cost = [loads.now(f"h{host}") for host in free]
     else:
         cost = [loads.over_the_day(hosts.there(host)) for host in free]
     best = [host for host, value in zip(free, cost, strict=True) if value <= min(cost) + 1e-9]
     return int(rng.choice(best))
-
-
-def _normal(values: Sequence[float]) -> list[float]:
-    low, high = min(values), max(values)
-    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
 def watch(world: NewcomerWorld, groups: HostGroups, program: Path, folder: Path, seconds: int) -> Loads:

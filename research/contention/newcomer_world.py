@@ -115,6 +115,13 @@ def _shape(rng: np.random.Generator, kind: str) -> Floats:
     return np.asarray(0.3 + 3.0 * (rng.random(hours.size) < 0.05), dtype=np.float64)
 
 
+def from_0_to_1(values: Sequence[float] | Floats) -> Floats:
+    """As Nova's weighers scale what hosts have: 0 where it is least, 1 where it is most, 0 where all have the same."""
+    found = np.asarray(values, dtype=np.float64)
+    width = found.max() - found.min()
+    return np.asarray((found - found.min()) / width if width > 0 else np.zeros_like(found))
+
+
 def mean_and_ends(values: Sequence[float]) -> tuple[float, float, float]:
     """The mean over evenings, and both ends of its 90 % bootstrap interval."""
     drawn = np.random.default_rng(3).choice(np.array(values), (2000, len(values)))

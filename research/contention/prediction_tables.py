@@ -5,7 +5,6 @@ python -m research.contention.prediction_tables
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from models.physics.prior import solve
 from research import markdown
 from research.contention import judge
 from research.contention.baselines import fluid_of_means
+from research.contention.container_mixes import host_spec
 from research.contention.container_noise import best_runs, read_runs
 from research.contention.host_spec import HostSpec, InstanceSpec
 from research.contention.predicted import predict, scene
@@ -112,12 +112,12 @@ def _series(host: Run) -> Any:
 
 def _spec(host: Run, demands: Sequence[float]) -> HostSpec:
     place = {cpu: number for number, cpu in enumerate(host["cpus"])}
-    instances = []
-    for each, demand in zip(host["containers"], demands, strict=True):
-        spec = {**each["spec"], "pin": tuple(place[cpu] for cpu in each["spec"]["pin"]), "demand_cpus": demand}
-        spec["cap_cpus"] = math.inf if spec["cap_cpus"] is None else spec["cap_cpus"]
-        instances.append(InstanceSpec(**spec))
-    return HostSpec(host["id"], len(host["cpus"]), tuple(instances))
+    spec = host_spec(host)
+    instances = (
+        replace(one, demand_cpus=demand, pin=tuple(place[cpu] for cpu in one.pin))
+        for one, demand in zip(spec.instances, demands, strict=True)
+    )
+    return replace(spec, instances=tuple(instances))
 
 
 def _fluid(host: Run) -> list[float]:

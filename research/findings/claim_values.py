@@ -101,6 +101,11 @@ def change(value: float | None, base: float | None) -> float | None:
     return None if factor is None else factor - 1
 
 
+def less(value: float | None, other: float | None) -> float | None:
+    """value - other, None where either is unknown."""
+    return None if value is None or other is None else value - other
+
+
 def _source(run: LabRun) -> str:
     return f"{run.dataset}, {run.platform}" if run.platform and run.platform != run.dataset else run.dataset
 

@@ -56,9 +56,12 @@ def seal(artifact: Path) -> None:
     (artifact / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def limit_trees(patch: pytest.MonkeyPatch, trees: int = 10) -> None:
-    """Let every booster stop after so many trees."""
+def limit_trees(patch: pytest.MonkeyPatch, trees: int = 10, boosters: int | None = None) -> None:
+    """Let every booster stop after so many trees, and let so few of them answer together."""
     import lightgbm  # not before `models`, which tells OpenMP how to wait
 
     real = lightgbm.train
     patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))
+    if boosters is not None:
+        patch.setattr("models.learning.boosting.SEEDS", boosters)
+        patch.setattr("models.learning.cross_validation.BOOSTERS", boosters)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
+from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 Scene = tuple[Host, Sequence[Instance]]
@@ -52,6 +53,12 @@ def instance(
         pinning=Pinning.parse(pins), cap_percent=cap, **{key: more.pop(key) for key in keys if key in more}
     )
     return Instance(name, workload=workload, settings=settings, **more)
+
+
+def wanting(*demands: Demand, pcpus: int = 4, vcpus: int = 4) -> Scene:
+    """A host whose instances have no profiles, and these demands for CPUs over time."""
+    there = [Instance(f"i{at}", vcpus=vcpus, demand={"cpu": demand}) for at, demand in enumerate(demands)]
+    return host("lxc", pcpus), there
 
 
 def batch(*scenes: Scene, table: ProfileTable = TABLE) -> SceneBatch:

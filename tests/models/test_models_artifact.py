@@ -38,9 +38,15 @@ OF_EACH_KIND = sorted(  # damage is looked at in one file of each kind
 )
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, predictor: LearnedPredictor) -> Path:
+    return artifact.save(tmp_path_factory.mktemp("models"), predictor, {"created_at": "2026-01-01T00:00:00+00:00"})
+
+
 @pytest.fixture
-def saved(tmp_path: Path, predictor: LearnedPredictor) -> Path:
-    return artifact.save(tmp_path / "models", predictor, {"created_at": "2026-01-01T00:00:00+00:00"})
+def saved(tmp_path: Path, written: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(written, tmp_path / "models" / written.name))
 
 
 @pytest.fixture(scope="session")

@@ -40,8 +40,9 @@ def members(kind: str) -> tuple[lightgbm.Booster, ...]:
     return (fit_forest(x, odd, np.ones(ROWS), matrix.monotone, seed=0),)
 
 
-RISING = [name for name, way in zip(rows()[0].names, rows()[0].monotone, strict=True) if way > 0]
-PRESSING = [name for name, way in zip(rows()[0].names, rows()[0].monotone, strict=True) if way < 0]
+RISING, PRESSING = (
+    [name for name, way in zip(rows()[0].names, rows()[0].monotone, strict=True) if way == wanted] for wanted in (1, -1)
+)
 
 
 def changed(name: str, row: int, low: float, high: float, kind: str) -> tuple[float, float]:
@@ -57,27 +58,21 @@ VALUES = st.floats(0, 200) | st.just(np.inf)
 
 
 @pytest.mark.parametrize("kind", ["boosters", "forest"])
-@settings(max_examples=60, deadline=None)
-@given(name=st.sampled_from(PRESSING), row=st.integers(0, ROWS - 1), values=st.tuples(VALUES, VALUES))
-def test_a_neighbour_that_presses_more_never_raises_the_residual(
-    kind: str, name: str, row: int, values: tuple[float, float]
-) -> None:
-    less, more = changed(name, row, min(values), max(values), kind)
-    assert more <= less + 1e-12
+@pytest.mark.parametrize(
+    ("names", "way"), [(PRESSING, -1), (RISING, 1)], ids=["more-pressure-never-helps", "a-higher-limit-never-hurts"]
+)
+def test_trees_heed_the_constraints(names: list[str], way: int, kind: str) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(st.sampled_from(names), st.integers(0, ROWS - 1), st.tuples(VALUES, VALUES))
+    def check(name: str, row: int, values: tuple[float, float]) -> None:
+        low, high = changed(name, row, min(values), max(values), kind)
+        assert way * (high - low) >= -1e-12
 
-
-@pytest.mark.parametrize("kind", ["boosters", "forest"])
-@settings(max_examples=60, deadline=None)
-@given(name=st.sampled_from(RISING), row=st.integers(0, ROWS - 1), values=st.tuples(VALUES, VALUES))
-def test_a_higher_limit_of_ones_own_never_lowers_the_residual(
-    kind: str, name: str, row: int, values: tuple[float, float]
-) -> None:
-    low, high = changed(name, row, min(values), max(values), kind)
-    assert high >= low - 1e-12
+    check()
 
 
 def test_without_the_constraints_the_same_data_teach_the_contrary() -> None:
-    """So that the two tests above can fail."""
+    """So that the test above can fail."""
     matrix, x = rows()
     at = matrix.names.index("near cpu")
     free = fit_boosters(x, np.nan_to_num(x[:, at]), None, np.zeros_like(matrix.monotone), seed=0, count=1)

@@ -17,20 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import SceneBatch
 from models.physics import cpu_contention
 from models.physics.contention import moments
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
-from profiler.observed import Host, Instance
+from tests.models.synthetic import batch, wanting
 from tests.research.contention.exact import many_servers
 
 # What the nodes between which rates are interpolated cost. On 1,500 random hosts one more neighbour raised a share by
 # more than 0.01 on 0.4 %, and by 0.044 at most; on 1.4 % of them all run together 1 to 5 % more than there is.
 BOUND, SELDOM, USUAL = 0.05, 0.02, 0.01
 OVER = 1.06
-EMPTY = ProfileTable.build(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +313,7 @@ def test_moments_have_a_mean_of_nothing_and_all_of_the_time() -> None:
 
 
 def hosts_of(count: int, demand: Demand, pcpus: int = 64) -> SceneBatch:
-    there = [Instance(f"i{number}", vcpus=1, demand={"cpu": demand}) for number in range(count)]
-    return build_batch([(Host("h", "lxc", pcpus=pcpus, memory_mb=1e6), there)], EMPTY)
+    return batch(wanting(*[demand] * count, pcpus=pcpus, vcpus=1))
 
 
 def test_load_shows_long_before_a_host_is_full() -> None:

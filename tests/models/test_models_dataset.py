@@ -41,8 +41,8 @@ def write(path: Path, **tables: Rows | str | bytes | None) -> Path:
     }  # fmt: skip
     columns = {"platforms": PLATFORM_COLUMNS, "profiles": PROFILE_COLUMNS, "colocations": COLOCATION_COLUMNS}
     path.mkdir(exist_ok=True)
-    for name, given_ in {**default, **tables}.items():
-        content = text(columns[name], given_) if isinstance(given_, list) else given_
+    for name, value in {**default, **tables}.items():
+        content = text(columns[name], value) if isinstance(value, list) else value
         file = path / f"{name}.{'yaml' if name == 'dataset' else 'csv'}"
         file.unlink(missing_ok=True)
         if content is not None:
@@ -322,32 +322,23 @@ def test_a_broken_table_is_named_by_file_and_line(tmp_path: Path, table: str, co
     assert refusal(tmp_path, **{table: content}).startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("table", "rows", "said"),
-    [
-        pytest.param(
-            "colocations",
-            [COLOCATION, {**COLOCATION, "repeat": "2"}, {**COLOCATION, "colocated": "70"}],
-            "line 4, column outcome: throughput of vm1 stands in line 2 already",
-            id="an-outcome-names-both-lines",
-        ),
-        pytest.param("platforms", [PLATFORM, PLATFORM], "line 3, column platform: p stands twice", id="a-platform"),
-        pytest.param(
-            "colocations",
-            [COLOCATION, {**COLOCATION, "outcome": "latency_mean_ms", "workload": "other"}],
-            "line 3, column instance: vm1 is described otherwise",
-            id="two-descriptions-of-an-instance-in-one-run",
-        ),
-        pytest.param(
-            "colocations",
-            [{**COLOCATION, "driver_cpus": "0"}, {**COLOCATION, "instance": "vm2"}],
-            "line 3, column driver_cpus: another line of run r says otherwise",
-            id="two-descriptions-of-a-driver-domain-in-one-run",
-        ),
-    ],
-)
-def test_what_stands_twice_or_otherwise_is_refused(tmp_path: Path, table: str, rows: Rows, said: str) -> None:
-    assert refusal(tmp_path, **{table: rows}).startswith(f"{table}.csv, {said}")
+def test_an_outcome_that_stands_twice_names_both_lines(tmp_path: Path) -> None:
+    said = refusal(tmp_path, colocations=[COLOCATION, {**COLOCATION, "repeat": "2"}, {**COLOCATION, "colocated": "70"}])
+    assert said == "colocations.csv, line 4, column outcome: throughput of vm1 stands in line 2 already"
+
+
+def test_a_platform_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, platforms=[PLATFORM, PLATFORM]) == "platforms.csv, line 3, column platform: p stands twice"
+
+
+def test_two_descriptions_of_one_instance_in_one_run_are_refused(tmp_path: Path) -> None:
+    rows = [COLOCATION, {**COLOCATION, "outcome": "latency_mean_ms", "workload": "other"}]
+    assert "line 3, column instance: vm1 is described otherwise" in refusal(tmp_path, colocations=rows)
+
+
+def test_two_descriptions_of_one_driver_domain_in_one_run_are_refused(tmp_path: Path) -> None:
+    rows = [{**COLOCATION, "driver_cpus": "0"}, {**COLOCATION, "instance": "vm2"}]
+    assert "line 3, column driver_cpus: another line of run r says otherwise" in refusal(tmp_path, colocations=rows)
 
 
 DESCRIPTIONS = [

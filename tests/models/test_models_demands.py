@@ -9,9 +9,9 @@ import pytest
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
-from models.physics.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands, weights
+from models.physics.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands
 from models.physics.prior import solve
-from tests.models.synthetic import PROFILES, TABLE, batch, host, instance
+from tests.models.synthetic import PROFILES, batch, host, instance
 
 
 def test_a_burst_is_cpu_time_per_execution() -> None:
@@ -40,10 +40,3 @@ def test_nobody_knows_what_memory_can_do_where_no_workload_tells_its_bandwidth()
     scenes = batch((host(), [instance()]), table=table)
     assert capacity(scenes, "mem_bw_mb_s").tolist() == [0.0]
     assert demands(scenes).memory.tolist() == [[0.0]]
-
-
-@pytest.mark.parametrize(("kind", "ratio"), [("kvm", 10.0), ("lxc", 10.0), ("xen", 57.1 / 42.9)])
-def test_ten_times_the_weight_is_worth_what_the_scheduler_makes_of_it(kind: str, ratio: float) -> None:
-    scenes = batch((host(kind), [instance("a", weight=2560), instance("b", weight=256)]), table=TABLE)
-    heavy, light = weights(scenes, scenes.weight)[0]
-    assert heavy / light == pytest.approx(ratio)

@@ -98,5 +98,5 @@ def test_more_doubt_about_a_demand_never_narrows_a_range(device: Resource) -> No
 
 
 def test_one_number_is_widened_by_what_its_class_teaches() -> None:
-    given_, known = Demand(450.0, "net_mbit"), Demand(450.0, "net_mbit", windows=1000.0)
-    assert pressure("net_mbit", [given_] * 2).share[0] < pressure("net_mbit", [known] * 2).share[0] == 1.0
+    stated, known = Demand(450.0, "net_mbit"), Demand(450.0, "net_mbit", windows=1000.0)
+    assert pressure("net_mbit", [stated] * 2).share[0] < pressure("net_mbit", [known] * 2).share[0] == 1.0

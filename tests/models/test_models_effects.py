@@ -84,16 +84,6 @@ def test_near_and_far_effects_count_by_the_overlap() -> None:
     assert effects.predict(["a"], [[Neighbour("b", 0.25)]])[0] == pytest.approx(0.25 + 7.5 + 25.0)
 
 
-def test_the_order_of_neighbours_does_not_matter() -> None:
-    around = [Neighbour("a", 0.5), Neighbour("b", 1.0), Neighbour("b", 0.0)]
-    effects = random_effects(2)
-    names = {key: key.replace("spin", "a").replace("web", "b") for key in effects.values}
-    values = {names[key]: value for key, value in effects.values.items()}
-    renamed = Effects(values, {names[key]: value for key, value in effects.factors.items()})
-    one, other = renamed.predict(["a"], [around])[0], renamed.predict(["a"], [around[::-1]])[0]
-    assert one == pytest.approx(other)
-
-
 def learned(
     victims: list[str], around: list[list[Neighbour]], residual: Floats, penalty: float | None = None
 ) -> Effects:

@@ -24,6 +24,7 @@ from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
 from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, metrics_of
+from models.learning import cross_validation
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
 from tests.models.made_examples import made_up
@@ -50,9 +51,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """Every protocol on a world that has platforms, settings and triples; of its shape, so that little is fitted."""
     world = World(workloads=2, repeats=1, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
     with pytest.MonkeyPatch.context() as patch:
-        limit_trees(patch, 3)
+        limit_trees(patch, 3, boosters=1)
+        patch.setattr(cross_validation, "FOLDS_BY_ROWS", ((10**12, 2, 2),))
         patch.setattr(
-            baselines, "RandomForestRegressor", lambda **how: RandomForestRegressor(**{**how, "n_estimators": 3})
+            baselines, "RandomForestRegressor", lambda **how: RandomForestRegressor(**how | {"n_estimators": 3})
         )
         patch.setattr(factorisation_baseline, "SWEEPS", 3)
         return examine(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED).figures
@@ -380,8 +382,8 @@ def test_baselines_give_numbers_on_odd_data(tmp_path: Path, few_trees: None, nam
     data = load_dataset(path)
     metrics = (*metrics_of([data]), "no_such_metric") if odd == "unknown column" else metrics_of([data])
     examples = build_examples([data], metrics)
-    rows_ = np.arange(len(examples))
-    train, test = examples.take(rows_[:LEAST_ROWS] if odd == "few rows" else rows_[::2]), examples.take(rows_[1::2])
+    every = np.arange(len(examples))
+    train, test = examples.take(every[:LEAST_ROWS] if odd == "few rows" else every[::2]), examples.take(every[1::2])
     guess = BASELINES[name](train, test)
     assert guess.shape == (len(test),)
     assert np.isfinite(guess).all()

@@ -71,8 +71,8 @@ def test_without_metrics_a_matrix_still_has_settings_host_and_prior() -> None:
 
 
 def test_no_scenes_and_no_instances_make_no_rows() -> None:
-    for scenes_ in (batch(), batch((host(), []))):
-        matrix = build_matrix(scenes_, METRICS)
+    for empty in (batch(), batch((host(), []))):
+        matrix = build_matrix(empty, METRICS)
         assert matrix.x.shape == (0, len(matrix.names))
         assert len(matrix.scene) == len(matrix.log_prior) == 0
 
@@ -122,8 +122,8 @@ def test_more_pressure_never_helps_and_more_of_ones_own_limits_never_hurts() -> 
 
 def test_numbers_of_a_platform_are_features_of_whoever_is_on_it() -> None:
     table = replace(TABLE, platforms={"big": {"tlb_mb": 8.0}, "odd": {"other": 1.0}})
-    scenes_ = [(host(platform=name), [instance("a")]) for name in ("big", "odd", "", "strange")]
-    matrix = build_matrix(batch(*scenes_, table=table), ("cpu", PLATFORM + "tlb_mb", PLATFORM + "missing"))
+    on_each = [(host(platform=name), [instance("a")]) for name in ("big", "odd", "", "strange")]
+    matrix = build_matrix(batch(*on_each, table=table), ("cpu", PLATFORM + "tlb_mb", PLATFORM + "missing"))
     np.testing.assert_array_equal(column(matrix, "platform.tlb_mb"), [8.0, np.nan, np.nan, np.nan])
     assert np.isnan(column(matrix, "platform.missing")).all()
     assert not any(name.endswith(" platform.tlb_mb") for name in matrix.names)

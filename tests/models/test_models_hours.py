@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.data.scene import CPU_DEMAND, DAY_PARTS, ProfileTable, build_batch, cpu_demand
+from models.data.scene import CPU_DEMAND, DAY_PARTS, cpu_demand
 from models.physics.contention import beside_the_day, moments
 from models.physics.cpu_contention import moment_factors
 from models.physics.demands import demands as wanted_of
 from models.physics.peak_demand import FIGURES, demand_sums, p95
 from models.physics.prior import PriorResult, solve
 from profiler.demand import Demand
-from profiler.observed import Host, Instance
+from profiler.observed import Instance
+from tests.models.synthetic import batch, wanting
 
 BOUND = 0.05  # of a share, by which the approximation may let company help; see test_models_cpu_contention
-EMPTY = ProfileTable.build(())
 depths, phases, means = st.floats(0.0, 1.0), st.floats(0.0, 24.0), st.floats(0.1, 3.5)
 
 
@@ -35,9 +35,7 @@ def wants(mean: float, hours: tuple[float, ...] = ()) -> Demand:
 
 
 def shared(*demands: Demand, pcpus: int = 4) -> PriorResult:
-    host = Host("h", "lxc", pcpus=pcpus, memory_mb=1e6)
-    there = [Instance(f"i{at}", vcpus=4, demand={"cpu": demand}) for at, demand in enumerate(demands)]
-    return solve(build_batch([(host, there)], EMPTY))
+    return solve(batch(wanting(*demands, pcpus=pcpus)))
 
 
 @given(mean=st.floats(0.3, 2.0), depth=st.floats(0.3, 1.0), peak=phases, pairs=st.integers(1, 3))
@@ -138,11 +136,9 @@ def test_what_beside_the_day_is_left_of_a_spread_is_that_of_the_whole() -> None:
 
 def test_at_busy_times_a_host_wants_what_coincides() -> None:
     at_noon, at_night = wants(2.0, day(0.9, 12)), wants(2.0, day(0.9, 0))
-    host = Host("h", "lxc", pcpus=16, memory_mb=1e6)
 
     def busy(*cast: Demand) -> float:
-        there = [Instance(f"i{at}", vcpus=4, demand={"cpu": demand}) for at, demand in enumerate(cast)]
-        scenes = build_batch([(host, there)], EMPTY)
+        scenes = batch(wanting(*cast, pcpus=16))
         sums = demand_sums(scenes, wanted_of(scenes))
         assert sums[0, 0, FIGURES:].mean() == pytest.approx(sums[0, 0, 0])
         return float(p95(sums[:, 0])[0])
@@ -159,13 +155,6 @@ def test_the_day_that_all_have_in_common_counts_once() -> None:
 
 
 def test_a_host_has_the_same_answer_to_the_bit_whoever_is_asked_about_beside_it() -> None:
-    plain, with_hours = (wants(1.3), wants(1.3, day(0.7, 9)))
-    scenes = [
-        (
-            Host("h", "lxc", pcpus=4, memory_mb=1e6),
-            [Instance(f"i{at}", vcpus=2, demand={"cpu": one}) for at in range(3)],
-        )
-        for one in (plain, with_hours)
-    ]
-    alone, beside = solve(build_batch(scenes[:1], EMPTY)), solve(build_batch(scenes, EMPTY))
+    scenes = [wanting(*[wants(1.3, hours)] * 3, vcpus=2) for hours in ((), day(0.7, 9))]
+    alone, beside = solve(batch(scenes[0])), solve(batch(*scenes))
     np.testing.assert_array_equal(alone.cpu.share[0], beside.cpu.share[0])

@@ -261,21 +261,6 @@ def test_what_was_not_learned_is_given_as_the_prior_has_it(
     np.testing.assert_array_equal(said.throughput.expected, predictor.predict(asked).throughput.expected)
 
 
-def test_metrics_that_training_never_saw_are_no_reason_to_fail(predictor: LearnedPredictor) -> None:
-    strangers = ProfileTable.build(
-        [WorkloadProfile("s", {"cpu": 50.0, "new_metric": 3.0}), WorkloadProfile("t", {"x": 1.0})]
-    )
-    said = predictor.predict(batch(pair("s", "t"), table=strangers))
-    assert np.isfinite(said.throughput.expected).all()
-    assert said.outside[0, 1]
-
-
-def test_no_profiles_at_all_are_no_reason_to_fail(predictor: LearnedPredictor) -> None:
-    said = predictor.predict(batch(pair("w0", "w1"), table=ProfileTable.build([])))
-    assert said.outside.all()
-    assert np.isfinite(said.throughput.lower).all()
-
-
 def test_the_examples_name_runs_platforms_and_neighbours(world: Dataset, predictor: LearnedPredictor) -> None:
     examples = build_examples([world], predictor.metrics)
     assert len(examples) == 2 * len(world.colocations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,19 @@ from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, NetworkSettings
-from tests.models.synthetic import NAMES, PROFILES, TABLE, Scene, batch, dedicated, host, instance, scenes, shared
+from tests.models.synthetic import (
+    NAMES,
+    PROFILES,
+    TABLE,
+    Scene,
+    batch,
+    dedicated,
+    host,
+    instance,
+    scenes,
+    shared,
+    wanting,
+)
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
 
@@ -71,69 +84,59 @@ def bulk(network: NetworkSettings) -> Instance:
     return instance(workload="bulk", network=network)
 
 
-@pytest.mark.parametrize(
-    ("there", "instances", "expected"),
-    [
-        pytest.param(host(), [instance(workload="idle"), SPIN, SPIN], [1, 0.5, 0.5], id="idle-is-never-slowed-down"),
-        pytest.param(host(), [SPIN, SPIN], [0.5, 0.5], id="half-a-cpu-each"),
-        pytest.param(host(), [HALF, SPIN], [1, 0.5], id="little-cpu-beside-one-that-wants-all"),
-        pytest.param(host("kvm", 2), [instance(pins="0:0"), instance(pins="0:1")], [1, 1], id="pinned-apart"),
-        pytest.param(host("kvm", 2), [instance(pins="0:0"), instance(pins="0:0")], [0.5, 0.5], id="pinned-together"),
-        pytest.param(host("kvm", 2), [instance(pins="0:0"), SPIN], [1, 1], id="who-may-run-elsewhere-makes-way"),
-        pytest.param(
-            host("kvm", 2),
-            [instance(pins="0:0"), HALF, instance(workload="half", pins="0:1")],
-            [1, 1, 1],
-            id="who-may-run-elsewhere-makes-way-for-two",
-        ),
-        pytest.param(host(), [instance(workload="half", cap=60.0)], [1], id="a-cap-above-the-demand"),
-        *(
-            pytest.param(
-                host(kind), [instance(weight=768), instance(weight=256)], [0.75, 0.25], id=f"weights-are-shares-{kind}"
-            )
-            for kind in ("kvm", "lxc")
-        ),
-        pytest.param(
-            host("kvm", 2), [instance(weight=1), instance(weight=65_535)], [1, 1], id="weights-where-cpus-are-idle"
-        ),
-        pytest.param(
-            ROOMY,
-            [BULK, BULK, instance(workload="stream", load=0.5)],  # 200 of 400 Mbit/s
-            [(LINE - 200) / 2 / 900, (LINE - 200) / 2 / 900, 1],
-            id="a-full-link-is-shared-max-min",
-        ),
-        pytest.param(host("lxc", 4, nic_mbit=None), [BULK, BULK], [1, 1], id="a-link-of-unknown-speed"),
-        # findings L7 and L9
-        pytest.param(ROOMY, [bulk(dedicated(400.0)), BULK], [400 / 900, (LINE - 400) / 900], id="a-rate-beside-a-hog"),
-        pytest.param(ROOMY, [bulk(dedicated(300.0))], [1 / 3], id="a-rate-is-not-exceeded-alone"),
-        pytest.param(
-            ROOMY,
-            [bulk(shared(500.0)), bulk(shared(100.0))],
-            [(500 + (LINE - 600) / 2) / 900, (100 + (LINE - 600) / 2) / 900],
-            id="shared-rates-are-kept-and-the-slack-is-divided",
-        ),
-        pytest.param(ROOMY, [bulk(shared(100.0))], [1], id="a-shared-rate-alone"),
-        pytest.param(ROOMY, [bulk(shared(100.0, 450.0))], [0.5], id="a-ceiling-holds-whatever-slack-there-is"),
-        pytest.param(
-            ROOMY,
-            [bulk(dedicated(800.0)), bulk(dedicated(400.0))],
-            [2 / 3 * LINE / 900, 1 / 3 * LINE / 900],
-            id="guarantees-beyond-the-link-are-cut-in-proportion",
-        ),
-        pytest.param(ROOMY, [DISK, DISK], [0.5, 0.5], id="half-a-disk-each"),
-        pytest.param(ROOMY, [instance(workload="log"), DISK], [1, 0.8], id="who-writes-little-is-served"),
-        pytest.param(ROOMY, [COPY, COPY], [0.5, 0.5], id="half-the-memory-bandwidth-each"),
-        pytest.param(ROOMY, [COPY, DISK], [1, 1], id="memory-beside-a-disk"),
-        pytest.param(ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0)], [0.25], id="a-disk-limit-alone"),
-        pytest.param(
-            ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0), DISK], [0.25, 0.75], id="a-disk-limit-beside-one"
-        ),
-        pytest.param(  # at half the load 100 MB/s are offered, and the limit allows 150
-            ROOMY, [instance(workload="disk", load=0.5, disk_limit_mb_s=150.0)], [1], id="a-limit-above-the-load"
-        ),
-    ],
-)
-def test_everybody_gets_what_is_expected(there: Host, instances: list[Instance], expected: list[float]) -> None:
+EXPECTED: Mapping[str, tuple[Host, list[Instance], list[float]]] = {
+    "idle-is-never-slowed-down": (host(), [instance(workload="idle"), SPIN, SPIN], [1, 0.5, 0.5]),
+    "half-a-cpu-each": (host(), [SPIN, SPIN], [0.5, 0.5]),
+    "little-cpu-beside-one-that-wants-all": (host(), [HALF, SPIN], [1, 0.5]),
+    "pinned-apart": (host("kvm", 2), [instance(pins="0:0"), instance(pins="0:1")], [1, 1]),
+    "pinned-together": (host("kvm", 2), [instance(pins="0:0"), instance(pins="0:0")], [0.5, 0.5]),
+    "who-may-run-elsewhere-makes-way": (host("kvm", 2), [instance(pins="0:0"), SPIN], [1, 1]),
+    "who-may-run-elsewhere-makes-way-for-two": (
+        host("kvm", 2),
+        [instance(pins="0:0"), HALF, instance(workload="half", pins="0:1")],
+        [1, 1, 1],
+    ),
+    "a-cap-above-the-demand": (host(), [instance(workload="half", cap=60.0)], [1]),
+    **{
+        f"weights-are-shares-{kind}": (host(kind), [instance(weight=768), instance(weight=256)], [0.75, 0.25])
+        for kind in ("kvm", "lxc")
+    },
+    "weights-where-cpus-are-idle": (host("kvm", 2), [instance(weight=1), instance(weight=65_535)], [1, 1]),
+    "a-full-link-is-shared-max-min": (
+        ROOMY,
+        [BULK, BULK, instance(workload="stream", load=0.5)],  # 200 of 400 Mbit/s
+        [(LINE - 200) / 2 / 900, (LINE - 200) / 2 / 900, 1],
+    ),
+    "a-link-of-unknown-speed": (host("lxc", 4, nic_mbit=None), [BULK, BULK], [1, 1]),
+    # findings L7 and L9
+    "a-rate-beside-a-hog": (ROOMY, [bulk(dedicated(400.0)), BULK], [400 / 900, (LINE - 400) / 900]),
+    "a-rate-is-not-exceeded-alone": (ROOMY, [bulk(dedicated(300.0))], [1 / 3]),
+    "shared-rates-are-kept-and-the-slack-is-divided": (
+        ROOMY,
+        [bulk(shared(500.0)), bulk(shared(100.0))],
+        [(500 + (LINE - 600) / 2) / 900, (100 + (LINE - 600) / 2) / 900],
+    ),
+    "a-shared-rate-alone": (ROOMY, [bulk(shared(100.0))], [1]),
+    "a-ceiling-holds-whatever-slack-there-is": (ROOMY, [bulk(shared(100.0, 450.0))], [0.5]),
+    "guarantees-beyond-the-link-are-cut-in-proportion": (
+        ROOMY,
+        [bulk(dedicated(800.0)), bulk(dedicated(400.0))],
+        [2 / 3 * LINE / 900, 1 / 3 * LINE / 900],
+    ),
+    "half-a-disk-each": (ROOMY, [DISK, DISK], [0.5, 0.5]),
+    "who-writes-little-is-served": (ROOMY, [instance(workload="log"), DISK], [1, 0.8]),
+    "half-the-memory-bandwidth-each": (ROOMY, [COPY, COPY], [0.5, 0.5]),
+    "memory-beside-a-disk": (ROOMY, [COPY, DISK], [1, 1]),
+    "a-disk-limit-alone": (ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0)], [0.25]),
+    "a-disk-limit-beside-one": (ROOMY, [instance(workload="disk", disk_limit_mb_s=50.0), DISK], [0.25, 0.75]),
+    # at half the load 100 MB/s are offered
+    "a-limit-above-the-load": (ROOMY, [instance(workload="disk", load=0.5, disk_limit_mb_s=150.0)], [1]),
+}
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_everybody_gets_what_is_expected(case: str) -> None:
+    there, instances, expected = EXPECTED[case]
     assert of(there, *instances) == pytest.approx(expected)
 
 
@@ -530,8 +533,8 @@ def test_a_profile_that_is_one_mean_is_widened_as_its_class_and_stays_unknown() 
     def told(metrics: dict[str, float], origin: str = "given") -> InterferencePrediction:
         hog = WorkloadProfile("hog", {"cpu": 100.0, "block": 0.0})
         table = ProfileTable.build([WorkloadProfile("w", metrics, origin=origin), hog])
-        there = [Instance("a", vcpus=2, workload="w"), *(Instance(f"h{at}", workload="hog") for at in range(3))]
-        return PriorPredictor().predict(build_batch([(Host("h", "lxc", pcpus=4, memory_mb=1e6), there)], table))
+        there = [instance("a", "w", vcpus=2), *(instance(f"h{at}", "hog") for at in range(3))]
+        return PriorPredictor().predict(batch((ROOMY, there), table=table))
 
     one_mean, measured = told({"cpu": 60.0}), told({"cpu": 60.0, "block": 140.0})
     assert one_mean.outside[0, 0] and not measured.outside[0, 0]
@@ -542,13 +545,8 @@ def test_a_profile_that_is_one_mean_is_widened_as_its_class_and_stays_unknown() 
 
 def test_doubt_about_what_a_neighbour_wants_lowers_the_lower_end_of_an_interval() -> None:
     def interval(doubt: float) -> tuple[float, float]:
-        there = [
-            Instance("a", demand={"cpu": Demand(0.5, doubt=1e-9)}),
-            Instance("b", demand={"cpu": Demand(0.5, doubt=doubt)}),
-        ]
-        band = (
-            PriorPredictor().predict(build_batch([(Host("h", "lxc", pcpus=1, memory_mb=1e6), there)], TABLE)).throughput
-        )
+        scene = wanting(Demand(0.5, doubt=1e-9), Demand(0.5, doubt=doubt), pcpus=1, vcpus=1)
+        band = PriorPredictor().predict(batch(scene)).throughput
         return float(band.lower[0, 0]), float(band.expected[0, 0])
 
     (sure, expected), (doubted, _) = interval(1e-9), interval(0.5)
@@ -557,9 +555,7 @@ def test_doubt_about_what_a_neighbour_wants_lowers_the_lower_end_of_an_interval(
 
 def test_a_mean_in_a_profile_counts_as_the_same_mean_given_as_demand() -> None:
     table = ProfileTable.build([WorkloadProfile("w", {"cpu": 60.0})])
-    host = Host("h", "lxc", pcpus=4, memory_mb=1e6)
-    by_profile = [Instance(f"a{at}", vcpus=2, workload="w") for at in range(6)]
-    by_demand = [Instance(f"a{at}", vcpus=2, demand={"cpu": Demand(0.6)}) for at in range(6)]
-    one, other = (solve(build_batch([(host, there)], table)) for there in (by_profile, by_demand))
+    by_profile = ROOMY, [instance(f"a{at}", "w", vcpus=2) for at in range(6)]
+    one, other = (solve(batch(scene, table=table)) for scene in (by_profile, wanting(*[Demand(0.6)] * 6, vcpus=2)))
     np.testing.assert_allclose(one.cpu.share, other.cpu.share)
     np.testing.assert_allclose(one.throughput, other.throughput)

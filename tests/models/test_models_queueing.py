@@ -41,18 +41,18 @@ def shared_processor(load: float, jobs: int) -> Floats:
     random = np.random.default_rng(5)
     arrivals, sizes = np.cumsum(random.exponential(1 / load, jobs)), random.exponential(1.0, jobs)
     now, served, sojourn = 0.0, 0.0, np.zeros(jobs)  # `served` is what each present job has had so far
-    open_: list[tuple[float, int]] = []
+    present: list[tuple[float, int]] = []
     for job in range(jobs + 1):
         until = arrivals[job] if job < jobs else np.inf
-        while open_ and now + (open_[0][0] - served) * len(open_) <= until:
-            level, done = open_[0]
-            now, served = now + (level - served) * len(open_), level
+        while present and now + (present[0][0] - served) * len(present) <= until:
+            level, done = present[0]
+            now, served = now + (level - served) * len(present), level
             sojourn[done] = now - arrivals[done]
-            heapq.heappop(open_)
+            heapq.heappop(present)
         if job < jobs:
-            served += (until - now) / len(open_) if open_ else 0.0
+            served += (until - now) / len(present) if present else 0.0
             now = until
-            heapq.heappush(open_, (served + sizes[job], job))
+            heapq.heappush(present, (served + sizes[job], job))
     return sojourn
 
 

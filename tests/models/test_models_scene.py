@@ -164,12 +164,12 @@ def test_a_slot_can_be_added_to_every_scene_and_changed_there() -> None:
 
 def test_further_numbers_of_a_platform_are_nan_where_they_are_unknown() -> None:
     table = ProfileTable.build([profile("a", cpu=1.0)], {"p1": {"tlb_mb": 8.0}, "p2": {"tlb_mb": 4.0, "numa": 2.0}})
-    scenes_ = batch(*[(host(platform=name), []) for name in ("p2", "p1", "", "p2", "p3")], table=table)
-    np.testing.assert_array_equal(scenes_.platform_number("tlb_mb"), [4.0, 8.0, math.nan, 4.0, math.nan])
-    np.testing.assert_array_equal(scenes_.platform_number("numa"), [2.0, math.nan, math.nan, 2.0, math.nan])
-    assert np.isnan(scenes_.platform_number("never heard of")).all()
+    hosts = batch(*[(host(platform=name), []) for name in ("p2", "p1", "", "p2", "p3")], table=table)
+    np.testing.assert_array_equal(hosts.platform_number("tlb_mb"), [4.0, 8.0, math.nan, 4.0, math.nan])
+    np.testing.assert_array_equal(hosts.platform_number("numa"), [2.0, math.nan, math.nan, 2.0, math.nan])
+    assert np.isnan(hosts.platform_number("never heard of")).all()
     assert batch(table=table).platform_number("tlb_mb").shape == (0,)
-    assert scenes_.take(np.array([1])).platform.tolist() == ["p1"]
+    assert hosts.take(np.array([1])).platform.tolist() == ["p1"]
     assert table.with_profile(profile("b", cpu=2.0)).platforms == table.platforms
 
 

@@ -12,6 +12,7 @@ from models.data.scene import ProfileTable
 from profiler.observed import Pinning
 from research.benchmarks.clouds.streams import Offer, SituationChoice, SituationPolicy, gain
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
+from research.contention.newcomer_world import from_0_to_1
 
 Key = tuple[float, ...]  # lower is better
 SWEEPS = 30  # of alternating least squares
@@ -60,15 +61,9 @@ class MostFreePolicy:
         situations = list(offer.first)
         vcpus = [-float(sum(self.world.instances[name].vcpus for name in situation)) for situation in situations]
         memory = [-sum(self.memory_mb.get(name, 0.0) for name in one) for one in situations]
-        weight = _scaled(vcpus) + _scaled(memory)
-        best = min(range(len(situations)), key=lambda at: (-round(weight[at], 9), offer.first[situations[at]]))
+        weight = (from_0_to_1(vcpus) + from_0_to_1(memory)).round(9).tolist()
+        best = min(range(len(situations)), key=lambda at: (-weight[at], offer.first[situations[at]]))
         return SituationChoice(situations[best])
-
-
-def _scaled(values: list[float]) -> np.ndarray:
-    found = np.array(values)
-    width = found.max() - found.min()
-    return (found - found.min()) / width if width else np.zeros(len(found))
 
 
 def rules_of_thumb(world: MeasuredWorld) -> dict[str, SituationPolicy]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from research.findings.claim_registry import number, order
-from research.findings.claim_values import Values, first, over
+from research.findings.claim_values import Values, change, first, gain, less, over, percent
 from research.findings.lab_runs import LabRun, LabRuns
 from research.findings.verdicts import SHARE, around
 
@@ -27,7 +27,12 @@ def values(lab: LabRuns, kind: str, workload: str, name: str) -> Values | None:
 
 
 def compared(
-    lab: LabRuns, kind: str, base: str, workload: str, outcome: str, how: Callable[[float, float], float]
+    lab: LabRuns,
+    kind: str,
+    base: str,
+    workload: str,
+    outcome: str,
+    how: Callable[[float | None, float | None], float | None],
 ) -> Values | None:
     """Every round of one kind against the round of the same number of the other.
 
@@ -38,23 +43,18 @@ def compared(
 
     def beside(run: LabRun) -> float | None:
         other = others.get(run.repeat)
-        one, two = first(outcome)(run), None if other is None else first(outcome)(other)
-        return None if one is None or not two else how(one, two)
+        return how(first(outcome)(run), None if other is None else first(outcome)(other))
 
     found = over(runs(lab, kind, workload), beside)
     return found and replace(found, source=f"{found.source}; lab-messages-{base}")
 
 
-def _loss(value: float, base: float) -> float:
-    return 100 * (1 - value / base)
+def _loss(value: float | None, base: float | None) -> float | None:
+    return percent(less(1.0, gain(value, base)))
 
 
-def _gain(value: float, base: float) -> float:
-    return 100 * (value / base - 1)
-
-
-def _factor(value: float, base: float) -> float:
-    return value / base
+def _gain(value: float | None, base: float | None) -> float | None:
+    return percent(change(value, base))
 
 
 number("C1", "kvm-loss-coarse")(lambda lab: compared(lab, KVM, NATIVE, "messages", COARSE, _loss))
@@ -78,11 +78,9 @@ def small_latency(lab: LabRuns, kind: str) -> Values | None:
     return values(lab, kind, "messages", "latency_64b")
 
 
-number("C2", "kvm-fine", "kvm-fine-abstract")(
-    lambda lab: compared(lab, KVM, NATIVE, "messages", "latency_64b", _factor)
-)
+number("C2", "kvm-fine", "kvm-fine-abstract")(lambda lab: compared(lab, KVM, NATIVE, "messages", "latency_64b", gain))
 number("C2", "lxc", unit="x native", agree=around(1.0, SHARE))(
-    lambda lab: compared(lab, LXC, NATIVE, "messages", "latency_64b", _factor)
+    lambda lab: compared(lab, LXC, NATIVE, "messages", "latency_64b", gain)
 )
 number("C2", "native-64b")(lambda lab: small_latency(lab, NATIVE))
 number("C2", "kvm-64b")(lambda lab: small_latency(lab, KVM))

@@ -8,7 +8,7 @@ hypervisor below a container: gaps are those of the cap's period of 100 ms.
 from __future__ import annotations
 
 from research.findings.claim_registry import number, order
-from research.findings.claim_values import Values, first, gain, over
+from research.findings.claim_values import Values, first, gain, less, over
 from research.findings.lab_runs import LabRun, LabRuns
 from research.findings.verdicts import Region
 
@@ -80,7 +80,6 @@ number("E5", "normal-frequency")(lambda lab: _of(medium(lab, "loss"), "frequency
 def false_positives(lab: LabRuns) -> Values | None:
     def excess(run: LabRun) -> float | None:
         reached = run.members[0].reached
-        estimate, lost = reached.get("frequency"), reached.get("probe_loss")
-        return None if estimate is None or lost is None else (estimate - lost) / 100
+        return gain(less(reached.get("frequency"), reached.get("probe_loss")), 100.0)
 
     return over(small(lab, "loss"), excess)

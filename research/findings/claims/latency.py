@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from research.findings.claim_registry import number, order
-from research.findings.claim_values import Values, against, change, first, gain, over, percent
+from research.findings.claim_values import Values, against, change, first, gain, less, over, percent
 from research.findings.claims.ec2 import medium, small
 from research.findings.lab_runs import LabRun, LabRuns
 from research.findings.verdicts import POINTS, SHARE, Region, around
@@ -28,18 +28,17 @@ def beside(lab: LabRuns, *workloads: str, form: str | None = None) -> list[LabRu
 
 def lost(run: LabRun) -> float | None:
     """Throughput that the first member lost, in percent."""
-    ratio = run.members[0].ratio()
-    return None if ratio is None else 100 * (1 - ratio)
+    return percent(less(1.0, run.members[0].ratio()))
+
+
+def moved(run: LabRun, outcome: str = "throughput") -> float | None:
+    """Relative change of an outcome of the first member against its solo value."""
+    return change(run.members[0].ratio(outcome), 1.0)
 
 
 def grown(outcome: str) -> Callable[[LabRun], float | None]:
     """By how much of its solo value an outcome of the first member grew, in percent."""
-
-    def read(run: LabRun) -> float | None:
-        ratio = run.members[0].ratio(outcome)
-        return None if ratio is None else 100 * (ratio - 1)
-
-    return read
+    return lambda run: percent(moved(run, outcome))
 
 
 def alone(lab: LabRuns, workload: str, dataset: str | None = None) -> list[LabRun]:
@@ -140,19 +139,13 @@ def off_the_cap(lab: LabRuns) -> Values | None:
 
     def off(run: LabRun, base: LabRun) -> float | None:
         share = gain(run.members[0].solo.get("throughput"), base.members[0].reached.get("throughput"))
-        cap = run.members[0].cap_percent
-        return None if share is None or cap is None else abs(100 * share - cap)
+        points = less(percent(share), run.members[0].cap_percent)
+        return None if points is None else abs(points)
 
     return against(all_caps(lab), alone(lab, "cpu"), off)
 
 
-@number("L5", "competitor-effect", unit="relative change")
-def competitor_effect(lab: LabRuns) -> Values | None:
-    def effect(run: LabRun) -> float | None:
-        ratio = run.members[0].ratio()
-        return None if ratio is None else ratio - 1
-
-    return over(all_caps(lab), effect)
+number("L5", "competitor-effect", unit="relative change")(lambda lab: over(all_caps(lab), moved))
 
 
 def one_pair_streams(lab: LabRuns) -> list[LabRun]:
@@ -209,8 +202,8 @@ def off_the_rate(lab: LabRuns) -> Values | None:
     """How far the sent rate is off its limit, in percent, at the limit where it is farthest."""
 
     def off(run: LabRun) -> float | None:
-        moved = change(first("throughput", FRAME_OVER_PAYLOAD)(run), run.members[0].net_rate_mbit)
-        return None if moved is None else 100 * abs(moved)
+        part = change(first("throughput", FRAME_OVER_PAYLOAD)(run), run.members[0].net_rate_mbit)
+        return None if part is None else 100 * abs(part)
 
     return over([run for rate in HTB_RATES for run in sending_at(lab, rate, "dedicated")], off, max)
 
@@ -280,14 +273,11 @@ number("L9", "alone")(lambda lab: over(alone(lab, "game", LINE_1), first("latenc
 
 @number("L9", "cpu-disk-load", unit="relative change")
 def game_beside_load(lab: LabRuns) -> Values | None:
-    def effect(run: LabRun) -> float | None:
-        ratio = run.members[0].ratio("latency_mean_ms")
-        return None if ratio is None else ratio - 1
-
     def here(run: LabRun) -> bool:
         return run.dataset == LINE_1
 
-    return over([run for other in ("cpu-hog", "disk-pairs-2") for run in lab.runs("game", other, where=here)], effect)
+    runs = [run for other in ("cpu-hog", "disk-pairs-2") for run in lab.runs("game", other, where=here)]
+    return over(runs, lambda run: moved(run, "latency_mean_ms"))
 
 
 def game_beside_bulk(lab: LabRuns, mode: str, outcome: str) -> Values | None:

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from research.findings.claim_registry import number, order
-from research.findings.claim_values import Values, against, change, gain, over, percent
+from research.findings.claim_values import Values, against, change, gain, less, over, percent
 from research.findings.lab_runs import LabRun, LabRuns
 
 ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
@@ -76,8 +76,7 @@ def response(run: LabRun, at: int) -> float | None:
 
 def loss(run: LabRun) -> float | None:
     """Throughput that the first member lost, in percent."""
-    found = ratio(run)
-    return None if found is None else 100 * (1 - found)
+    return percent(less(1.0, ratio(run)))
 
 
 def of_guests(run: LabRun, metric: str) -> float | None:
@@ -142,8 +141,7 @@ def _less(metric: str) -> Callable[[Mapping[str, LabRun]], float | None]:
     def read(runs: Mapping[str, LabRun]) -> float | None:
         most = of_known(max, [runs[size].metric("host", metric) for size in CPU_SIZES])
         least = of_known(min, [runs[size].metric("host", metric) for size in NET_SIZES])
-        moved = change(most, least)
-        return None if moved is None else -100 * moved
+        return percent(less(1.0, gain(most, least)))
 
     return read
 
@@ -236,7 +234,7 @@ def _cpu_points(run: LabRun, base: LabRun) -> float | None:
     first = run.metric("instance", "cpu", run.members[0].instance)
     beside = of_known(fsum, [run.metric("driver_domain", "cpu"), first])
     alike = of_known(fsum, [base.metric("driver_domain", "cpu"), of_guests(base, "cpu")])
-    return None if beside is None or alike is None else beside - alike
+    return less(beside, alike)
 
 
 compare("N4", "extra-cpu", of=("1k+100k", ONE_CPU), base=("1k+1k", ONE_CPU), how=_cpu_points)
@@ -328,32 +326,27 @@ def waiting_over_range_ii(lab: LabRuns) -> Values | None:
 @number("N7", "100k-range-ii-block-gain")
 def block_in_range_ii(lab: LabRuns) -> Values | None:
     """Points more than beside one like it, as a mean over range II."""
+    beside, alike = "1k+100k", "100k+100k"
 
-    def more(run: LabRun, base: LabRun) -> float | None:
-        beside, alike = _of_100k(run, "block"), _of_100k(base, "block")
-        return None if beside is None or alike is None else beside - alike
+    def mean_more(runs: Mapping[tuple[str, float], LabRun]) -> float | None:
+        blocked = {key: _of_100k(run, "block") for key, run in runs.items()}
+        return of_known(fmean, [less(blocked[beside, load], blocked[alike, load]) for load in RANGE_II])
 
-    bases = {(run.dataset, run.repeat, load): run for load in RANGE_II for run in pair_at(lab, "100k+100k", load)}
-
-    def mean_more(sweep: Sweep) -> float | None:
-        found = [(run, bases.get((run.dataset, run.repeat, load))) for load, run in sweep.items()]
-        return of_known(fmean, [None if base is None else more(run, base) for run, base in found])
-
-    return over_loads(lab, "1k+100k", RANGE_II, mean_more)
+    runs = {(name, load): pair_at(lab, name, load) for name in (beside, alike) for load in RANGE_II}
+    return of_rounds(runs, mean_more)
 
 
 def _peak(lab: LabRuns, *metrics: str) -> Values | None:
     """(100k, 100k) over the higher of the other two pairs of the same round; of several host metrics the least."""
-    mixed = {(run.dataset, run.repeat): run for run in pair(lab, "1k+100k")}
 
-    def over_others(run: LabRun, base: LabRun) -> float | None:
-        other = mixed.get((run.dataset, run.repeat))
-        if other is None:
-            return None
-        highest = {name: of_known(max, [one.metric("host", name) for one in (base, other)]) for name in metrics}
-        return of_known(min, [gain(run.metric("host", name), highest[name]) for name in metrics])
+    def over_others(runs: Mapping[str, LabRun]) -> float | None:
+        first, *others = (
+            [run.metric("host", metric) for metric in metrics] for run in map(runs.__getitem__, THREE[::-1])
+        )
+        highest = [of_known(max, values) for values in zip(*others, strict=True)]
+        return of_known(min, [gain(value, most) for value, most in zip(first, highest, strict=True)])
 
-    return against(pair(lab, "100k+100k"), pair(lab, "1k+1k"), over_others)
+    return of_rounds({name: pair(lab, name) for name in THREE[::-1]}, over_others)
 
 
 def _rows_of(metric: str) -> None:

@@ -13,7 +13,7 @@ from research.contention.host_spec import HostSpec, InstanceSpec, Loop
 from research.contention.simulator import Bursts, Law, Length, Simulated, constraints, draw_windows, simulate
 from tests.research.contention.exact import filled_progressively, machine_repair, many_servers, two_weighted_queues
 
-LONG = Length(windows=4, least=10, most=10, warm_up=2, events=2**40)
+LONG = Length(windows=4, least=4, most=4, warm_up=2, events=2**40)
 SHORT = Length(windows=1, least=2, most=2, warm_up=1)
 
 
