@@ -28,15 +28,14 @@ CONTROLLERS = ("cpu", "cpuset", "blkio")
 
 
 def mounts() -> dict[str, Path]:
-    """Controller → where it is mounted, `v2` for the unified hierarchy."""
-    found: dict[str, Path] = {}
+    """Controller → where it was mounted first, `v2` for the unified hierarchy; a single group may be bound later."""
+    places: dict[str, Path] = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, where, kind, options, *_ = line.split()
-        if kind == "cgroup2":
-            found["v2"] = Path(where)
-        elif kind == "cgroup":
-            found |= {name: Path(where) for name in options.split(",") if name in CONTROLLERS}
-    return found
+        names = ["v2"] if kind == "cgroup2" else set(CONTROLLERS) & set(options.split(",")) if kind == "cgroup" else ()
+        for name in names:
+            places.setdefault(name, Path(where))
+    return places
 
 
 def folders(version: int, name: str) -> dict[str, Path]:
