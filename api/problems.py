@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -235,7 +235,7 @@ def _invalid_request(request: Request, error: Exception) -> Response:
 
 def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
     # The input itself is left out: it may be huge or secret, or hold what JSON cannot express.
-    steps = [str(step)[:80] for step in item["loc"]]
+    steps = [str(step)[:80] for step in item["loc"] if step != ""]  # empty: one of several forms, which has no name
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
     message = _PATTERN_IN_WORDS.get(item.get("ctx", {}).get("pattern", "")) or own_words(str(item["msg"]))
     if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
@@ -247,10 +247,13 @@ def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
 
 def _fields_at(body: object, steps: Sequence[object]) -> list[str]:
     """The fields of the schema at this place in a body; none where there is not exactly one schema."""
-    schemas = _schemas(body)
+    schemas, is_key = _schemas(body), False
     for step in steps:
-        if isinstance(step, str) and len(schemas) == 1:
-            schemas = _schemas(schemas[0].model_fields[step].annotation) if step in schemas[0].model_fields else []
+        if isinstance(step, str) and step and len(schemas) == 1 and not is_key:
+            annotation = schemas[0].model_fields[step].annotation if step in schemas[0].model_fields else None
+            schemas, is_key = _schemas(annotation), get_origin(annotation) is dict
+        else:
+            is_key = False
     return list(schemas[0].model_fields) if len(schemas) == 1 else []
 
 

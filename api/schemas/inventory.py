@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import InvalidInput
@@ -134,7 +134,21 @@ class DemandBody(Schema):
     )
 
 
-Demands = Annotated[dict[Resource, Amount | DemandBody], Field(max_length=len(RESOURCES))]
+def _part(demand: object) -> str:
+    """Which part of `Demands` a value is checked by, as errors name it: a number is the mean, an object has its own."""
+    return "" if isinstance(demand, Mapping | DemandBody) else "mean"
+
+
+def _described(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = schema.pop("oneOf")  # as callers and their generated types know it
+
+
+_Demand = Annotated[
+    Annotated[Amount, Tag("mean")] | Annotated[DemandBody, Tag("")],
+    Discriminator(_part),
+    Field(json_schema_extra=_described),
+]
+Demands = Annotated[dict[Resource, _Demand], Field(max_length=len(RESOURCES))]
 DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its size"
 
 
