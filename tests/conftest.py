@@ -60,6 +60,12 @@ def pytest_collection_finish() -> None:
         vars(contention).update(PYTHON_UP_TO=0, PYTHON_MEANWHILE=0)  # as in a service: compiled before the first answer
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts stay empty: to draw them takes most of a report's time. Tests of pictures do without this."""
+    monkeypatch.setattr("profiler.pictures.as_svg", lambda _figure, _salt: '<svg width="1" height="1"></svg>')
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Try a measured test again when it failed, with fixtures made anew: a disturbed try passes then, a fault never."""
     if item.get_closest_marker("measured") is None:

@@ -63,6 +63,7 @@ instances:
 """
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text(CROWDED)
     answer = run(tmp_path / "cloud.yaml", "--out", tmp_path / "to", "--json")
@@ -82,6 +83,7 @@ def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> Non
     assert not re.search(r"<dd>\s*</dd>", page)  # no term without its words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_in_the_data(tmp_path: Path) -> None:
     there = "".join(
         f"  - {{id: vm{number}, host: h1, vcpus: 1, memory_mb: 64, workload: busy}}\n"
@@ -95,6 +97,7 @@ def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_
     assert "2 more rows stand in worst.csv" in (path / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}]\n")
     (tmp_path / "mix.yaml").write_text("{id: more, vcpus: 2, memory_mb: 512}\n")
@@ -113,6 +116,7 @@ def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
     assert all(one.endswith(".") for one in data["sentences"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_empty_database_is_reported_as_such_and_older_reports_go(
     written: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -170,6 +174,7 @@ def test_the_newest_reports_stay_also_within_one_second(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_just_written_stays_though_the_clock_was_put_back(
     written: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

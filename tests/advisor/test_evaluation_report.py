@@ -76,14 +76,16 @@ def test_what_is_worse_or_cannot_be_told_apart_is_called_so() -> None:
     assert "not told apart from it" in " ".join(words.summary("unseen_pair", found))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_protocol_that_was_skipped_says_why_and_has_no_section() -> None:
     page = as_html([evaluation(pairs_to_n={"skipped": "no run of three", "models": {}})])
     assert "From pairs to more: skipped, no run of three." in page
     assert "<h2>From pairs to more" not in page
 
 
-def test_the_page_needs_no_other_file_and_escapes_names() -> None:
+def test_the_page_needs_no_other_file_escapes_names_and_is_the_same_for_the_same_evaluation() -> None:
     page = as_html([evaluation()])
+    assert page == as_html([evaluation()])
     assert "a&lt;b&gt;" in page
     assert "<b>" not in page
     assert not re.search(r"(src|href)=\"(?!#)", page)
@@ -92,12 +94,14 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     assert not re.search(r"#0a00[01]\d", page)  # every colour is the page's own
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_compositions_stand_in_the_same_table() -> None:
     page = as_html([evaluation(pairs_to_n={**PROTOCOL, "compositions": {"compose_max": PLAIN}})])
     table = page[page.index("<caption>Every model") :]
     assert ">compose_max</th>" in table[: table.index("</table>")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_several_datasets_have_a_mean_rank_over_all() -> None:
     other = evaluation(unseen_pair={**PROTOCOL, "models": {**PROTOCOL["models"], "cotenant": {**FIGURES, "rank": 3.0}}})
     page = as_html([evaluation(), other])
@@ -105,12 +109,14 @@ def test_several_datasets_have_a_mean_rank_over_all() -> None:
     assert re.search(r"<th scope=\"row\" class=\"name[^\"]*\">cotenant</th>\s*<td class=\"number\">2</td>", page)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_evaluation_without_our_own_method_is_shown_too() -> None:
     found = {"models": {"knn": PLAIN}, "rows": 10, "folds": 1, "noise": None, "difference": None}
     page = as_html([Evaluation(evaluation(unseen_pair=found).figures, {})])
     assert "no figure of the model itself" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_the_pictures_show_stands_in_the_data(tmp_path: Path) -> None:
     reports.write_evaluation_report([evaluation()], tmp_path / "out")
     told = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]
@@ -124,10 +130,7 @@ def test_what_the_pictures_show_stands_in_the_data(tmp_path: Path) -> None:
     ]
 
 
-def test_the_same_evaluation_gives_the_same_text() -> None:
-    assert as_html([evaluation()]) == as_html([evaluation()])
-
-
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_with_a_former_report_is_replaced_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_folder_with_a_former_report_is_replaced_on_the_command_line(
     assert not (tmp_path / "out" / "former.csv").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out.html"
     reports.write_evaluation_report([evaluation()], path)

@@ -59,6 +59,7 @@ def as_html(replay: Replay) -> str:
     return page_of(replay_report(replay), beside=False)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> None:
     page = as_html(replay())
     headline = re.search(r'class="headline">(.*?)<', page)
@@ -72,11 +73,13 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
     assert "By prediction cotenant needs one host more." in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_is_not_told_as_many() -> None:
     page = as_html(replace(replay(1), instances=1))
     assert "<dd>1 instance over 1 moment of 300 s (0.1 hours)" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_and_all_is_said_as_a_percentage() -> None:
     every = policy("nova-like", (4,) * 4, (10,) * 4)
     all_below = (every, replace(every, policy="random", hosts_mean=5.0))
@@ -89,6 +92,7 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_judge_is_named_only_where_it_is_another_model() -> None:
     same, other, none = (
         as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
@@ -99,13 +103,15 @@ def test_a_judge_is_named_only_where_it_is_another_model() -> None:
     assert "<dt>Judge</dt><dd>v7: trained on measurements.</dd>" in other
 
 
-def test_names_and_sentences_from_outside_stay_text() -> None:
+def test_names_and_sentences_from_outside_stay_text_and_the_same_replay_gives_the_same_page() -> None:
     page = as_html(replay())
+    assert page == as_html(replay())
     for escaped in ("week&lt;1&gt;.csv", "&lt;b&gt;16", "&lt;i&gt;not"):
         assert escaped in page
     assert not re.search(r"<script|https?:|@import|url\((?!#)|\s(src|href)=\"(?!#)", page)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_lower_bound_has_hosts_and_no_ratios(tmp_path: Path) -> None:
     reports.write_replay_report(replay(), tmp_path / "out")
     with (tmp_path / "out" / "policies.csv").open(encoding="utf-8") as file:
@@ -122,6 +128,7 @@ def test_a_number_has_no_exponent_and_is_nothing_only_where_it_is(value: float, 
     assert cell(value, "number").text == shown
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
     moments = 2 * MOST_MOMENTS + 1
     reports.write_replay_report(replay(moments), tmp_path / "out")
@@ -150,7 +157,3 @@ def test_policies_whose_panel_would_be_flat_are_named_and_not_drawn() -> None:
 def test_a_replay_of_nothing_is_a_report_too(policies: tuple[Replayed, ...]) -> None:
     empty = replace(replay(), policies=policies, times_s=(), steps=0, instances=0, seeds=())
     assert as_html(empty).rstrip().endswith("</html>")
-
-
-def test_the_same_replay_gives_the_same_text() -> None:
-    assert as_html(replay()) == as_html(replay())

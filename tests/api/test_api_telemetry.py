@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +20,7 @@ from api.problems import KINDS
 from api.telemetry import JsonLines, TextLines
 from api.telemetry.logs import FIELDS
 from tests.api.api_client import Client, bent_client, failing
+from tests.servers.forked import Forked
 from tests.servers.prometheus import promtool
 from tests.servers.running import NotInstalled
 
@@ -164,7 +163,7 @@ def test_every_metric_is_on_the_page_of_monitoring(client: Client) -> None:
 
 
 WORKER = """
-import sys
+import os, sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,7 +173,8 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.telemetry import workers
 from tests.api.api_client import Client
-state = Path(sys.argv[2])
+shared, state = map(Path, sys.argv[1:3])
+workers.share(shared)
 settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
 with Advisor(settings) as advisor:
     client = Client(create_app(advisor, settings))
@@ -182,7 +182,7 @@ with Advisor(settings) as advisor:
         if name.isdecimal():
             workers.worker_gone(int(name))
         elif name == "die":
-            import os
+            sys.stdout.flush()
             os._exit(1)
         elif name == "metrics":
             print(client.get("/metrics").text)
@@ -197,16 +197,13 @@ def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_count
     state, shared = tmp_path / "state", tmp_path / "shared"
     state.mkdir()
     shared.mkdir()
-    program = (
-        f"from pathlib import Path\nfrom api.telemetry import workers\nworkers.share(Path({str(shared)!r}))\n{WORKER}"
-    )
+    program = tmp_path / "worker.py"
+    program.write_text(WORKER, encoding="utf-8")
 
     def worker(*what: str) -> tuple[str, str]:
         """What it said, and its process id, with which the next one is told that it is gone."""
-        argv = [sys.executable, "-c", program, "-", str(state), *what]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
-            said, _ = started.communicate()
-        return said, str(started.pid)
+        started = Forked(program, shared, state, *what)
+        return started.communicate(timeout=120), str(started.pid)
 
     _, first = worker("a", "b", "die")
     text, _ = worker(first, "c", "metrics")

@@ -39,6 +39,7 @@ def run(*arguments: str) -> Result:
     return cli_runs.run("plan", *arguments)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_instances_are_placed_and_a_report_is_written() -> None:
     result = run(CLOUD, "--add", "add.yaml", "--report", "out.html")
     assert result.exit_code == 3, "one of the two finds no host"

@@ -21,6 +21,7 @@ import pytest
 from advisor import offline
 from api.cli import main
 from tests.api import cli_runs
+from tests.servers.forked import Forked
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
@@ -52,9 +53,8 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 def test_a_shell_can_complete_commands_and_options(words: str, completed: set[str], tmp_path: Path) -> None:
     asked = {"_COTENANT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     program = Path(sys.executable).with_name("cotenant")
-    environment = os.environ | asked
-    done = subprocess.run([program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert set(done.stdout.split()) == completed, done.stderr
+    printed = Forked(program, folder=tmp_path, environment=os.environ | asked).communicate(timeout=120)
+    assert set(printed.split()) == completed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -130,8 +130,8 @@ def test_the_service_answers_logs_and_stops_gracefully(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "No token is configured: this machine only." in service.lines[-1]
-    loaded = run("sync", str(CLOUD), cwd=tmp_path)
-    assert loaded.returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli_runs.run("sync", str(CLOUD)).exit_code == 0
     question = {"instance": {"id": "n", "vcpus": 2, "workload": "web-1k"}}
     with httpx.Client(base_url=service.url) as client:
         assert client.get("/readyz").json()["hosts"] == 6
@@ -139,7 +139,6 @@ def test_the_service_answers_logs_and_stops_gracefully(
         assert answer.json()["candidates"][0]["rank"] == 1
         assert "server" not in answer.headers
         assert client.get("/").status_code == 200
-        monkeypatch.chdir(tmp_path)
         taken = cli_runs.run("serve", "--listen", f"127.0.0.1:{service.port}")
     assert taken.exit_code == 1
     assert taken.stderr == (

@@ -91,6 +91,7 @@ def test_a_plan_says_the_same_by_a_service_as_by_a_file(running: Service, argume
     assert by_service.stdout == by_file.stdout
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_plan_of_a_service_is_told_and_reported_like_that_of_a_file(running: Service) -> None:
     arguments = ("--empty", "h3", "--json", "--report", "report")
     told = json.loads(run("plan", "--server", running.url, *arguments).stdout)
@@ -101,6 +102,7 @@ def test_a_plan_of_a_service_is_told_and_reported_like_that_of_a_file(running: S
     assert "h3" in Path("report", "index.html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_service_is_that_of_its_cloud(running: Service) -> None:
     told = run("report", "--server", running.url, "--out", "reports", "--kind", "consolidate")
     assert (told.exit_code, told.stderr) == (0, "")

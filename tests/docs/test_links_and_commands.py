@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from docs.site.commands import Command, commands
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "integrations").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-COMMANDS = commands()
+every_command = cache(commands)  # which imports all of them: not at collection, which each worker of pytest does
 
 
 def name_of(page: Path) -> str:
@@ -61,7 +62,7 @@ def shown() -> Iterator[tuple[str, str]]:
 
 def command_of(words: list[str]) -> tuple[set[str], list[str]]:
     """The options that the command of these words takes, and the words after its name."""
-    named = [command for command in COMMANDS if words[: len(command.name.split())] == command.name.split()]
+    named = [command for command in every_command() if words[: len(command.name.split())] == command.name.split()]
     assert named, f"there is no command {' '.join(words)}"
     command = max(named, key=lambda command: len(command.name))
     return options_of([command]) | {"--help", "--version"}, words[len(command.name.split()) :]
@@ -88,4 +89,4 @@ GUIDES = [page for page in PAGES if page.parent.name == "docs" and page.name != 
 def test_every_option_that_prose_names_is_an_option_of_some_command(page: Path) -> None:
     spans = [span for span in re.findall(r"`([^`]+)`", prose(page)) if not span.startswith(OTHER_PROGRAMS)]
     named = {option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)}
-    assert named - options_of(COMMANDS) - OTHERS - {"--config", "--version"} == set()
+    assert named - options_of(every_command()) - OTHERS - {"--config", "--version"} == set()

@@ -18,9 +18,11 @@ SOON = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?s?")
 PATIENT = "60"
 
 
-@schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Ask with patience: whether an answer comes within a second depends on the machine. What is no time stays so."""
     given = str((case.headers or {}).get("X-Request-Timeout", ""))
     if SOON.fullmatch(given) and 0 < float(given.rstrip("s")) < float(PATIENT):
         case.headers["X-Request-Timeout"] = PATIENT
+
+
+schemathesis.hook(before_call)

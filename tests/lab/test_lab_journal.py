@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.campaign import Campaign, read_campaign
+from lab.campaign import Campaign
 from lab.cli import main
 from lab.errors import LabError
 from lab.journal import Journal, read_journal
@@ -121,18 +121,18 @@ entries = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), entries)
 def test_a_damaged_journal_is_refused_by_name(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, value: object
+    tmp_path: Path, campaign: Campaign, data: st.DataObject, value: object
 ) -> None:
-    directory, campaign = tmp_path_factory.mktemp("any"), read_campaign(TINY)
-    journal = Journal(directory, campaign)
+    (tmp_path / "journal.jsonl").unlink(missing_ok=True)  # of the example before
+    journal = Journal(tmp_path, campaign)
     entry = one_round(campaign, 1)[0].entry()
     entry[data.draw(st.sampled_from(sorted(entry)))] = value
     line = data.draw(st.sampled_from([json.dumps(entry), json.dumps(value), "{", "[[" * 50_000]))
     journal.path.write_text(f"{journal.path.read_text()}{line}\n", encoding="utf-8")
     try:
-        assert len(Journal(directory, campaign).done()) <= 1
+        assert len(Journal(tmp_path, campaign).done()) <= 1
     except LabError as error:
         assert str(journal.path) in str(error)

@@ -56,12 +56,18 @@ def seal(artifact: Path) -> None:
     (artifact / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def limit_trees(patch: pytest.MonkeyPatch, trees: int = 10, boosters: int | None = None) -> None:
-    """Let every booster stop after so many trees, and let so few of them answer together."""
+def limit_trees(
+    patch: pytest.MonkeyPatch, trees: int | None = 10, boosters: int | None = None, folds: int | None = None
+) -> None:
+    """Let every booster stop after so many trees, let so few of them answer together, and leave rows out so seldom;
+    None leaves each as it is."""
     import lightgbm  # not before `models`, which tells OpenMP how to wait
 
     real = lightgbm.train
-    patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))
+    if trees is not None:
+        patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))
     if boosters is not None:
         patch.setattr("models.learning.boosting.SEEDS", boosters)
         patch.setattr("models.learning.cross_validation.BOOSTERS", boosters)
+    if folds is not None:
+        patch.setattr("models.learning.cross_validation.FOLDS_BY_ROWS", ((10**12, folds, folds),))

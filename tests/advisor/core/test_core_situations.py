@@ -50,6 +50,7 @@ from tests.advisor.core.core_clouds import (
     request,
     vm,
 )
+from tests.models.made_models import limit_trees
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
 
@@ -296,10 +297,7 @@ def trained() -> Predictor:
     whole = load_dataset(LAB)
     kept = tuple(one for number, one in enumerate(whole.colocations) if number % 6 == 0)
     with pytest.MonkeyPatch.context() as patch:
-        import lightgbm
-
-        real = lightgbm.train
-        patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))
+        limit_trees(patch, boosters=1)
         model = fit_predictor([replace(whole, colocations=kept)])
     blend = replace(model.throughput.model.known_weights, base_learners=(0.25, 0.25, 0.25, 0.0))
     residual = replace(model.throughput.model, known_weights=blend, unknown_weights=blend)

@@ -167,6 +167,7 @@ GROWING = PlanRequest(kind="capacity", instances=(vm("n", memory_mb=1),), growth
         (24, "24 months were examined; no shortage in those."),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = cloud(hosts=HOSTS)
     sums = plan(now, PlanRequest(kind="capacity", instances=GROWING.instances)).sums_before
@@ -191,6 +192,7 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
     assert (late in answer.notes) == (late in report) == (months < 24)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
     now = cloud(hosts=HOSTS)
     answer = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))

@@ -119,6 +119,7 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
         assert sentence in said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
     inventory, made = plan_by_hand()
     assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).text
@@ -145,6 +146,7 @@ def test_every_instance_stands_in_the_table_with_before_and_after(by_hand: str) 
     assert "Everybody's limit is 80 %" in found.text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("upper", "words"), [(10.0, "10.00 ×"), (114.24, "not known")])
 def test_the_page_says_where_the_upper_edge_of_latency_is_not_known_and_the_data_has_it(
     upper: float, words: str
@@ -158,6 +160,7 @@ def test_the_page_says_where_the_upper_edge_of_latency_is_not_known_and_the_data
     assert row["latency_upper"] == upper
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_refusals_of_one_kind_stand_together_with_the_hosts_they_hold_for() -> None:
     inventory, plan = plan_by_hand()
     many = tuple(Rejection(f"h{n:02}", "capacity.memory", f"needs 9 MB, {n} MB free") for n in range(40))
@@ -294,12 +297,14 @@ def test_the_same_plan_gives_the_same_file_and_leaves_matplotlib_s_settings_alon
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_empty_plan_on_an_empty_cloud_is_a_report_too() -> None:
     _, plan = plan_by_hand()
     found = page(Inventory(), replace(plan, request=PlanRequest(), steps=(), before={}, after={}))
     assert "Nothing was to be placed." in found.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_instance_that_moves_stands_once_with_its_former_host() -> None:
     _, plan = plan_by_hand()
     steps = (replace(plan.steps[0], instance="db-1", host="h2"),)
@@ -310,6 +315,7 @@ def test_an_instance_that_moves_stands_once_with_its_former_host() -> None:
     assert len([row for row in found.rows if row and row[0].strip() == "db-1"]) == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_commands_stand_with_their_undo_as_words_and_not_as_markup() -> None:
     inventory, plan = plan_by_hand()
     words = ("xl vcpu-pin <shop-7> 0 1", "xl vcpu-pin <shop-7> 0 all")
@@ -345,6 +351,7 @@ def test_a_thousand_hosts_stay_readable_and_what_is_left_out_is_said(thousand_ho
     assert len(list(csv.DictReader(io.StringIO(held["instances.csv"].decode())))) == 9000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out() -> None:
     inventory, plan = plan_by_hand()
     searched = Search("worst T/B", 0.9201, 0.95, 0.03, "search")
@@ -369,6 +376,7 @@ def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out()
         assert bool(table.left_out) == (f"{table.name}.csv" in found.text)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_a_card_is_shown_what_has_the_shape_of_one() -> None:
     card = {
         "datasets": [{"name": "lab", "origin": 7, "colocations": "many"}, "other"],
@@ -428,6 +436,7 @@ def former(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_former_report_is_replaced_and_nothing_else_is_left_in_the_folder(former: Path) -> None:
     write_plan_report(*plan_by_hand(), former)
     assert former.read_text().endswith("</html>")
@@ -452,6 +461,7 @@ def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path: Path, place: st
     assert Path("/dev/null").is_char_device()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_has_the_page_and_its_data_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "plan"
     report_files.write(SMALL, path)
@@ -477,6 +487,7 @@ def test_a_folder_with_something_else_in_it_is_not_replaced(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_name_that_a_spreadsheet_would_run_is_kept_from_it() -> None:
     inventory, plan = plan_by_hand()
     names = {"-1", "=1+1", "+1", "@SUM(A1)", " =1", "\t=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20a"}
@@ -488,6 +499,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_kept_from_it() -> None:
     assert names <= {row["instance"] for row in json.loads(report["report.json"])["tables"]["instances"]}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_half_of_the_instances_are_at_or_below_the_median() -> None:
     inventory, plan = plan_by_hand()
     there = tuple(effect(f"vm{number}", number / 10) for number in range(1, 11))

@@ -236,6 +236,7 @@ def test_a_broken_dataset_leaves_no_artifact_and_a_state_folder_that_cannot_be_u
         offline.train([PAPERS], settings=settings)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_plan_is_written_as_a_report_or_the_reason_is_said(tmp_path: Path) -> None:
     plan = offline.plan(CLOUD, NEW, model=None, settings=Settings(state_dir=tmp_path))
     offline.write_plan_report(CLOUD, plan, tmp_path / "report.html")

@@ -17,6 +17,7 @@ from profiler.observed import HELD_BACK, ProbeResult, Quantity
 from tests.advisor.service import hosts_to_probe
 from tests.advisor.service.hosts_to_probe import Ratios
 from tests.advisor.service.service_clock import Clock
+from tests.models.made_models import limit_trees
 
 IDLE = {"load": "0.10 2.00 2.00", "cpus": "0-3"}
 CAPPED = f"{HELD_BACK} loop ran 60.1 % of the time: processes beside it, interrupts, a cap or steal took the rest"
@@ -88,10 +89,7 @@ def test_what_counts_is_known_at_once_and_forgotten_with_its_result(advisor: Adv
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for hosts that are either capped or not."""
-    import lightgbm
-
-    real = lightgbm.train
-    monkeypatch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=40))
+    limit_trees(monkeypatch, 40, boosters=1)
 
 
 @pytest.mark.usefixtures("few_trees")

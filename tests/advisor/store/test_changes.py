@@ -132,11 +132,12 @@ def test_a_whole_cloud_put_anew_is_read_whole(database: Database) -> None:
 
 
 def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_LOGGED", 100)
+    monkeypatch.setattr(changes, "MOST_LOGGED", 20)
+    monkeypatch.setattr(changes, "_CHECKED_EVERY", 16)
     with database.write() as connection:
-        for number in range(400):
+        for number in range(60):
             writes.put_host(connection, _host(f"h{number}"), NOW)
         rows = connection.scalar(sa.select(sa.func.count()).select_from(changes.changes))
-        assert rows is not None and rows <= 100 + 256
+        assert rows is not None and rows <= 20 + 16
         assert changes.since(connection, 0) is None
-        assert changes.since(connection, 399) == Changes(hosts=frozenset(["h399"]))
+        assert changes.since(connection, 59) == Changes(hosts=frozenset(["h59"]))

@@ -51,36 +51,33 @@ def killed_after(folder: Path, left: Path) -> Iterator[Service]:
         service.kill()
 
 
-def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) -> None:
-    begin = time.time() - 3600
+def answer(service: Service, number: int) -> str:
+    asked = service.ask("POST", "/v1/placements", {"instance": {"id": f"new-{number}"}, "dry_run": True})
+    return str(asked.body["id"])
+
+
+def test_acknowledged_writes_outlive_a_power_cut_which_undoes_answers_since_and_leaves_the_database_whole(
+    tmp_path: Path, left: Path
+) -> None:
+    begin, all_samples = time.time() - 3600, POSTS * BATCH
     with killed_after(tmp_path, left) as service:
+        ids = [answer(service, number) for number in range(3)]
+        # another kind of write, which is synced with all that came before it
+        assert service.ask("PUT", "/v1/hosts/h2", HOST).status == 201
+        ids += [answer(service, number) for number in range(3, 6)]
+        before_samples = shutil.copytree(left, tmp_path / "before_samples")
         for post in range(POSTS):
             times = [datetime.fromtimestamp(begin + post * BATCH + step, UTC).isoformat() for step in range(BATCH)]
             body = [{"host": "h1", "metric": "event", "value": 1.0, "time": when} for when in times]
             assert service.ask("POST", "/v1/samples", {"samples": body}).body["accepted"] == BATCH
-    database = Database(f"sqlite:///{left / 'cotenant.sqlite3'}")
-    with database.read() as connection:
-        assert hosts.known(connection, ["h1"]) == {"h1"}
-        assert connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) == POSTS * BATCH
-    database.close()
-
-
-def test_a_power_cut_undoes_answers_since_the_last_synced_write_and_leaves_the_database_whole(
-    tmp_path: Path, left: Path
-) -> None:
-    with killed_after(tmp_path, left) as service:
-        ids = []
-        for number in range(6):
-            question = {"instance": {"id": f"new-{number}"}, "dry_run": True}
-            ids.append(service.ask("POST", "/v1/placements", question).body["id"])
-            if number == 2:  # another kind of write, which is synced with all that came before it
-                assert service.ask("PUT", "/v1/hosts/h2", HOST).status == 201
         assert all(service.ask("GET", f"/v1/placements/{one}").status == 200 for one in ids)
-    for folder, there in ((left, ids[:3]), (tmp_path, ids)):  # after a power cut, and after kill -9 alone
+    # after a power cut before the samples, after one at the end, and after kill -9 alone
+    for folder, there, stored in ((before_samples, ids[:3], 0), (left, ids, all_samples), (tmp_path, ids, all_samples)):
         database = Database(f"sqlite:///{folder / 'cotenant.sqlite3'}")
         with database.read() as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             assert hosts.known(connection, ["h1", "h2"]) == {"h1", "h2"}
+            assert connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) == stored
             kept = [one for one in ids if recommendations.get(connection, one) is not None]
         assert kept[: len(there)] == there
         database.close()

@@ -88,7 +88,7 @@ class Scripts:
         conf.write_text("[cotenant]\n" + "".join(f"{key} = {value}\n" for key, value in lines.items()), "utf-8")
         environment = {**os.environ, "COTENANT_OPENNEBULA_CONF": str(conf), "COTENANT_TEST_SEEN": str(self.seen)}
         return subprocess.run(
-            [sys.executable, str(SCRIPTS / name), *arguments],
+            [sys.executable, "-S", str(SCRIPTS / name), *arguments],  # they need nothing beside the standard library
             input=text, text=True, capture_output=True, check=False, env=environment, timeout=60,
         )  # fmt: skip
 
