@@ -181,7 +181,7 @@ def _show(options: argparse.Namespace) -> int:
     except (LabError, PictureError) as error:
         return fail(str(error), WRONG_USAGE if options.directory.is_dir() else FAILED)
     if options.json:
-        print_json(shown.document())
+        print_json(asdict(shown))
     elif options.report is not None:
         print(f"{options.report}: the report of {shown.runs} runs in {shown.repeats} rounds")
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from lab.campaign import Campaign, PinningForm
-from lab.environment import HostMachine
 from lab.records import Record
+from profiler.backends.host_description import HostDescription
 from profiler.observed import format_cpus
 
 _INSTANCES = {
@@ -45,7 +46,7 @@ _EMULATED_NOTES = (
 
 
 def describe_dataset(
-    campaign: Campaign, records: Sequence[Record], machine: HostMachine, circumstances: Mapping[str, Any]
+    campaign: Campaign, records: Sequence[Record], machine: HostDescription, circumstances: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of dataset.yaml; `circumstances` are those that the host showed."""
     measured = [record for record in records if record.kind != "calibration"]
@@ -56,8 +57,9 @@ def describe_dataset(
         "licence": campaign.licence,
         "learn": campaign.learn,
         "solo": "own settings",  # the base case keeps an instance's cap, rate and disk limit
-        "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
-        "kernel": machine.kernel,
+        "machine": f"{machine.labels.get('cpu_model', platform.machine())}, {machine.pcpus} CPUs,"
+        f" {machine.memory_mb or 0:.0f} MB",
+        "kernel": f"Linux {machine.labels.get('kernel', platform.release())}",
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
         "notes": f"{kind}{_notes(campaign)} {campaign.notes}".strip(),
         "circumstances": {

@@ -13,11 +13,11 @@ import yaml
 
 from lab.campaign import Campaign
 from lab.dataset_description import describe_dataset
-from lab.environment import HostMachine
 from lab.on_off.states import State
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
+from profiler.backends.host_description import HostDescription
 from profiler.whole_files import write_whole
 
 PLATFORMS = (
@@ -48,7 +48,7 @@ def write_dataset(
     directory: Path,
     campaign: Campaign,
     records: Sequence[Record],
-    machine: HostMachine,
+    machine: HostDescription,
     circumstances: Mapping[str, Any],
 ) -> None:
     """Write all tables, each whole or not at all. OSError when the disk refuses; then earlier tables stay.
@@ -70,7 +70,7 @@ def write_dataset(
     write_whole(directory / "dataset.yaml", text.encode())
 
 
-def _platforms(campaign: Campaign, machine: HostMachine, records: Sequence[Record]) -> Iterable[_Row]:
+def _platforms(campaign: Campaign, machine: HostDescription, records: Sequence[Record]) -> Iterable[_Row]:
     """The host with a link of its own for each instance and, where runs had one, the host with one uplink for all."""
     if (emulated := campaign.emulated) is not None:  # its caches and clock are a part of this host's, and unknown
         yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "")

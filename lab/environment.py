@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.campaign import Campaign
 from lab.journal import Journal
 from lab.qdiscs import compare
-from profiler.observed import format_cpus, parse_cpus
+from profiler.backends.host_description import HostDescription, describe_host
+from profiler.backends.source import LiveSource
+from profiler.observed import format_cpus
 from profiler.parse.proc import parse_stat
 from profiler.parse.text import ParseError
 
@@ -20,36 +22,11 @@ MADE = "instances"  # kind of note: how instances were made, beyond what the cam
 _MOVING = ("load", "steal_s")  # recorded with their values before and after
 
 
-@dataclass(frozen=True, slots=True)
-class HostMachine:
-    """The columns of the platforms table that this host shows; None = unknown here."""
-
-    model: str
-    kernel: str
-    pcpus: int
-    threads_per_core: int
-    cpu_mhz: float | None
-    l2_mb: float | None
-    l3_mb: float | None
-    memory_mb: float
-
-
-def read_machine() -> HostMachine:
-    """This host; `l2_mb` is per core, `l3_mb` per cache, as the papers give them."""
-    cpuinfo = _text(Path("/proc/cpuinfo"))
-    model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    mhz = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", cpuinfo, re.MULTILINE)
-    memory = re.search(r"^MemTotal:\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
-    return HostMachine(
-        model[1].strip() if model else platform.machine(),
-        f"{platform.system()} {platform.release()}",
-        os.cpu_count() or 1,
-        _threads_per_core(),
-        float(mhz[1]) if mhz else None,
-        _cache_mb(2),
-        _cache_mb(3),
-        round(int(memory[1]) / 1024, 1) if memory else 0.0,
-    )
+def read_machine(campaign: Campaign) -> HostDescription:
+    """This host, as agents announce it; a Dom0 sees only its own CPUs, so Xen itself is asked."""
+    own_xen = campaign.instances == "xen" and campaign.emulated is None
+    with contextlib.closing(LiveSource()) as source:
+        return describe_host("xen" if own_xen else "lxc", source)
 
 
 def circumstances() -> dict[str, str]:
@@ -114,19 +91,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _threads_per_core() -> int:
-    siblings = _text(_CPU / "cpu0/topology/thread_siblings_list")
-    try:
-        return len(parse_cpus(siblings))
-    except ValueError:
-        return 1
-
-
-def _cache_mb(level: int) -> float | None:
-    for index in sorted((_CPU / "cpu0/cache").glob("index*")):
-        size = re.fullmatch(r"(\d+)K", _text(index / "size"))
-        if _text(index / "level") == str(level) and size:
-            return int(size[1]) / 1024
-    return None

@@ -53,11 +53,12 @@ class LabNetwork:
 class Wiring:
     """How the network is to be built.
 
-    `link_mbit` is the rate that `shared` instances share. `line_mbit` is the rate of the line behind the uplink, which
-    all traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus` are the
-    CPUs that the kernel's packet work is steered to, see `_steer`. With `taps` the instances' ends are not `eth0` in
-    namespaces of their own, but these devices, which are already in the namespace `switch`; instances beyond the last
-    tap have that one.
+    `link_mbit` is the rate that `shared` instances share, None = they share no link. `line_mbit` is the rate of the
+    line behind the uplink, which all traffic passes and `shared` instances share, None = as fast as the host; it queues
+    up to `queue_packets` per class, and in one fifo of all instances without a class. `driver_cpus` are the CPUs that
+    the kernel's packet work is steered to, see `_steer`, None = where the kernel puts it. With `taps` the instances'
+    ends are not `eth0` in namespaces of their own, but these devices, which are already in the namespace `switch`;
+    instances beyond the last tap have that one.
     """
 
     link_mbit: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 from lab.records import THROUGHPUT, MemberRecord, Record
@@ -86,8 +86,3 @@ def _repeat(record: Record, member: MemberRecord, instance: str) -> MemberRepeat
     """A repeat under the key that `lab show` uses, so that both get the same interval; alone `instance` is empty."""
     key = f"{record.run} {record.round} {instance}"
     return MemberRepeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
-
-
-def too_wide(widths: Mapping[str, float], narrow: float) -> frozenset[str]:
-    """Group runs whose interval is wider than +-`narrow`."""
-    return frozenset(run for run, width in widths.items() if width > narrow)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from lab.errors import RunError, ToolError
 
@@ -18,7 +19,37 @@ _POLL_S = 0.01
 _SHOWN = 400  # characters of a program's complaint that an error repeats
 
 
-class LabProcess:
+class Program(Protocol):
+    """A program that was started in an instance, or against one."""
+
+    command: tuple[str, ...]
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+
+    def release(self) -> None:
+        """Let a program that was started with `wait` begin."""
+
+    def output(self) -> str: ...
+
+    def errors(self) -> str:
+        """The end of what it complained about, on one line."""
+
+    def terminate(self) -> None:
+        """Ask it to end, once, and do not wait for it."""
+
+    def stop(self, patience_s: float = 1.0) -> None:
+        """End it: politely, then by force; safe to repeat."""
+
+    def check(self) -> None:
+        """Raise RunError when it ended with a failure."""
+        code = self.returncode
+        if code not in (None, 0):
+            raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
+
+
+class LabProcess(Program):
     """A program inside an instance. Its output goes to memory, so that no full disk and no unread pipe can stop it."""
 
     def __init__(
@@ -55,7 +86,6 @@ class LabProcess:
         return self._popen.poll()
 
     def release(self) -> None:
-        """Let a program that was started with `wait` begin."""
         if self._popen.stdin is not None:
             try:
                 os.write(self._popen.stdin.fileno(), b"\n")
@@ -68,18 +98,15 @@ class LabProcess:
         return _whole(self._output)
 
     def errors(self) -> str:
-        """The end of what it complained about, on one line."""
         text = " ".join((_whole(self._errors) or _whole(self._output)).split())
         return text[-_SHOWN:]
 
     def terminate(self) -> None:
-        """Ask it to end, once, and do not wait for it."""
         if not self._asked and self._popen.poll() is None:
             self._popen.terminate()
         self._asked = True
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """End it: politely, then by force; safe to repeat."""
         if self._popen.poll() is None and patience_s > 0:
             self.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -93,12 +120,6 @@ class LabProcess:
             if descriptor >= 0:
                 os.close(descriptor)
         self._output = self._errors = -1
-
-    def check(self) -> None:
-        """Raise RunError when it ended with a failure."""
-        code = self.returncode
-        if code not in (None, 0):
-            raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
 
 
 def _whole(descriptor: int) -> str:

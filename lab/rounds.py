@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.campaign import Campaign
-from lab.precision import Precision, too_wide
+from lab.precision import Precision
 from lab.records import Record
 from lab.schedule import Run, calibrations, expand, in_round, tunings
 
@@ -71,7 +71,7 @@ class RoundPlan:
             return frozenset()
         widths = self._precision.widths(record for record in records if before is None or record.round < before)
         names = {run.run for run in self.runs}  # a journal may hold runs that the campaign no longer has
-        return too_wide(widths, narrow) & names
+        return frozenset(run for run, width in widths.items() if width > narrow and run in names)
 
     def _with_solos(self, groups: frozenset[str]) -> tuple[Run, ...]:
         chosen = [run for run in self.runs if run.run in groups]

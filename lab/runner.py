@@ -96,7 +96,7 @@ class _Campaigner:
         self._campaign = campaign
         self._directory = directory.resolve()
         self._journal = journal
-        self._machine = read_machine()
+        self._machine = read_machine(campaign)
         self._maker = GroupMaker()
         self._plan = RoundPlan(campaign)
         self._counts = _Counts(self._plan.least_total)

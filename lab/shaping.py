@@ -106,7 +106,7 @@ def _class(device: str, parent: str, name: str, rates: str, queue_packets: int) 
 
 
 def _filters(device: str, address: str, name: str) -> list[str]:
-    """The rate that `shared` instances share; without a link as much as they are promised. 0 = there are none."""
+    """Lines that put what an address sends into a class: IP, and ARP, which asks for its neighbours."""
     packed = IPv4Address(address).packed
     # RFC 826: the sender's address is 14 bytes into the packet
     sender = f"match u16 0x{packed[:2].hex()} 0xffff at 14 match u16 0x{packed[2:].hex()} 0xffff at 16"

@@ -18,6 +18,7 @@ from lab.errors import RepeatedError, RunError
 from lab.instances import RunSetup, host_instances
 from lab.journal import Journal
 from lab.measure import Timing, measure
+from lab.network import Wiring
 from lab.on_off.making import is_on_off, make_on_off
 from lab.qdiscs import Qdiscs, lab_qdiscs
 from lab.records import Record, RunConditions, StateOutcome
@@ -91,11 +92,11 @@ class HostRuns(RunMaker):
     def _setup(self, run: Run) -> RunSetup:
         campaign = self._campaign
         workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
+        wiring = Wiring(campaign.link_mbit, campaign.line_mbit, campaign.queue_packets, run.placed[0].driver)
+        fill_idle = campaign.on_off is not None and campaign.on_off.fill_idle
         return RunSetup(
-            self._registry, run.placed, workloads, self._scratch, link_mbit=campaign.link_mbit,
-            driver_cpus=run.placed[0].driver, guests=campaign.guests, line_mbit=campaign.line_mbit,
-            queue_packets=campaign.queue_packets, fill_idle=campaign.on_off is not None and campaign.on_off.fill_idle,
-        )  # fmt: skip
+            self._registry, run.placed, workloads, self._scratch, wiring, guests=campaign.guests, fill_idle=fill_idle
+        )
 
     def _around(self, round_started: str, load: float, before: Qdiscs | None, after: Qdiscs | None) -> RunConditions:
         if after is None:

@@ -40,7 +40,7 @@ from tests.servers.power_cut import Left, put_back, watched
 
 CAMPAIGN = read_campaign(Path(__file__).parent / "lab" / "tiny.yaml")
 RUNS = one_round(CAMPAIGN, 1)
-MACHINE, FOUND = read_machine(), circumstances()
+MACHINE, FOUND = read_machine(CAMPAIGN), circumstances()
 PLENTY = 10**6
 Parts = Mapping[str, object]  # each is written for itself
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import RunError
+from lab.processes import Program
 
 _ANSWER_WITHIN_S = 30.0  # an emulated guest that shares its CPU with three others takes its time
 _SHOWN = 400  # characters of a program's complaint that an error repeats
@@ -149,7 +150,7 @@ class AgentChannel:
         return RunError(f"the agent of guest {self._name} {how}: {self._explain()[-_SHOWN:] or 'its console is empty'}")
 
 
-class GuestProgram:
+class GuestProgram(Program):
     """A program inside a guest; the agent's report of its end holds its status and its output."""
 
     def __init__(self, channel: AgentChannel, number: int, command: tuple[str, ...]) -> None:
@@ -173,18 +174,17 @@ class GuestProgram:
         return self._text("output")
 
     def errors(self) -> str:
-        """The end of what it complained about, on one line."""
         return " ".join((self._text("errors") or self._text("output")).split())[-_SHOWN:]
 
     def terminate(self) -> None:
-        """Ask it to end, once, and do not wait for it; nothing happens when the guest is gone."""
+        """Nothing happens when the guest is gone."""
         with contextlib.suppress(RunError):
             if not self._asked and self.returncode is None:
                 self._signal(signal.SIGTERM)
         self._asked = True
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """End it and what it started: politely, then by force; safe to repeat, and when the guest is gone."""
+        """Safe also when the guest is gone."""
         with contextlib.suppress(RunError):
             if patience_s > 0 and self.returncode is None:
                 self.terminate()
@@ -194,12 +194,6 @@ class GuestProgram:
                 self._wait(_ANSWER_WITHIN_S)
         if self._end is None:
             self._end = {"status": -signal.SIGKILL, "errors": _EARLY}
-
-    def check(self) -> None:
-        """Raise RunError when it ended with a failure."""
-        code = self.returncode
-        if code not in (None, 0):
-            raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
 
     def _text(self, name: str) -> str:
         texts = self._channel.ask("output", program=self._number) if self.returncode is None else {}

@@ -4,12 +4,13 @@ from typing import Any
 
 from lab.campaign import Backing
 from lab.control_groups import GroupMaker
-from lab.instances.base import Program, RunSetup
+from lab.instances.base import RunSetup
 from lab.instances.containers import ContainerInstances
 from lab.instances.lifecycle import ManagedInstances, RunningInstance
 from lab.instances.native import NativeInstances
 from lab.instances.qemu import QemuInstances
 from lab.instances.xen import XenInstances
+from lab.processes import Program
 
 __all__ = ["Instances", "Program", "RunSetup", "RunningInstance", "host_instances"]
 Instances = ManagedInstances[RunningInstance]

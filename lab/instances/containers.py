@@ -12,7 +12,7 @@ from lab import network
 from lab.control_groups import GroupMaker
 from lab.idle_filler import IdleFiller
 from lab.instances.base import RunSetup, Transport
-from lab.instances.lifecycle import ManagedInstances, RunningInstance, waiting_socket
+from lab.instances.lifecycle import ManagedInstances, RunningInstance, socket_waits
 from lab.processes import LabProcess
 from lab.workloads import Site
 from profiler.backends import LxcBackend
@@ -48,7 +48,7 @@ class LabContainer(RunningInstance):
         process = Path(f"/proc/{self.server.pid}")
         with contextlib.suppress(OSError):
             if (process / "ns/net").stat().st_ino == Path(self.namespace).stat().st_ino:
-                return listens(process / "net", transport, port)
+                return socket_waits(lambda table: (process / "net" / table).read_text("ascii"), transport, port)
         return False
 
     def deliver(self) -> None:
@@ -104,19 +104,9 @@ class ContainerInstances(ManagedInstances[LabContainer]):
             )
 
     def _network(self) -> network.LabNetwork:
-        return network.build(self._registry, self._networks(), self._wiring())
+        return network.build(self._registry, self._networks(), self._setup.wiring)
 
     def _leave(self) -> None:
         """End the programs that fill idle CPUs; everything else is on the registry."""
         self._filling.close()
         self._filler = None
-
-
-def listens(tables: Path, transport: Transport, port: int) -> bool:
-    """Whether a socket waits on this port, by the tables in a folder such as `/proc/PID/net`."""
-    waiting = waiting_socket(transport, port)
-    for name in (transport, f"{transport}6"):
-        with contextlib.suppress(OSError):
-            if waiting.search((tables / name).read_text(encoding="ascii")):
-                return True
-    return False

@@ -6,15 +6,15 @@ import contextlib
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
 
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import RunError
-from lab.instances.base import Program, RunSetup, Transport
-from lab.network import Wiring
-from lab.processes import LabProcess
+from lab.instances.base import RunSetup, Transport
+from lab.processes import LabProcess, Program
 from lab.schedule import PlacedMember
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend
@@ -205,12 +205,6 @@ class ManagedInstances(ABC, Generic[S_co]):
     def _networks(self) -> list[NetworkSettings | None]:
         return [entry.member.settings.network for entry in self._setup.placed]
 
-    def _wiring(self, *, switch: str | None = None, taps: tuple[str, ...] = ()) -> Wiring:
-        setup = self._setup
-        return Wiring(
-            setup.link_mbit, setup.line_mbit, setup.queue_packets, setup.driver_cpus, switch=switch, taps=taps
-        )
-
     def _directory(self, position: int) -> Path:
         """The folder of the instance at this position, made."""
         directory = self._setup.directory / f"instance-{position}"
@@ -267,7 +261,12 @@ class ManagedInstances(ABC, Generic[S_co]):
         self._registry.remove_run()
 
 
-def waiting_socket(transport: Transport, port: int) -> re.Pattern[str]:
-    """Matches a socket that waits on this port in the tables `tcp`, `tcp6`, `udp`, `udp6` of a namespace (proc(5))."""
+def socket_waits(read: Callable[[str], str], transport: Transport, port: int) -> bool:
+    """Whether a socket waits on this port, by the tables of a network namespace (proc(5), net), which `read` reads."""
     # local address and port, no peer; state 0A is TCP's LISTEN, 07 that of an unconnected UDP socket
-    return re.compile(rf":{port:04X} 0+:0000 {'0A' if transport == 'tcp' else '07'} ")
+    waiting = re.compile(rf":{port:04X} 0+:0000 {'0A' if transport == 'tcp' else '07'} ")
+    for table in (transport, f"{transport}6"):
+        with contextlib.suppress(OSError):
+            if waiting.search(read(table)):
+                return True
+    return False

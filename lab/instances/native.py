@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from lab import network
@@ -31,19 +32,20 @@ class NativeInstances(ContainerInstances):
         return f"ct{self._registry.run}"
 
     def _network(self) -> network.LabNetwork:
-        setup, registry = self._setup, self._registry
+        registry = self._registry
         self._check()
         switch = registry.network("switch")
         registry.made("network", switch)  # with it the veth pair goes, and so the host's end
         call(["ip", "netns", "add", switch])
         call(["ip", "link", "add", self._interface, "type", "veth", "peer", "name", "port0", "netns", switch])
-        net = network.build(registry, self._networks(), self._wiring(switch=switch, taps=("port0",)))
-        limits = [most_segments(settings, setup.link_mbit, setup.line_mbit) for settings in self._networks()]
+        wiring = replace(self._setup.wiring, switch=switch, taps=("port0",))
+        net = network.build(registry, self._networks(), wiring)
+        limits = [most_segments(settings, wiring.link_mbit, wiring.line_mbit) for settings in self._networks()]
         segments = min((limit for limit in limits if limit is not None), default=None)
         addresses = [port.address for port in net.ports]
         network.batch(["ip"], network.end_commands(self._interface, addresses, segments))
-        if setup.driver_cpus is not None:
-            Path("/sys/class/net", self._interface, network.STEERING).write_text(network.cpu_mask(setup.driver_cpus))
+        if wiring.driver_cpus is not None:
+            Path("/sys/class/net", self._interface, network.STEERING).write_text(network.cpu_mask(wiring.driver_cpus))
         ports = tuple(network.Port(port.address, _OWN, port.device) for port in net.ports)
         return network.LabNetwork(ports, net.generators, net.switch)
 

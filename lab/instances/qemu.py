@@ -7,6 +7,8 @@ any, else on the member's.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lab import network
 from lab.guests.backend import GuestBackend, WatchedGuest
 from lab.guests.machine import QemuGuest
@@ -44,7 +46,8 @@ class QemuInstances(GuestInstances):
         for machine in self.machines:
             machine.wake()
         taps = tuple(machine.shape.tap for machine in self.machines)
-        net = network.build(self._registry, self._networks(), self._wiring(switch=self._pool.network, taps=taps))
+        wiring = replace(setup.wiring, switch=self._pool.network, taps=taps)
+        net = network.build(self._registry, self._networks(), wiring)
         for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
             machine, address = self.machines[position], net.ports[position].address
             site = Site(position, machine.files, self._directory(position), address, entry.member.vcpus)
@@ -56,10 +59,10 @@ class QemuInstances(GuestInstances):
     def _settle(self, entry: PlacedMember, workload: Workload, site: Site, machine: QemuGuest) -> float:
         """Give the guest what its work needs, then put it on its CPUs and under its limits; its lead in seconds."""
         workload.prepare(site)
-        setup = self._setup
-        machine.prepare(site.address, most_segments(entry.member.settings.network, setup.link_mbit, setup.line_mbit))
+        wiring = self._setup.wiring
+        machine.prepare(site.address, most_segments(entry.member.settings.network, wiring.link_mbit, wiring.line_mbit))
         lead_s = machine.lead_s(workload, site)
-        driver = setup.driver_cpus or entry.cpus
+        driver = wiring.driver_cpus or entry.cpus
         all_cpus = tuple(sorted({*entry.cpus, *driver}))
         procs = self._group(self._registry.group(entry.instance), all_cpus, entry.member.settings)
         machine.place(procs, entry.cpus, driver)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from lab.guests.channel import AgentChannel
-from lab.instances.base import Program, Transport
-from lab.instances.lifecycle import ManagedInstances, RunningInstance, waiting_socket
+from lab.instances.base import Transport
+from lab.instances.lifecycle import ManagedInstances, RunningInstance, socket_waits
+from lab.processes import Program
 
 
 class GuestSystem(Protocol):
@@ -31,9 +32,7 @@ class GuestHandle(RunningInstance):
         return self.inside.channel.start(command, self.site.directory, wait=wait)
 
     def listens(self, transport: Transport, port: int) -> bool:
-        waiting = waiting_socket(transport, port)
-        tables = (f"/proc/net/{transport}", f"/proc/net/{transport}6")
-        return any(waiting.search(self.inside.channel.read(table)) for table in tables)
+        return socket_waits(lambda table: self.inside.channel.read(f"/proc/net/{table}"), transport, port)
 
     def deliver(self) -> None:
         self.inside.deliver(self.site.directory)

@@ -58,8 +58,8 @@ class XenInstances(GuestInstances):
     def _build(self) -> None:
         setup = self._setup
         check_settings(setup)
-        if setup.driver_cpus is not None:
-            self._move_driver(setup.driver_cpus)
+        if setup.wiring.driver_cpus is not None:
+            self._move_driver(setup.wiring.driver_cpus)
         self._type = domain_type(call(["xl", "info"]))
         key = tuple(sorted({tool for workload in setup.workloads for tool in workload.tools}))
         image = _IMAGES[key] = _IMAGES.get(key) or build_image(key)
@@ -81,7 +81,7 @@ class XenInstances(GuestInstances):
 
     def _wire(self) -> tuple[str, str]:
         """Make bridge, uplink and the generators' namespace; returns the bridge's name and the namespace's path."""
-        setup, registry = self._setup, self._registry
+        wiring, registry = self._setup.wiring, self._registry
         bridge, generators = f"cotenant-{registry.run}", registry.network("load")  # 15 letters: the most of a name
         uplink = f"ctn-{registry.run}-up"
         registry.made("bridge", bridge)
@@ -95,7 +95,7 @@ class XenInstances(GuestInstances):
         batch(["ip"], lines)
         batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
         attached = [(instance_address(position), settings) for position, settings in enumerate(self._networks())]
-        shaping = htb_commands(uplink, attached, setup.link_mbit, setup.line_mbit, setup.queue_packets)
+        shaping = htb_commands(uplink, attached, wiring.link_mbit, wiring.line_mbit, wiring.queue_packets)
         if shaping:
             batch(["tc"], shaping)
         return bridge, f"/run/netns/{generators}"
@@ -136,9 +136,6 @@ class XenInstances(GuestInstances):
 
 def check_settings(setup: RunSetup) -> None:
     """Raise PreparationError for what a campaign cannot have on Xen."""
-    for entry in setup.placed:
-        if entry.member.settings.disk_limit_mb_s is not None:
-            raise PreparationError(f"{entry.instance} has a disk limit, which Xen does not have: leave it out")
     if any(len(entry.instance) > 200 for entry in setup.placed):
         raise PreparationError("the name of an instance is too long for a domain: shorten its workload's name")
     if not Path("/proc/xen/capabilities").exists():

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.show.dataset import LabDataset, RunInfo
 from lab.show.dataset_reader import read_dataset
@@ -53,10 +51,6 @@ class DatasetAnalysis:
     courses: Mapping[str, OutcomeHistories]
     alone: tuple[SoloOutcome, ...]
 
-    def document(self) -> dict[str, Any]:
-        """For --json: times as text."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-
 
 def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") -> DatasetAnalysis:
     """Read a dataset directory and compute everything; LabError names file, line and column of what is wrong there.
@@ -93,14 +87,3 @@ def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:
         if (row.run, row.repeat) in solos:
             values[row.instance.rpartition(".")[0] or row.workload, row.outcome, row.unit].append(row.value)
     return tuple(SoloOutcome(*name, describe(over_rounds)) for name, over_rounds in sorted(values.items()))
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON can hold it: dataclasses by their fields, times as text."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value.isoformat() if isinstance(value, datetime) else value

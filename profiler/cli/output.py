@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from profiler import rich_console
@@ -42,7 +43,8 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 
 
 def print_json(document: Any, indent: int | None = 2) -> None:
-    json.dump(document, sys.stdout, indent=indent, allow_nan=False)
+    """Print a document; times in it become text."""
+    json.dump(document, sys.stdout, indent=indent, allow_nan=False, default=datetime.isoformat)
     print()
 
 

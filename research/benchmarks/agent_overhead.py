@@ -26,7 +26,7 @@ from rich.console import Console
 from lab import network
 from lab.control_groups import GroupMaker
 from lab.errors import LabError, RunError
-from lab.instances.containers import listens
+from lab.instances.lifecycle import socket_waits
 from lab.processes import LabProcess, wait_until
 from lab.resource_registry import ResourceRegistry, clean
 from lab.statistics import describe
@@ -135,8 +135,8 @@ def _web(folder: Path) -> Iterator[_WrkLoad]:
             registry.made("group", name)
             groups.append(maker.make(name, (cpu,), IsolationSettings(), None))
         server = LabProcess(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
-        pid = server.pid
-        if not wait_until(lambda: listens(Path(f"/proc/{pid}/net"), *web.listens), READY_S):
+        tables = Path(f"/proc/{server.pid}/net")
+        if not wait_until(lambda: socket_waits(lambda table: (tables / table).read_text(), *web.listens), READY_S):
             raise RunError(f"nginx was not ready within {READY_S:.0f} s: {server.errors()}")
         yield _WrkLoad(web, site, groups[1], net.generators)
     finally:

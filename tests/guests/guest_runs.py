@@ -11,6 +11,7 @@ from lab.campaign.model import Member
 from lab.control_groups import GroupMaker
 from lab.instances import Program, RunningInstance, RunSetup
 from lab.instances.qemu import QemuInstances
+from lab.network import Wiring
 from lab.processes import call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
@@ -36,7 +37,7 @@ class Lab:
         """Guests for one run, not yet entered."""
         placed, workloads = zip(*members, strict=True)
         return QemuInstances(
-            RunSetup(self.registry, placed, workloads, self.scratch, driver_cpus=driver_cpus), self.maker
+            RunSetup(self.registry, placed, workloads, self.scratch, Wiring(driver_cpus=driver_cpus)), self.maker
         )
 
 

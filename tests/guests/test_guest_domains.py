@@ -212,19 +212,10 @@ def test_a_namespace_that_is_not_there_is_an_error_and_leaves_no_file_open() -> 
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 10
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "why"),
-    [
-        ("web.1", IsolationSettings(disk_limit_mb_s=5), r"web\.1 has a disk limit, which Xen does not have"),
-        ("w" * 201, IsolationSettings(), "too long for a domain"),
-    ],
-)
-def test_what_xen_does_not_have_is_said_before_anything_is_made(
-    name: str, settings: IsolationSettings, why: str
-) -> None:
+def test_a_name_that_is_too_long_for_xen_is_refused_before_anything_is_made() -> None:
     registry: Any = None
-    placed = PlacedMember(name, Member("web", "web", 1.0, 1, settings), (0,), (1,), "solo:web")
-    with pytest.raises(PreparationError, match=why):
+    placed = PlacedMember("w" * 201, Member("web", "web", 1.0, 1, IsolationSettings()), (0,), (1,), "solo:web")
+    with pytest.raises(PreparationError, match="too long for a domain"):
         check_settings(RunSetup(registry, (placed,), (WebWorkload(1),), Path("/data")))
 
 

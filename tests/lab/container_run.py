@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 from lab.campaign import Member
 from lab.control_groups import GroupMaker
 from lab.instances import RunSetup
-from lab.instances.base import Program
 from lab.instances.containers import ContainerInstances, LabContainer
-from lab.processes import LabProcess, wait_until
+from lab.processes import LabProcess, Program, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
 from lab.workloads import CpuWorkload, Listens, Site, Workload
@@ -91,7 +90,7 @@ def containers(
         chosen = tuple(workloads or [CpuWorkload() for _ in entries])
         setup = RunSetup(registry, tuple(entries), chosen, scratch, **more)
         with ContainerInstances(setup, prepared_maker()) as made:
-            yield [one for one in made.running if isinstance(one, LabContainer)]
+            yield [running for running in made.running if isinstance(running, LabContainer)]
 
 
 def switch_of(made: Sequence[LabContainer]) -> str:
@@ -110,20 +109,20 @@ def native_programs_alone() -> Iterator[None]:
 def left_of(run: str, *files: str) -> list[str]:
     """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, `programs_of` it."""
     roots = set(find_mounts(LiveSource()).values())
-    found = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
-    found += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
-    found += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
-    return found + programs_of(run, *files)
+    paths = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
+    paths += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
+    paths += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
+    return paths + programs_of(run, *files)
 
 
 def programs_of(run: str, *files: str) -> list[str]:
     """Processes in a group of this run, or which name it in these files of theirs (`cmdline`: those not dead yet)."""
-    found: list[str] = []
+    programs: list[str] = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if any(run in (process / file).read_text(errors="replace") for file in files or ("cgroup",)):
-                found.append(f"{process}: {(process / 'comm').read_text().strip()}")
-    return found
+                programs.append(f"{process}: {(process / 'comm').read_text().strip()}")
+    return programs
 
 
 _ECHO = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def lab(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=60, check=False, env=environment(**more)
+        command(*arguments), capture_output=True, text=True, timeout=100, check=False, env=environment(**more)
     )
 
 
@@ -45,9 +46,11 @@ def measure(campaign: Path, out: Path, state: Path, *more: str) -> dict[str, Any
 
 
 def table(out: Path, name: str) -> list[dict[str, str]]:
-    """Rows of a table of a dataset."""
-    with (out / f"{name}.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    """Rows of a table of a dataset, which may be packed."""
+    path = out / f"{name}.csv"
+    if path.exists():
+        return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    return list(csv.DictReader(gzip.decompress((out / f"{name}.csv.gz").read_bytes()).decode().splitlines()))
 
 
 def write_campaign(path: Path, **changes: object) -> Path:

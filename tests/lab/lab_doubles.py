@@ -115,13 +115,13 @@ class FakeInstances:
     def __init__(
         self, *workloads: FakeWorkload, used_s: Callable[[float], float] = lambda seconds: seconds / 2
     ) -> None:
-        self.members = [FakeRunning(_placed(chr(ord("a") + i)), one) for i, one in enumerate(workloads)]
+        self.members = [FakeRunning(_placed(chr(ord("a") + i)), workload) for i, workload in enumerate(workloads)]
         self.running: Any = self.members
         self.backends: list[FakeBackend] = []
         self._used_s = used_s
 
     def backend(self) -> Backend:
-        self.backends.append(FakeBackend({one.placed.instance: self._used_s for one in self.members}))
+        self.backends.append(FakeBackend({member.placed.instance: self._used_s for member in self.members}))
         backend: Any = self.backends[-1]
         return backend  # type: ignore[no-any-return]
 
@@ -135,7 +135,7 @@ class FakeInstances:
         return 0
 
     def host_cpus(self) -> frozenset[int]:
-        return frozenset(cpu for one in self.members for cpu in one.placed.cpus)
+        return frozenset(cpu for member in self.members for cpu in member.placed.cpus)
 
 
 def _placed(name: str) -> PlacedMember:

@@ -28,9 +28,9 @@ BUSY = [sys.executable, "-I", "-S", "-c", "print(1, flush=True)\nwhile True: pas
 
 def _shares(settings: Sequence[IsolationSettings], cpus: Sequence[int], seconds: float) -> list[float]:
     """CPUs that a busy loop in each of these containers got, 1.0 = one CPU."""
-    entries = [placed(number, one, cpus=(cpus[number],)) for number, one in enumerate(settings)]
+    entries = [placed(number, own, cpus=(cpus[number],)) for number, own in enumerate(settings)]
     with containers(entries) as made:
-        loops = [one.start_inside(BUSY) for one in made]
+        loops = [container.start_inside(BUSY) for container in made]
         assert wait_until(lambda: all(loop.output() for loop in loops), 30)  # beside heavy loops others start late
         time.sleep(0.3)
         before, begin = _used(made), time.monotonic()
@@ -43,7 +43,7 @@ def _shares(settings: Sequence[IsolationSettings], cpus: Sequence[int], seconds:
 
 def _used(made: Sequence[LabContainer]) -> list[int]:
     groups = find_groups(LiveSource())
-    return [groups.cpu_ns(one.group) for one in made]
+    return [groups.cpu_ns(container.group) for container in made]
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 10])
@@ -76,8 +76,8 @@ def test_a_cap_holds_whoever_competes() -> None:
 
 
 def test_programs_stay_on_the_cpus_of_their_instance() -> None:
-    with containers([placed(0, cpus=(1,))]) as (one,):
-        loop = one.start_inside(BUSY)
+    with containers([placed(0, cpus=(1,))]) as (container,):
+        loop = container.start_inside(BUSY)
         assert wait_until(lambda: bool(loop.output()), 10)
         assert os.sched_getaffinity(loop.pid) == {1}
         with pytest.raises(OSError, match="Invalid argument"):
@@ -87,16 +87,16 @@ def test_programs_stay_on_the_cpus_of_their_instance() -> None:
 
 def _copied_mb_s(way: str, limit_mb_s: float | None) -> float:
     """What `dd` reached by its own clock, with requests past the page cache."""
-    with containers([placed(0, IsolationSettings(disk_limit_mb_s=limit_mb_s))]) as (one,):
-        file = one.site.directory / "data"
+    with containers([placed(0, IsolationSettings(disk_limit_mb_s=limit_mb_s))]) as (container,):
+        file = container.site.directory / "data"
         file.write_bytes(os.urandom(1 << 20) * 16)
         subprocess.run(["sync", file], check=True)  # what is written late would count as the first request's
         if not takes_direct(file):
-            pytest.skip(f"the file system of {one.site.directory} takes no direct requests")
+            pytest.skip(f"the file system of {container.site.directory} takes no direct requests")
         ends = [f"if={file}", "of=/dev/null", "iflag=direct"]
         if way == "write":
             ends = ["if=/dev/zero", f"of={file}", "oflag=direct", "conv=notrunc"]
-        copying = one.start_inside(["dd", *ends, "bs=64k", "count=200"])
+        copying = container.start_inside(["dd", *ends, "bs=64k", "count=200"])
         assert wait_until(lambda: copying.returncode is not None, 60)
         copying.check()
         seconds = float(copying.errors().rsplit("copied, ", 1)[1].split()[0])

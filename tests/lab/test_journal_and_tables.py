@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from lab.records import Record, RunConditions
 from lab.schedule import expand
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
-from tests.lab.lab_commands import TINY
+from tests.lab.lab_commands import TINY, table
 from tests.lab.lab_records import one_round, record
 
 CONTRACT = {  # contract.md, section 3
@@ -27,16 +25,8 @@ CONTRACT = {  # contract.md, section 3
 }
 
 
-def _table(directory: Path, name: str) -> list[dict[str, str]]:
-    path = directory / f"{name}.csv"
-    if path.exists():
-        return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    packed = directory / f"{name}.csv.gz"
-    return list(csv.DictReader(gzip.decompress(packed.read_bytes()).decode().splitlines()))
-
-
 def _write(directory: Path, campaign: Campaign, records: list[Record]) -> None:
-    write_dataset(directory, campaign, records, read_machine(), circumstances())
+    write_dataset(directory, campaign, records, read_machine(campaign), circumstances())
 
 
 @pytest.fixture
@@ -50,13 +40,13 @@ def test_tables_have_the_columns_of_the_contract(written: Path) -> None:
     for name, columns in (("profiles", PROFILES), ("colocations", COLOCATIONS), ("platforms", PLATFORMS)):
         wanted = CONTRACT[name].split(", ")
         assert list(columns) == wanted
-        assert list(_table(written, name)[0]) == wanted
+        assert list(table(written, name)[0]) == wanted
 
 
 def test_run_and_repeat_tell_who_was_there_at_the_same_time(tmp_path: Path, campaign: Campaign) -> None:
     _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     together: dict[tuple[str, str], set[str]] = {}
-    for row in _table(tmp_path, "colocations"):
+    for row in table(tmp_path, "colocations"):
         together.setdefault((row["run"], row["repeat"]), set()).add(row["instance"])
     assert len(together) == 3 * 2
     assert all(len(instances) == 2 for instances in together.values())
@@ -66,7 +56,7 @@ def test_run_and_repeat_tell_who_was_there_at_the_same_time(tmp_path: Path, camp
 def test_solo_is_the_value_of_the_same_round(tmp_path: Path, campaign: Campaign) -> None:
     slower = [record(campaign, run, 2, factor=0.5) for run in expand(campaign)]
     _write(tmp_path, campaign, one_round(campaign, 1) + slower)
-    rows = [row for row in _table(tmp_path, "colocations") if row["outcome"] == "throughput"]
+    rows = [row for row in table(tmp_path, "colocations") if row["outcome"] == "throughput"]
     assert {(row["repeat"], row["solo"], row["colocated"]) for row in rows} == {
         ("1", "1000", "500"),
         ("2", "500", "250"),
@@ -75,17 +65,17 @@ def test_solo_is_the_value_of_the_same_round(tmp_path: Path, campaign: Campaign)
 
 
 def test_a_solo_run_that_is_not_there_yet_is_an_empty_cell(tmp_path: Path, campaign: Campaign) -> None:
-    records = [one for one in one_round(campaign, 1) if one.kind == "group"]
+    records = [finished for finished in one_round(campaign, 1) if finished.kind == "group"]
     _write(tmp_path, campaign, records)
-    assert {row["solo"] for row in _table(tmp_path, "colocations")} == {""}
+    assert {row["solo"] for row in table(tmp_path, "colocations")} == {""}
 
 
 def test_profiles_hold_every_scope_outcomes_and_the_load_generator(written: Path) -> None:
-    found = {(row["workload"], row["scope"], row["metric"]) for row in _table(written, "profiles")}
-    assert ("web-1k", "instance", "throughput") in found
-    assert ("web-1k", "driver_domain", "cpu") in found
-    assert ("cpu", "host", "event") in found
-    assert ("web-1k", "host", "load_generator_cpu") in found
+    profiled = {(row["workload"], row["scope"], row["metric"]) for row in table(written, "profiles")}
+    assert ("web-1k", "instance", "throughput") in profiled
+    assert ("web-1k", "driver_domain", "cpu") in profiled
+    assert ("cpu", "host", "event") in profiled
+    assert ("web-1k", "host", "load_generator_cpu") in profiled
 
 
 def test_the_description_says_where_the_figures_come_from(written: Path) -> None:
@@ -109,24 +99,24 @@ def test_a_table_is_whole_or_not_there(written: Path, campaign: Campaign, monkey
 
 
 def test_outcomes_hold_everything_that_a_workload_told(written: Path) -> None:
-    rows = _table(written, "outcomes")
+    rows = table(written, "outcomes")
     assert list(rows[0]) == list(OUTCOMES)
-    told = {(row["outcome"], row["unit"]) for row in rows if row["run"] == "solo:cpu:0"}
-    assert told == {
+    outcomes = {(row["outcome"], row["unit"]) for row in rows if row["run"] == "solo:cpu:0"}
+    assert outcomes == {
         ("throughput", "events/s"), ("latency_mean_ms", "ms"), ("latency_p95_ms", "ms"), ("retransmits", "1/s"),
     }  # fmt: skip
-    assert "retransmits" not in {row["outcome"] for row in _table(written, "colocations")}
+    assert "retransmits" not in {row["outcome"] for row in table(written, "colocations")}
 
 
 def test_windows_are_a_table_that_is_the_same_bytes_for_the_same_runs(tmp_path: Path, campaign: Campaign) -> None:
     records = [record(campaign, run, 1, windows=[10.0, 20.5]) for run in expand(campaign)]
     _write(tmp_path, campaign, records)
-    rows = _table(tmp_path, "series")
+    rows = table(tmp_path, "series")
     assert list(rows[0]) == list(SERIES)
-    found = [
+    windows = [
         (row["at_s"], row["value"]) for row in rows if (row["run"], row["instance"]) == ("same:web-1k:cpu", "cpu.2")
     ]
-    assert found == [("0.5", "10"), ("1", "20.5")]
+    assert windows == [("0.5", "10"), ("1", "20.5")]
     before = (tmp_path / "series.csv.gz").read_bytes()
     _write(tmp_path, campaign, records)
     assert (tmp_path / "series.csv.gz").read_bytes() == before
@@ -136,7 +126,7 @@ def test_runs_tell_what_they_were_done_under(tmp_path: Path, campaign: Campaign)
     around = RunConditions("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
     (run,) = [run for run in expand(campaign) if run.run == "same:web-1k:cpu"]
     _write(tmp_path, campaign, [record(campaign, run, 1, unsteady=("cpu.2",), around=around)])
-    rows = {row["instance"]: row for row in _table(tmp_path, "runs")}
+    rows = {row["instance"]: row for row in table(tmp_path, "runs")}
     assert list(rows["cpu.2"]) == list(RUNS)
     assert [rows[name]["unsteady"] for name in ("web-1k.1", "cpu.2")] == ["0", "1"]
     assert [rows[name]["cpu_speed"] for name in ("web-1k.1", "cpu.2")] == ["2", "2"]  # of the CPU that both are on
@@ -151,7 +141,7 @@ def test_driver_cpus_stand_in_colocations_and_the_dataset_reads_back(tmp_path: P
     (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
     campaign = read_campaign(tmp_path / "c.yaml")
     _write(tmp_path, campaign, one_round(campaign, 1))
-    assert {row["driver_cpus"] for row in _table(tmp_path, "colocations")} == {"1"}
+    assert {row["driver_cpus"] for row in table(tmp_path, "colocations")} == {"1"}
     dataset = load_dataset(tmp_path)
     assert len(dataset.colocations) == 3
     assert {colocation.driver_cpus for colocation in dataset.colocations} == {(1,)}

@@ -20,7 +20,7 @@ from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Site, WebWorkload, Workload
 from tests.lab.container_run import PYTHON, SERVE, Server, containers, left_of, placed, prepared_maker, registered
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("runs")]
 
 
 @pytest.fixture
@@ -40,16 +40,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         assert left_of(run) == []
 
 
-@pytest.mark.usefixtures("runs")
 @pytest.mark.measured
 def test_servers_start_side_by_side() -> None:
     begin = time.monotonic()
     with containers([placed(number) for number in range(3)], [Server(after_s=0.6)] * 3) as made:
-        assert all(one.listens("tcp", 80) for one in made)
+        assert all(container.listens("tcp", 80) for container in made)
     assert time.monotonic() - begin < 1.7  # one after the other would take 1.8 s
 
 
-@pytest.mark.usefixtures("runs")
 def test_a_server_is_ready_when_it_answers_the_generators_side(tmp_path: Path) -> None:
     flag = tmp_path / "asked"
     script = (
@@ -60,17 +58,15 @@ def test_a_server_is_ready_when_it_answers_the_generators_side(tmp_path: Path) -
         assert flag.exists()  # failed once, was asked again
 
 
-@pytest.mark.usefixtures("runs")
 def test_the_hosts_own_server_on_the_port_is_neither_in_the_way_nor_mistaken_for_the_instances() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         begin = time.monotonic()
-        with containers([placed(0)], [Server(port=port, after_s=0.5)]) as (one,):
+        with containers([placed(0)], [Server(port=port, after_s=0.5)]) as (container,):
             assert time.monotonic() - begin > 0.5
-            assert one.listens("tcp", port)
+            assert container.listens("tcp", port)
 
 
-@pytest.mark.usefixtures("runs")
 @pytest.mark.measured
 def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> None:
     twice = (*PYTHON, SERVE.replace("while", "socket.create_server(('', 80))\nwhile"), "80", "0")
@@ -83,7 +79,6 @@ def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> Non
     assert time.monotonic() - started < 10
 
 
-@pytest.mark.usefixtures("runs")
 def test_a_server_that_does_not_get_ready_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ContainerInstances, "ready_within_s", 0.5)
     with (
@@ -93,16 +88,15 @@ def test_a_server_that_does_not_get_ready_is_named(monkeypatch: pytest.MonkeyPat
         raise AssertionError("unreachable")
 
 
-@pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize("follows", [None, RunError("wrk could not load the server")])
 def test_a_server_that_dies_in_the_middle_is_named_whatever_else_failed(follows: RunError | None) -> None:
     with (
         pytest.raises(RunError, match=r"^nginx of one\.1 ended with status -9: ") as caught,
-        containers([placed(0)], [WebWorkload(1)]) as (one,),
+        containers([placed(0)], [WebWorkload(1)]) as (container,),
     ):
-        assert isinstance(one.server, LabProcess)
-        os.kill(one.server.pid, signal.SIGKILL)
-        assert wait_until(lambda: one.complaint() is not None, 60)
+        assert isinstance(container.server, LabProcess)
+        os.kill(container.server.pid, signal.SIGKILL)
+        assert wait_until(lambda: container.complaint() is not None, 60)
         if follows:
             raise follows
     assert caught.value.__cause__ is follows
@@ -115,7 +109,6 @@ class Stopped(Server):
         raise StopRequested("SIGINT")
 
 
-@pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize("stuck", [False, True], ids=["removable", "something cannot be removed"])
 def test_stopping_while_servers_start_removes_everything(monkeypatch: pytest.MonkeyPatch, stuck: bool) -> None:
     if stuck:
@@ -124,18 +117,16 @@ def test_stopping_while_servers_start_removes_everything(monkeypatch: pytest.Mon
         raise AssertionError("unreachable")
 
 
-@pytest.mark.usefixtures("runs")
 def test_a_stop_request_is_not_turned_into_a_failed_run() -> None:
-    with pytest.raises(StopRequested), containers([placed(0)], [Server()]) as (one,):
-        assert isinstance(one.server, LabProcess)
-        os.kill(one.server.pid, signal.SIGKILL)
-        assert wait_until(lambda: one.complaint() is not None, 60)
+    with pytest.raises(StopRequested), containers([placed(0)], [Server()]) as (container,):
+        assert isinstance(container.server, LabProcess)
+        os.kill(container.server.pid, signal.SIGKILL)
+        assert wait_until(lambda: container.complaint() is not None, 60)
         raise StopRequested("SIGTERM")
 
 
-@pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
-    ("follows", "said"),
+    ("follows", "message"),
     [
         (None, "^it cannot be removed$"),
         (RunError("wrk could not load the server"), "^wrk could not load the server$"),
@@ -143,11 +134,11 @@ def test_a_stop_request_is_not_turned_into_a_failed_run() -> None:
     ],
 )
 def test_what_cannot_be_removed_is_the_runs_error_only_where_nothing_else_ended_it(
-    monkeypatch: pytest.MonkeyPatch, follows: BaseException | None, said: str
+    monkeypatch: pytest.MonkeyPatch, follows: BaseException | None, message: str
 ) -> None:
     """A stop request that were lost so would count as a run that failed, and be followed by a second try."""
     _cannot_remove(monkeypatch)
-    with pytest.raises((RunError, StopRequested), match=said), containers([placed(0)]):
+    with pytest.raises((RunError, StopRequested), match=message), containers([placed(0)]):
         if follows:
             raise follows
 
@@ -176,7 +167,6 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
             call(["ip", "netns", "delete", name])
 
 
-@pytest.mark.usefixtures("runs")
 def test_idle_cpus_are_kept_busy_by_programs_that_let_everybody_else_go_first() -> None:
     with registered() as (registry, scratch):
         setup = RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch, fill_idle=True)

@@ -14,6 +14,7 @@ from lab.errors import PreparationError
 from lab.instances import RunSetup
 from lab.instances.containers import LabContainer
 from lab.instances.native import NativeInstances
+from lab.network import Wiring
 from lab.processes import call, wait_until
 from lab.schedule import PlacedMember
 from lab.workloads import CpuWorkload, Workload
@@ -39,15 +40,16 @@ def _native(entries: list[PlacedMember], workloads: list[Workload], **more: Any)
     with native_programs_alone(), registered() as (registry, scratch):
         setup = RunSetup(registry, tuple(entries), tuple(workloads), scratch, **more)
         with NativeInstances(setup, prepared_maker()) as made:
-            yield [one for one in made.running if isinstance(one, LabContainer)]
+            yield [running for running in made.running if isinstance(running, LabContainer)]
         assert left_of(registry.run) == []
 
 
 def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_path() -> None:
-    with _native([placed(0), placed(1)], [CpuWorkload(), Server(port=free_port())], driver_cpus=(0,)) as made:
-        for one in made:
-            answering = echo(one, outside=True)
-            asking = ask(one, "10.77.0.1")
+    wiring = Wiring(driver_cpus=(0,))
+    with _native([placed(0), placed(1)], [CpuWorkload(), Server(port=free_port())], wiring=wiring) as made:
+        for container in made:
+            answering = echo(container, outside=True)
+            asking = ask(container, "10.77.0.1")
             assert Path(f"/proc/{asking.pid}/ns/net").stat().st_ino == Path("/proc/self/ns/net").stat().st_ino
             assert answered_ms(asking) is not None
             answering.stop(0)
@@ -57,10 +59,10 @@ def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_pa
 
 @pytest.mark.measured
 def test_native_programs_share_a_line_as_others_do() -> None:
-    with _native([placed(0)], [CpuWorkload()], line_mbit=2.0) as (one,):
-        receiver = one.start(["iperf3", "-s", "-1", "-i", "0.5", "-f", "k", "--forceflush"])
+    with _native([placed(0)], [CpuWorkload()], wiring=Wiring(line_mbit=2.0)) as (container,):
+        receiver = container.start(["iperf3", "-s", "-1", "-i", "0.5", "-f", "k", "--forceflush"])
         assert wait_until(lambda: "listening" in receiver.output(), 5)
-        sender = one.start_inside(["iperf3", "-c", "10.77.0.1", "-t", "20"])
+        sender = container.start_inside(["iperf3", "-c", "10.77.0.1", "-t", "20"])
         time.sleep(2.5)
         rates = [float(line.split("Kbits/sec")[0].split()[-1]) for line in receiver.output().splitlines()
                  if "Kbits/sec" in line][2:]  # fmt: skip

@@ -20,9 +20,9 @@ def test_cpus_that_are_there_have_a_speed_and_others_are_left_out() -> None:
     begin = time.monotonic()
     with SpeedWatch({CPU, 9999}) as watch:
         time.sleep(0.7)
-        found = watch.between(begin, time.monotonic())
-    assert list(found) == [CPU]
-    assert found[CPU] > 0
+        speeds = watch.between(begin, time.monotonic())
+    assert list(speeds) == [CPU]
+    assert speeds[CPU] > 0
     assert os.sched_getaffinity(0) == before
     assert set(threading.enumerate()) <= threads
 

@@ -32,14 +32,14 @@ class Dom0OfARecording:
         return names[how](path)
 
     def snapshot(self, looks: Sequence[tuple[str, str]], trace: str, into: str) -> None:
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         for how, path in looks:
             try:
-                found.append({"found": self.look(how, path)})
+                answers.append({"found": self.look(how, path)})
             except OSError as error:
-                found.append({"errno": error.errno})
+                answers.append({"errno": error.errno})
         self.kept[trace] = self.trace
-        document = {"size": len(self.trace), "clock": self.source.clock(), "found": found}
+        document = {"size": len(self.trace), "clock": self.source.clock(), "found": answers}
         self.kept[into] = json.dumps(document).encode()
 
     def fetch(self, path: str, most: int | None = None) -> bytes:
@@ -71,10 +71,10 @@ def test_the_xen_backend_counts_by_snapshots_what_it_counts_in_a_recording(monke
         snapshots.take()
         there.advance()
     fetched = snapshots.finish()
-    expected, found = XenBackend(plain, "x", "full"), XenBackend(fetched, "x", "full")
+    replaying, fetching = XenBackend(plain, "x", "full"), XenBackend(fetched, "x", "full")
     pairs = []
     for _ in readings:
-        pairs.append((expected.read_counters(), found.read_counters()))
+        pairs.append((replaying.read_counters(), fetching.read_counters()))
         plain.advance()
         fetched.advance()
     for by_recording, by_snapshots in pairs:

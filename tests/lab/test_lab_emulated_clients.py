@@ -43,13 +43,13 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 def ended(client: subprocess.Popen[str]) -> dict[str, Any]:
     client.send_signal(signal.SIGTERM)
-    said, _ = client.communicate(timeout=20)
-    found: dict[str, Any] = json.loads(said)
-    return found
+    output, _ = client.communicate(timeout=20)
+    report: dict[str, Any] = json.loads(output)
+    return report
 
 
-def progress(found: dict[str, Any]) -> ClientProgress:
-    return ClientProgress(found["bin_s"], {int(number): amount for number, amount in found["amounts"].items()})
+def progress(report: dict[str, Any]) -> ClientProgress:
+    return ClientProgress(report["bin_s"], {int(number): amount for number, amount in report["amounts"].items()})
 
 
 def test_a_fetcher_counts_as_many_answers_as_the_server_gave_at_the_time_it_gave_them(web: ThreadingHTTPServer) -> None:
@@ -57,18 +57,18 @@ def test_a_fetcher_counts_as_many_answers_as_the_server_gave_at_the_time_it_gave
     client = start(FILES / "fetch.py", "127.0.0.1", web.server_port, "/1k", 3)
     while web.answered < 50:  # type: ignore[attr-defined]
         time.sleep(0.01)
-    found = progress(ended(client))
-    amount, _ = found.between(begin - 0.01, time.monotonic() + 0.01)
+    bins = progress(ended(client))
+    amount, _ = bins.between(begin - 0.01, time.monotonic() + 0.01)
     answered = web.answered  # type: ignore[attr-defined]
     assert answered - 3 - 1 <= amount <= answered  # three are under way, and one may be whole but not counted yet
-    assert found.between(begin - 100, begin - 1)[0] == 0
+    assert bins.between(begin - 100, begin - 1)[0] == 0
 
 
 def test_a_fetcher_says_what_the_server_refused(web: ThreadingHTTPServer) -> None:
     client = start(FILES / "fetch.py", "127.0.0.1", web.server_port, "/none", 1)
-    _, said = client.communicate(timeout=20)
+    _, errors = client.communicate(timeout=20)
     assert client.returncode
-    assert "404" in said
+    assert "404" in errors
 
 
 def test_a_loop_in_a_guest_tells_its_progress_in_the_clock_outside() -> None:
@@ -78,10 +78,10 @@ def test_a_loop_in_a_guest_tells_its_progress_in_the_clock_outside() -> None:
         begin = time.monotonic()
         client = start(FILES / "spin.py", "drive", "127.0.0.1", 7191)
         time.sleep(1)
-        found = ended(client)
+        report = ended(client)
     finally:
         served.kill()
         served.communicate()
-    inside, _ = progress(found).between(begin, time.monotonic())
-    assert inside == sum(found["amounts"].values()) > 0
-    assert found["clock_off_s"] < 0.05
+    inside, _ = progress(report).between(begin, time.monotonic())
+    assert inside == sum(report["amounts"].values()) > 0
+    assert report["clock_off_s"] < 0.05

@@ -40,7 +40,7 @@ class PretendedDom0(Dom0OfARecording):
         self.processes = processes
         self.paused: set[int] = set()
         self.online, self.cpus = 4, "all"
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
 
     def switch(self, *, pause: Sequence[int] = (), resume: Sequence[int] = ()) -> None:
         for domain in pause:
@@ -55,8 +55,8 @@ class PretendedDom0(Dom0OfARecording):
         return f"0-{self.online - 1}\n" if path == "/sys/devices/system/cpu/online" else super().look(how, path)
 
     def run(self, argv: Sequence[str], **more: object) -> Dom0Answer:
-        self.asked.append(tuple(argv))
-        said = ""
+        self.commands.append(tuple(argv))
+        printed = ""
         if list(argv) == ["xl", "vcpu-list", "Domain-0"]:
             rows = (
                 _ROW.format(
@@ -65,15 +65,15 @@ class PretendedDom0(Dom0OfARecording):
                 )
                 for number in range(4)
             )  # fmt: skip
-            said = "Name                                ID  VCPU   CPU State   Time(s) Affinity (Hard / Soft)\n"
-            said += "".join(rows)
+            printed = "Name                                ID  VCPU   CPU State   Time(s) Affinity (Hard / Soft)\n"
+            printed += "".join(rows)
         elif argv[1] == "vcpu-set":
             self.online = int(argv[3])
         elif argv[1] == "vcpu-pin":
             self.cpus = argv[4] if argv[2] == "Domain-0" else self.cpus
         else:
             return super().run(argv, **more)
-        return Dom0Answer(tuple(argv), 0, said.encode(), "")
+        return Dom0Answer(tuple(argv), 0, printed.encode(), "")
 
 
 class PretendedMachine:
@@ -143,8 +143,8 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
     rows = load_dataset(tmp_path / "out").colocations
     assert [(row.run, row.platform) for row in rows] == [("2-1-1:cpu:cpu", "xen-emulated")]
     assert len(rows[0].outcomes) == 2
-    assert all((one.solo or 0) > 0 and (one.colocated or 0) > 0 for one in rows[0].outcomes)
-    assert ("xl", "vcpu-set", "Domain-0", "2") in dom0.asked
-    assert ("xl", "vcpu-pin", "Domain-0", "all", "0-1") in dom0.asked
-    assert ("xl", "vcpu-pin", "vm2", "all", "2") in dom0.asked
+    assert all((outcome.solo or 0) > 0 and (outcome.colocated or 0) > 0 for outcome in rows[0].outcomes)
+    assert ("xl", "vcpu-set", "Domain-0", "2") in dom0.commands
+    assert ("xl", "vcpu-pin", "Domain-0", "all", "0-1") in dom0.commands
+    assert ("xl", "vcpu-pin", "vm2", "all", "2") in dom0.commands
     assert dom0.paused <= {2}  # nobody but who had no part in the last run

@@ -61,19 +61,19 @@ def test_a_dry_run_refuses_in_one_sentence_what_the_machine_cannot_do(
     path = changed(tmp_path, **changes)
     code = 2 if changes == {"on_off": None} else 1  # 2 = the campaign file itself is wrong
     assert main(["run", str(path), "--dataset", str(tmp_path / "out"), "--dry-run"]) == code
-    said = capsys.readouterr().err
-    assert complaint in said
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert complaint in errors
+    assert errors.count("\n") == 1
 
 
 def test_every_row_says_that_it_is_emulated_and_models_read_it(tmp_path: Path) -> None:
     campaign = read_campaign(EXAMPLE)
     run = next(run for run in expand(campaign) if run.kind == "group")
     states = tuple(StateOutcome((0, 1), place, "throughput", 400.0, 200.0, 0.01, 5) for place in (0, 1))
-    write_dataset(tmp_path, campaign, [replace(record(campaign, run, 1), states=states)], read_machine(), {})
+    write_dataset(tmp_path, campaign, [replace(record(campaign, run, 1), states=states)], read_machine(campaign), {})
     data = load_dataset(tmp_path)
     assert {row.platform for row in data.colocations} == {"xen-emulated"}
-    assert [(one.kind, one.pcpus) for one in data.platforms.values()] == [("xen", 4)]
+    assert [(platform.kind, platform.pcpus) for platform in data.platforms.values()] == [("xen", 4)]
     assert "EMULATED" in (tmp_path / "dataset.yaml").read_text("utf-8")
 
 

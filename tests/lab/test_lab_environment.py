@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from lab import program_versions, qdiscs
-from lab.campaign import read_campaign
+from lab.campaign import Campaign
 from lab.environment import circumstances, remembered
 from lab.errors import ToolError
 from lab.journal import Journal
 from lab.qdiscs import compare, host_qdiscs, lab_qdiscs
 from lab.resource_registry import ResourceRegistry
-from tests.lab.lab_commands import TINY
 
 SHOWN = """\
 qdisc htb 1: dev uplink root refcnt 9 r2q 10 default 0 direct_packets_stat 12 direct_qlen 1000
@@ -73,17 +72,17 @@ def test_a_changed_host_is_told_line_by_line() -> None:
 @pytest.mark.lab
 def test_the_hosts_qdiscs_are_those_that_tc_shows() -> None:
     shown = subprocess.run(["tc", "qdisc", "show"], capture_output=True, text=True, check=True).stdout
-    found = host_qdiscs()
-    assert found is not None
-    assert any(" dev lo " in line for line in found)
-    assert set(found) == {line.strip() for line in shown.splitlines()}
+    listed = host_qdiscs()
+    assert listed is not None
+    assert any(" dev lo " in line for line in listed)
+    assert set(listed) == {line.strip() for line in shown.splitlines()}
 
 
 @pytest.mark.lab
 def test_versions_come_from_the_package_system_or_the_programs() -> None:
-    found = program_versions.versions(["sysbench", "ip", "surely-no-such-tool"])
-    assert set(found) == {"sysbench", "ip"}
-    assert all(version[0].isdigit() for version in found.values())
+    versions = program_versions.versions(["sysbench", "ip", "surely-no-such-tool"])
+    assert set(versions) == {"sysbench", "ip"}
+    assert all(version[0].isdigit() for version in versions.values())
 
 
 @pytest.mark.lab
@@ -93,36 +92,36 @@ def test_without_a_package_system_programs_are_asked(monkeypatch: pytest.MonkeyP
 
 
 def test_only_what_could_be_read_is_told() -> None:
-    found = circumstances()
-    assert {"kernel", "load", "hypervisor", "affinity"} <= set(found)
-    assert all(found.values())
+    read = circumstances()
+    assert {"kernel", "load", "hypervisor", "affinity"} <= set(read)
+    assert all(read.values())
 
 
-def test_before_and_after_stand_side_by_side_and_changes_are_named(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, read_campaign(TINY))
+def test_before_and_after_stand_side_by_side_and_changes_are_named(tmp_path: Path, campaign: Campaign) -> None:
+    journal = Journal(tmp_path, campaign)
     journal.note("before", {"at": "1", "governor": "performance", "load": "0.1", "host_qdiscs": ["a"]})
     assert remembered(journal)["host_qdiscs_after"].startswith("unknown")
     journal.note("after", {"at": "2", "governor": "powersave", "load": "0.9", "host_qdiscs": ["a"]})
-    found = remembered(journal)
-    assert (found["governor"], found["load_before"], found["load_after"]) == ("performance", "0.1", "0.9")
-    assert found["changed_during_the_campaign"] == {"governor": "powersave"}
-    assert found["host_qdiscs_after"] == "the same"
-    assert found["times_begun"] == 1
+    whole = remembered(journal)
+    assert (whole["governor"], whole["load_before"], whole["load_after"]) == ("performance", "0.1", "0.9")
+    assert whole["changed_during_the_campaign"] == {"governor": "powersave"}
+    assert whole["host_qdiscs_after"] == "the same"
+    assert whole["times_begun"] == 1
 
 
-def test_a_resumed_campaign_is_told_as_such(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, read_campaign(TINY))
+def test_a_resumed_campaign_is_told_as_such(tmp_path: Path, campaign: Campaign) -> None:
+    journal = Journal(tmp_path, campaign)
     for at, qdisc in (("1", "a"), ("2", "b")):
         journal.note("before", {"at": at, "load": "0.1", "host_qdiscs": ["a"]})
         journal.note("after", {"at": at, "load": "0.2", "host_qdiscs": [qdisc]})
-    found = remembered(journal)
-    assert found["times_begun"] == 2
-    assert found["host_qdiscs_after"] == "gone: a; new: b"
+    whole = remembered(journal)
+    assert whole["times_begun"] == 2
+    assert whole["host_qdiscs_after"] == "gone: a; new: b"
 
 
-def test_what_was_not_looked_at_again_has_no_value_after(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, read_campaign(TINY))
+def test_what_was_not_looked_at_again_has_no_value_after(tmp_path: Path, campaign: Campaign) -> None:
+    journal = Journal(tmp_path, campaign)
     journal.note("before", {"at": "1", "load": "0.1", "steal_s": "5.00", "host_qdiscs": ["a"]})
-    found = remembered(journal)
-    assert (found["load_before"], found["steal_s_before"]) == ("0.1", "5.00")
-    assert not {"load_after", "steal_s_after"} & set(found)
+    whole = remembered(journal)
+    assert (whole["load_before"], whole["steal_s_before"]) == ("0.1", "5.00")
+    assert not {"load_after", "steal_s_after"} & set(whole)

@@ -77,10 +77,6 @@ def test_a_campaign_is_what_its_fields_say(read: Read, text: str, wanted: dict[s
     assert {name: getattr(campaign, name) for name in wanted} == wanted
 
 
-def test_a_time_grid_has_as_many_rounds_as_fit() -> None:
-    assert Temporal(10.0, 150.0).slots == 900
-
-
 @pytest.mark.parametrize(
     ("rounds", "minutes", "wanted"),
     [

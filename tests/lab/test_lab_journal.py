@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lab.campaign import Campaign
 from lab.cli import main
 from lab.errors import LabError
-from lab.journal import Journal, read_journal
+from lab.journal import Journal
 from lab.records import Record, RunConditions
 from lab.schedule import expand
 from tests.lab.lab_commands import TINY
@@ -63,7 +63,7 @@ def test_starting_anew_keeps_the_old_journal_under_another_name(tmp_path: Path, 
 
 def test_only_disturbed_runs_are_forgotten_to_be_measured_again(tmp_path: Path, campaign: Campaign) -> None:
     quiet, *noisy = one_round(campaign, 1)
-    _journal(tmp_path, campaign, quiet, *(replace(one, disturbed=True) for one in noisy))
+    _journal(tmp_path, campaign, quiet, *(replace(finished, disturbed=True) for finished in noisy))
     again = Journal(tmp_path, campaign, again=True)
     assert again.records == [quiet]
     assert again.measured_again == len(noisy)
@@ -81,18 +81,12 @@ def test_calibrations_stay_because_other_runs_were_made_from_them(tmp_path: Path
 def test_a_dry_run_counts_what_would_be_measured_again(
     tmp_path: Path, campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _journal(tmp_path, campaign, *(replace(one, disturbed=True) for one in one_round(campaign, 1)))
+    _journal(tmp_path, campaign, *(replace(finished, disturbed=True) for finished in one_round(campaign, 1)))
     counts = []
     for more in ([], ["--again-disturbed"]):
         assert main(["run", str(TINY), "--dataset", str(tmp_path), "--dry-run", "--json", *more]) == 0
         counts.append(json.loads(capsys.readouterr().out)["finished"])
     assert counts == [5, 0]
-
-
-def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path, campaign: Campaign) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(LabError, match=r"file/journal\.jsonl cannot be read: Not a directory"):
-        read_journal(tmp_path / "file" / "journal.jsonl", campaign)
 
 
 def test_notes_are_kept_beside_runs_each_once(tmp_path: Path, campaign: Campaign) -> None:

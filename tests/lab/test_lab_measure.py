@@ -50,7 +50,7 @@ def test_a_window_is_as_long_as_asked_for_and_ends_before_the_programs_do() -> N
     measured = _measure(instances)
     assert measured.seconds == pytest.approx(0.9, abs=0.035)  # of which it looks every 0.03 s
     assert {name: reached.throughput for name, reached in measured.reached.items()} == {"a": 100.0, "b": 100.0}
-    assert all(program.stopped for one in instances.members for program in one.started)
+    assert all(program.stopped for member in instances.members for program in member.started)
     assert all(backend.closed for backend in instances.backends)
 
 
@@ -58,7 +58,8 @@ def test_who_needs_longer_to_begin_is_released_earlier() -> None:
     instances = FakeInstances(FakeWorkload(lead_s=0.3, late_s=0.3), FakeWorkload())
     _measure(instances)
     (early,), (late,) = (
-        [program.began or 0.0 for program in one.started if program.command[0] == "work"] for one in instances.members
+        [program.began or 0.0 for program in member.started if program.command[0] == "work"]
+        for member in instances.members
     )
     assert late - early == pytest.approx(0.3, abs=0.002)
 
@@ -99,7 +100,7 @@ def test_a_program_that_hangs_fails_the_run_and_everything_is_stopped(monkeypatc
     instances = FakeInstances(FakeWorkload(), FakeWorkload(late_s=60))
     with pytest.raises(RunError, match=r"^b did not end within"):
         _measure(instances)
-    assert all(program.stopped for one in instances.members for program in one.started)
+    assert all(program.stopped for member in instances.members for program in member.started)
 
 
 def test_a_filler_that_fails_is_told_before_anything_is_measured() -> None:

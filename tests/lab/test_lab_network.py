@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lab import network
 from lab.errors import PreparationError
+from lab.network import Wiring
 from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
 from lab.workloads import WebWorkload
@@ -132,7 +133,7 @@ def test_a_line_is_everybodys_and_a_class_on_it_is_not_held_up_by_who_fills_it()
 
     def answer_ms(net: NetworkSettings | None) -> float | None:
         entries = [placed(0, IsolationSettings(network=net)), placed(1)]
-        with containers(entries, line_mbit=1.0) as (quiet, greedy):
+        with containers(entries, wiring=Wiring(line_mbit=1.0)) as (quiet, greedy):
             echoes = echo(quiet, outside=True)
             receiver = greedy.start(["iperf3", "-s", "-1", "--forceflush"])
             assert wait_until(lambda: "listening" in receiver.output(), 5)
@@ -157,7 +158,7 @@ def _packets() -> list[int]:
 
 def _left_to_cpu_0(driver: int) -> float:
     """Part of the packets that CPU 0 works on while a web server and its client, both on CPU 0, talk."""
-    with containers([placed(0, clients=(0,))], [WebWorkload(1)], driver_cpus=(driver,)) as (web,):
+    with containers([placed(0, clients=(0,))], [WebWorkload(1)], wiring=Wiring(driver_cpus=(driver,))) as (web,):
         load = web.start(web.workload.work(web.site, 60, None))
         before = _packets()
         assert wait_until(lambda: sum(_packets()) > sum(before) + 50_000, 50)  # however much of the CPU they get
@@ -179,7 +180,7 @@ def test_packets_are_worked_on_by_the_drivers_cpus() -> None:
 
 @pytest.mark.lab
 def test_every_end_of_every_pair_is_steered() -> None:
-    with containers([placed(0), placed(1)], driver_cpus=(1,)) as made:
+    with containers([placed(0), placed(1)], wiring=Wiring(driver_cpus=(1,))) as made:
         ends = [(switch_of(made), device) for device in ("uplink", "port0", "port1")]
         paths = [made[0].generators, *(container.namespace for container in made)]
         for namespace, device in [*ends, *((Path(path).name, "eth0") for path in paths)]:
@@ -192,7 +193,7 @@ def test_a_kernel_without_packet_steering_is_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(network, "STEERING", "queues/rx-0/no_such_file")
     with registered() as (registry, _):
         with pytest.raises(PreparationError, match="cannot steer packets"):
-            network.build(registry, [None], network.Wiring(driver_cpus=(0,)))
+            network.build(registry, [None], Wiring(driver_cpus=(0,)))
         assert not list(Path("/run/netns").glob(f"*{registry.run}*"))
 
 
@@ -201,8 +202,8 @@ def test_a_kernel_without_packet_steering_is_said(monkeypatch: pytest.MonkeyPatc
 def test_eight_instances_at_once_reach_the_generators_and_each_other() -> None:
     with containers([placed(number) for number in range(8)]) as made:
         echoes = [echo(made[0], outside=True), echo(made[7])]
-        asking = [ask(one, GENERATORS) for one in made] + [ask(made[0], made[7].site.address)]
-        assert all(answered_ms(one) is not None for one in asking)
+        asking = [ask(container, GENERATORS) for container in made] + [ask(made[0], made[7].site.address)]
+        assert all(answered_ms(container) is not None for container in asking)
         for process in echoes:
             process.stop(0)
 
@@ -214,7 +215,7 @@ def test_taps_of_guests_hang_on_the_same_bridge_and_keep_their_namespace() -> No
         registry.made("network", switch)
         call(["ip", "netns", "add", switch])
         call(["ip", "-n", switch, "tuntap", "add", "dev", "tap0", "mode", "tap"])
-        net = network.build(registry, [HALF], network.Wiring(switch=switch, taps=("tap0",)))
+        net = network.build(registry, [HALF], Wiring(switch=switch, taps=("tap0",)))
         assert [(port.device, port.namespace) for port in net.ports] == [("tap0", f"/run/netns/{switch}")]
         shown = json.loads(call(["ip", "-n", switch, "-j", "-d", "link", "show", "master", "bridge"]))
         kinds = {link["ifname"]: link["linkinfo"]["info_kind"] for link in shown}

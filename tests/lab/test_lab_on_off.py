@@ -41,11 +41,11 @@ ON_OFF = {"dwell_ms": 100, "guard_ms": 10}
 def machine_noise(seed: int, count: int, *, drift: float, correlation: float, spread: float) -> list[float]:
     """The machine's speed in each window: a trend over the whole run, times noise that remembers the last window."""
     draw = random.Random(seed)
-    noise, found = 0.0, []
+    noise, speeds = 0.0, []
     for place in range(count):
         noise = correlation * noise + math.sqrt(1 - correlation**2) * draw.gauss(0, spread)
-        found.append((1 + drift * place / count) * math.exp(noise))
-    return found
+        speeds.append((1 + drift * place / count) * math.exp(noise))
+    return speeds
 
 
 def simulated(
@@ -71,7 +71,7 @@ def simulated(
 
 
 def outcome(run: OnOffRun, state: tuple[int, ...], place: int) -> StateOutcome:
-    return next(found for found in state_outcomes(run) if (found.state, found.place) == (state, place))
+    return next(known for known in state_outcomes(run) if (known.state, known.place) == (state, place))
 
 
 @given(members=st.integers(1, 4), blocks=st.integers(1, 8), seed=st.text(max_size=5))
@@ -82,7 +82,7 @@ def test_every_block_has_each_state_once_and_windows_begin_with_a_switch(members
     for block in range(blocks):
         assert Counter(state for number, state in order if number == block) == Counter(states)
     if members > 1:
-        assert all(one[1] != two[1] for one, two in itertools.pairwise(order))
+        assert all(before[1] != after[1] for before, after in itertools.pairwise(order))
     assert order == draw_order(states, blocks, seed)
 
 
@@ -94,17 +94,18 @@ def test_the_true_ratio_is_found_whatever_the_drift_of_the_machine(
     ratio: float, drift: float, correlation: float, seed: int
 ) -> None:
     run = simulated(seed, {(0, 1): ratio}, 2, 60, drift=drift, correlation=correlation, spread=0.05)
-    found = outcome(run, (0, 1), 0)
-    assert found.together / found.alone == pytest.approx(ratio, rel=0.05)
-    assert found.error < 0.03
+    estimate = outcome(run, (0, 1), 0)
+    assert estimate.together / estimate.alone == pytest.approx(ratio, rel=0.05)
+    assert estimate.error < 0.03
 
 
 @pytest.mark.parametrize(("blocks", "correlation"), [(10, 0.0), (20, 0.9)])
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say(blocks: int, correlation: float) -> None:
     held = 0
     for seed in range(120):
-        found = outcome(simulated(seed, {(0, 1): 0.7}, 2, blocks, drift=0.5, correlation=correlation), (0, 1), 0)
-        held += abs(found.together / found.alone - 0.7) <= student_t.ppf(0.975, found.pairs - 1) * found.error
+        estimate = outcome(simulated(seed, {(0, 1): 0.7}, 2, blocks, drift=0.5, correlation=correlation), (0, 1), 0)
+        most = student_t.ppf(0.975, estimate.pairs - 1) * estimate.error
+        held += abs(estimate.together / estimate.alone - 0.7) <= most
     assert 0.88 <= held / 120 <= 0.999
 
 
@@ -113,9 +114,9 @@ def test_disturbed_windows_count_for_nothing_and_triples_come_from_the_same_run(
     run = simulated(3, ratios, 3, 40, correlation=0.5, spread=0.02, disturbed=0.2)
     for state, ratio in ratios.items():
         for place in state:
-            found = outcome(run, state, place)
-            assert found.together / found.alone == pytest.approx(ratio, abs=0.03)
-            assert 10 < found.pairs < 40
+            estimate = outcome(run, state, place)
+            assert estimate.together / estimate.alone == pytest.approx(ratio, abs=0.03)
+            assert 10 < estimate.pairs < 40
 
 
 def on_two_speeds(seed: int, ratio: float, follows: float, *, known: bool) -> OnOffRun:
@@ -138,9 +139,9 @@ def test_rates_are_told_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(f
         run = on_two_speeds(seed, 0.7, follows, known=True)
         assert SpeedCorrection(run.windows, 0).follows == pytest.approx(follows, abs=0.15)
         assert SpeedCorrection(run.windows, 1).follows <= 0.1
-        found = outcome(run, (0, 1), 0)
-        known.append((found.together / found.alone - 0.7) / found.error)
-        unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / found.error)
+        estimate = outcome(run, (0, 1), 0)
+        known.append((estimate.together / estimate.alone - 0.7) / estimate.error)
+        unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / estimate.error)
     assert abs(fmean(known)) < 0.6
     assert fmean(abs(value) <= student_t.ppf(0.975, 19) for value in known) >= 0.85
     assert fmean(unknown) > (2 if follows else 0.9)
@@ -155,7 +156,7 @@ def test_without_speeds_or_with_few_windows_rates_are_as_they_were() -> None:
 def test_a_state_of_which_one_member_is_not_known_is_left_out() -> None:
     run = simulated(3, {}, 3, 8)
     windows = tuple(replace(window, disturbed=window.state == (2,)) for window in run.windows)
-    assert {found.state for found in state_outcomes(replace(run, windows=windows))} == {(0, 1)}
+    assert {known.state for known in state_outcomes(replace(run, windows=windows))} == {(0, 1)}
 
 
 def test_latency_is_the_mean_over_answers_and_only_where_somebody_counts_it() -> None:
@@ -164,10 +165,10 @@ def test_latency_is_the_mean_over_answers_and_only_where_somebody_counts_it() ->
         replace(window, answers=(10, 0), waited_s=(0.02 if len(window.state) > 1 else 0.01, 0.0))
         for window in run.windows
     )
-    found = {(one.place, one.outcome): one for one in state_outcomes(replace(run, windows=asked))}
-    assert found[0, "latency_mean_ms"].alone == pytest.approx(1.0)
-    assert found[0, "latency_mean_ms"].together == pytest.approx(2.0)
-    assert (1, "latency_mean_ms") not in found
+    outcomes = {(known.place, known.outcome): known for known in state_outcomes(replace(run, windows=asked))}
+    assert outcomes[0, "latency_mean_ms"].alone == pytest.approx(1.0)
+    assert outcomes[0, "latency_mean_ms"].together == pytest.approx(2.0)
+    assert (1, "latency_mean_ms") not in outcomes
 
 
 def test_who_asks_at_fixed_moments_is_judged_by_answers_per_question_however_many_there_were() -> None:
@@ -178,9 +179,9 @@ def test_who_asks_at_fixed_moments_is_judged_by_answers_per_question_however_man
         replace(window, due=asked, answers=(asked[0] // len(window.state), 0))
         for window, asked in zip(run.windows, due, strict=True)
     )
-    found = outcome(replace(run, windows=asked), (0, 1), 0)
-    assert (found.alone, found.together) == (1.0, 0.5)
-    assert found.error < 1e-9
+    estimate = outcome(replace(run, windows=asked), (0, 1), 0)
+    assert (estimate.alone, estimate.together) == (1.0, 0.5)
+    assert estimate.error < 1e-9
 
 
 def test_steal_counts_against_the_usual_of_its_state_for_a_disk_makes_its_own() -> None:
@@ -223,9 +224,9 @@ def test_only_profiles_are_measured_alone_and_each_workload_is_tuned_once(tmp_pa
     assert tunings(campaign, runs) == ()
     assert campaign.on_off is not None
     assert campaign.on_off.fill_idle
-    found = tunings(*_expanded(write_campaign(tmp_path / "b.yaml", pairs=None, on_off={"beside": "z"}, **more)))
-    assert [run.run for run in found] == ["tuning:x", "tuning:y", "tuning:z"]
-    assert all(run.placed[1].member.workload == "z" for run in found)
+    tuned = tunings(*_expanded(write_campaign(tmp_path / "b.yaml", pairs=None, on_off={"beside": "z"}, **more)))
+    assert [run.run for run in tuned] == ["tuning:x", "tuning:y", "tuning:z"]
+    assert all(run.placed[1].member.workload == "z" for run in tuned)
 
 
 def _expanded(path: Path) -> tuple[Campaign, tuple[Run, ...]]:
@@ -259,14 +260,14 @@ def test_a_run_on_off_survives_the_journal_and_its_states_are_rows_that_models_c
     record = Record.of(group, 1, measured, {}, dict.fromkeys("abc", "events/s"), 15.0, None, states)
     again = Record.load(record.entry())
     assert again.entry() == record.entry()
-    write_dataset(tmp_path, campaign, [again], read_machine(), {})
+    write_dataset(tmp_path, campaign, [again], read_machine(campaign), {})
     rows = table(tmp_path, "colocations")
     assert len(rows) == 3 * 2 + 3
     (pair,) = [row for row in rows if row["run"] == "same:a:b:c/1+2" and row["instance"] == "a.1"]
     assert float(pair["colocated"]) / float(pair["solo"]) == pytest.approx(0.8, abs=0.02)
     assert 0 < float(pair["ratio_se"]) < 0.02
     dataset = load_dataset(tmp_path)
-    assert sorted(len(found.outcomes) for found in dataset.colocations) == [2, 2, 2, 3]
+    assert sorted(len(row.outcomes) for row in dataset.colocations) == [2, 2, 2, 3]
     assert 0 < Precision().widths([again])["same:a:b:c"] < 0.05
 
 

@@ -147,7 +147,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "complaint"),
     [
         (
             {"workloads": {"disk": {"kind": "disk", "file_mb": 900_000}}, "pairs": [["disk", "disk"]]},
@@ -158,12 +158,12 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
     ids=["too little room", "a CPU that is not there"],
 )
 def test_what_this_host_lacks_is_said_before_anything_starts(
-    tmp_path: Path, state: Path, changes: dict[str, object], said: str
+    tmp_path: Path, state: Path, changes: dict[str, object], complaint: str
 ) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", **changes)
     done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state)
     assert done.returncode == 1
-    assert re.search(said, done.stderr)
+    assert re.search(complaint, done.stderr)
     assert not (tmp_path / "data").exists()
 
 

@@ -23,20 +23,6 @@ from tests.lab.container_run import left_of, prepared_maker, registered
 
 
 @pytest.mark.lab
-def test_a_namespace_of_that_name_that_is_somebody_elses_is_refused_and_stays() -> None:
-    with registered() as (registry, _):
-        name = registry.network("0")
-        call(["ip", "netns", "add", name])
-        try:
-            with pytest.raises(RunError, match=f"network {name} is there already"):
-                registry.made("network", name)
-            registry.remove_run()
-            assert Path("/run/netns", name).exists()
-        finally:
-            call(["ip", "netns", "delete", name])
-
-
-@pytest.mark.lab
 def test_a_group_of_that_name_that_is_somebody_elses_is_refused_and_stays() -> None:
     with registered() as (registry, _):
         name = registry.group("web.1")

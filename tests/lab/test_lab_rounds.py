@@ -35,12 +35,12 @@ def _noisy_in(campaign: Campaign, noisy: str, number: int) -> list[Record]:
 
 def _carry_out(campaign: Campaign, noisy: str, records: list[Record]) -> list[tuple[int, set[str], int | None]]:
     """Do what the plan says until it has no more; what each step held."""
-    done = {(one.run, one.round) for one in records}
+    done = {(finished.run, finished.round) for finished in records}
     steps = []
     for step in RoundPlan(campaign).steps(records):
         steps.append((step.number, {run.run for run in step.runs}, step.wide))
-        fresh = [one for one in _noisy_in(campaign, noisy, step.number) if one.run in steps[-1][1]]
-        records += [one for one in fresh if (one.run, one.round) not in done]
+        fresh = [finished for finished in _noisy_in(campaign, noisy, step.number) if finished.run in steps[-1][1]]
+        records += [finished for finished in fresh if (finished.run, finished.round) not in done]
     return steps
 
 
@@ -65,15 +65,17 @@ def test_an_interrupted_campaign_goes_on_with_the_same_runs() -> None:
     campaign = _campaign(3, 5, 0.03)
     whole: list[Record] = []
     steps = _carry_out(campaign, "same:cpu:cpu", whole)
-    cut = next(position for position, one in enumerate(whole) if one.round == 4) + 1  # within the first further round
+    cut = next(place for place, finished in enumerate(whole) if finished.round == 4) + 1  # within a further round
     resumed = whole[:cut]
     assert _carry_out(campaign, "same:cpu:cpu", resumed) == steps
-    assert sorted((one.run, one.round) for one in resumed) == sorted((one.run, one.round) for one in whole)
+    measured, again = (sorted((finished.run, finished.round) for finished in part) for part in (whole, resumed))
+    assert again == measured
 
 
 def test_runs_that_the_campaign_no_longer_has_are_never_wide() -> None:
     campaign = _campaign(2, 9, 0.03)
-    strangers = [replace(one, run=f"old:{one.run}") for number in (1, 2) for one in one_round(campaign, number, 0.2)]
+    both = [*one_round(campaign, 1, 0.2), *one_round(campaign, 2, 0.2)]
+    strangers = [replace(finished, run=f"old:{finished.run}") for finished in both]
     assert RoundPlan(campaign).wide(strangers) == frozenset()
 
 
@@ -86,7 +88,7 @@ def test_one_repeat_is_never_sure_and_neither_is_a_group_that_reaches_nothing() 
 
 def test_a_repeat_without_its_solo_run_does_not_count() -> None:
     campaign = _campaign(2, 9, 0.5)
-    alone = [one for one in one_round(campaign, 2) if one.kind == "group"]
+    alone = [finished for finished in one_round(campaign, 2) if finished.kind == "group"]
     assert len(RoundPlan(campaign).wide(one_round(campaign, 1) + alone)) == 3
     assert RoundPlan(campaign).wide(one_round(campaign, 1) + one_round(campaign, 2)) == frozenset()
 
@@ -109,9 +111,9 @@ def test_noise_within_runs_makes_intervals_of_few_repeats_wider() -> None:
 def test_a_solo_run_that_was_mostly_idle_has_an_interval_too() -> None:
     idle = (*[0.0] * 11, 12.0)  # a third of all redraws hold nothing but idle windows
     pairs = [(MemberRepeat(f"t{n}", 500.0, (1.0,) * 12), MemberRepeat(f"b{n}", 1000.0, idle)) for n in range(3)]
-    found = Precision().interval(pairs)
-    assert found is not None
-    assert found[1] <= 0.5 <= found[2] < math.inf
+    interval = Precision().interval(pairs)
+    assert interval is not None
+    assert interval[1] <= 0.5 <= interval[2] < math.inf
 
 
 def test_lab_show_is_as_sure_of_a_pair_as_the_lab_that_decides_by_it(tmp_path: Path) -> None:
@@ -123,17 +125,17 @@ def test_lab_show_is_as_sure_of_a_pair_as_the_lab_that_decides_by_it(tmp_path: P
         for number in (1, 2, 3)
         for run in expand(campaign)
     ]
-    write_dataset(tmp_path, campaign, records, read_machine(), {})
+    write_dataset(tmp_path, campaign, records, read_machine(campaign), {})
     matrix = analyse(tmp_path).forms["same"].matrix
-    shown = max(half_width(matrix[one][other]) or 0.0 for one, other in (("web-1k", "cpu"), ("cpu", "web-1k")))
+    shown = max(half_width(cell) or 0.0 for cell in (matrix["web-1k"]["cpu"], matrix["cpu"]["web-1k"]))
     assert shown == pytest.approx(Precision().widths(records)["same:web-1k:cpu"])
 
 
 def test_from_six_repeats_on_ranks_decide() -> None:
     pairs = [(MemberRepeat(f"t{n}", 500.0 + n, ()), MemberRepeat(f"b{n}", 1000.0, ())) for n in range(10)]
-    found = Precision().interval(pairs)
-    assert found is not None
-    assert found[1:] == (0.501, 0.508)  # ranks 2 and 9 of 10
+    interval = Precision().interval(pairs)
+    assert interval is not None
+    assert interval[1:] == (0.501, 0.508)  # ranks 2 and 9 of 10
 
 
 def test_a_time_grid_has_a_step_per_slot_and_no_further_ones() -> None:
@@ -152,7 +154,8 @@ def test_an_estimate_counts_runs_and_takes_the_time_of_finished_ones() -> None:
     assert (after.finished, after.run_s) == (5, 1.5)
     assert after.minutes == pytest.approx(15 * 1.5 / 60)
     assert any("20 runs, 5 of them finished; 0:22 to go" in line for line in after.sentences())
-    within = estimate_campaign(campaign, [one for number in range(1, 6) for one in one_round(campaign, number)])
+    five = [finished for number in range(1, 6) for finished in one_round(campaign, number)]
+    within = estimate_campaign(campaign, five)
     assert (within.finished, within.minutes) == (20, 0)
     assert within.most_minutes == pytest.approx(25 * 1.5 / 60)  # five of six further rounds
 
@@ -164,7 +167,7 @@ def test_what_was_not_measured_yet_is_guessed_to_be_as_much_slower_as_the_rest()
     guess = estimate_campaign(campaign, []).run_s
     took = [replace(record(campaign, run, 1), took_s=2 * guess) for run in solos]
     assert estimate_campaign(campaign, took).run_s == pytest.approx(2 * guess)
-    once = [replace(one, took_s=2 * guess if number else 7 * guess) for number, one in enumerate(took)]
+    once = [replace(finished, took_s=2 * guess if number else 7 * guess) for number, finished in enumerate(took)]
     assert estimate_campaign(campaign, once).run_s == pytest.approx((7 + 2 + 3 * 4.5) / 5 * guess)
 
 

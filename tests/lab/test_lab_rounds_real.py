@@ -71,10 +71,10 @@ def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_pa
     runs = table(tmp_path / "data", "runs")
     starts = {row["repeat"]: datetime.fromisoformat(row["round_started"]) for row in runs}
     assert (starts["2"] - starts["1"]).total_seconds() == pytest.approx(4, abs=0.4)
-    told = yaml.safe_load((tmp_path / "data" / "dataset.yaml").read_text())["circumstances"]
-    assert told["host_qdiscs_after"] == "the same"
-    assert {"sysbench", "ip"} <= set(told["tools"])
-    assert {"load_before", "load_after", "time_grid"} <= set(told)
+    circumstances = yaml.safe_load((tmp_path / "data" / "dataset.yaml").read_text())["circumstances"]
+    assert circumstances["host_qdiscs_after"] == "the same"
+    assert {"sysbench", "ip"} <= set(circumstances["tools"])
+    assert {"load_before", "load_after", "time_grid"} <= set(circumstances)
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def of_nobody() -> Iterator[Path]:
 
 def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
     out, state = of_nobody / "data", of_nobody / "state"
-    asked = command("run", TINY, "--dataset", out, "--state", state, "--dry-run", "--rounds", "4")
-    done = _as_nobody(of_nobody, asked)
+    words = command("run", TINY, "--dataset", out, "--state", state, "--dry-run", "--rounds", "4")
+    done = _as_nobody(of_nobody, words)
     assert done.returncode == 0, done.stderr
     assert "3 groups (3 of 2 members; by pinning: 3 same)" in done.stdout
     assert "each round: 5 runs, 2 of them solo" in done.stdout
@@ -102,9 +102,9 @@ def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, s
     measure(campaign, out, state)
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     done = lab("run", campaign, "--dataset", out, "--dry-run", "--json", "--rounds", "3")
-    found = json.loads(done.stdout)
-    assert (found["runs"], found["finished"]) == (6, 2)
-    assert 1.0 < found["run_s"] < 10.0
+    estimate = json.loads(done.stdout)
+    assert (estimate["runs"], estimate["finished"]) == (6, 2)
+    assert 1.0 < estimate["run_s"] < 10.0
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 

@@ -47,23 +47,23 @@ def test_cells_and_scores_are_medians_over_the_rounds(
 
 @given(values=st.lists(POSITIVE, min_size=2, max_size=12))
 def test_an_interval_holds_the_median_and_nothing_below_zero(values: list[float]) -> None:
-    found = describe(values)
-    assert found.lower is not None
-    assert found.upper is not None
-    assert 0 <= found.lower <= found.median * (1 + 1e-9)
-    assert found.median <= found.upper * (1 + 1e-9)
+    description = describe(values)
+    assert description.lower is not None
+    assert description.upper is not None
+    assert 0 <= description.lower <= description.median * (1 + 1e-9)
+    assert description.median <= description.upper * (1 + 1e-9)
 
 
 def test_what_may_be_negative_has_its_interval_around_its_median() -> None:
-    found = describe([-3.0, -2.0, -1.0])
-    assert found.lower is not None
-    assert found.upper is not None
-    assert found.lower < found.median < found.upper
+    description = describe([-3.0, -2.0, -1.0])
+    assert description.lower is not None
+    assert description.upper is not None
+    assert description.lower < description.median < description.upper
 
 
 def test_one_round_has_no_interval_and_no_variation() -> None:
-    found = describe([0.5])
-    assert (found.lower, found.upper, found.cv) == (None, None, None)
+    description = describe([0.5])
+    assert (description.lower, description.upper, description.cv) == (None, None, None)
     with pytest.raises(ValueError, match="no values"):
         describe([])
 
@@ -105,11 +105,11 @@ def test_rules_predict_groups_from_their_pairs(
     product = [beside["a", "b"][0] * beside["a", "c"][0], beside["b", "a"][0] * beside["b", "c"][0],
                beside["c", "a"][0] * beside["c", "b"][0]]  # fmt: skip
     made.add("same", ("a", "b", "c"), product)
-    found = _shown(made, tmp_path_factory.mktemp("made")).composition
-    assert found.without_pairs == 0
-    assert found.groups[0].error("product") == IS(0, abs=1e-9)
-    assert found.groups[0].predicted["min"] >= found.groups[0].predicted["product"] - 1e-9
-    assert {rule.name: rule.error for rule in found.rules}["product"] == IS(0, abs=1e-9)
+    composition = _shown(made, tmp_path_factory.mktemp("made")).composition
+    assert composition.without_pairs == 0
+    assert composition.groups[0].error("product") == IS(0, abs=1e-9)
+    assert composition.groups[0].predicted["min"] >= composition.groups[0].predicted["product"] - 1e-9
+    assert {rule.name: rule.error for rule in composition.rules}["product"] == IS(0, abs=1e-9)
 
 
 def test_a_pair_predicts_only_where_cpus_are_shared_alike(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ def test_a_pair_predicts_only_where_cpus_are_shared_alike(tmp_path: Path) -> Non
         made.add("apart", pair, (0.9, 0.9), cpus=("0", "1"))
     made.add("apart", ("a", "b", "c"), (0.45, 0.81, 0.45), cpus=("0", "1", "0"))
     made.add("apart", ("a", "b", "d"), (0.5, 0.5, 0.5), cpus=("0", "1", "0"))
-    found = _shown(made, tmp_path).composition
-    assert found.without_pairs == 1
-    assert found.groups[0].predicted["product"] == IS(0.45 + 0.81 + 0.45)
-    assert found.groups[0].borrowed == 2  # a and c share a CPU, which pairs of this form never do
+    composition = _shown(made, tmp_path).composition
+    assert composition.without_pairs == 1
+    assert composition.groups[0].predicted["product"] == IS(0.45 + 0.81 + 0.45)
+    assert composition.groups[0].borrowed == 2  # a and c share a CPU, which pairs of this form never do
 
 
 def test_curves_hold_all_else_constant(tmp_path: Path) -> None:
@@ -131,18 +131,18 @@ def test_curves_hold_all_else_constant(tmp_path: Path) -> None:
         made.add("same", (f"a.load{load}", "b"), (ratio, 0.9), settings=({"load": load}, {}))
     made.add("same", ("a", "b"), (0.5, 0.7))
     made.add("same", ("a.load0.3", "b.cap50"), (0.99, 0.4), settings=({"load": 0.3}, {"cap": 50}))
-    found = {(one.victim, one.factor, one.role): one for one in _shown(made, tmp_path).sweeps}
-    own = found["a", "load", "its own"]
+    sweeps = {(sweep.victim, sweep.factor, sweep.role): sweep for sweep in _shown(made, tmp_path).sweeps}
+    own = sweeps["a", "load", "its own"]
     assert [(point.value, point.ratio.median) for point in own.points] == [
         (0.3, IS(0.95)),
         (0.6, IS(0.8)),
         (1, IS(0.5)),
     ]
-    assert found["b", "load", "the neighbour's"].spread == IS(0.2)
-    cap = found["a", "cap_percent", "the neighbour's"]
+    assert sweeps["b", "load", "the neighbour's"].spread == IS(0.2)
+    cap = sweeps["a", "cap_percent", "the neighbour's"]
     assert [(point.words, point.ratio.median) for point in cap.points] == [("50", IS(0.99)), ("no cap", IS(0.95))]
     assert cap.points[0].reached == IS(990)
-    assert set(found) == {
+    assert set(sweeps) == {
         ("a", "load", "its own"), ("b", "load", "the neighbour's"), ("a", "cap_percent", "the neighbour's"),
         ("b", "cap_percent", "its own"),
     }  # fmt: skip
@@ -151,7 +151,7 @@ def test_curves_hold_all_else_constant(tmp_path: Path) -> None:
 def test_a_weight_that_is_not_set_is_the_default_one(tmp_path: Path) -> None:
     made = _rounds((0.5, 0.5))
     made.add("same", ("a.weight512", "b"), (0.7, 0.3), settings=({"weight": 512}, {}))
-    sweep = next(one for one in _shown(made, tmp_path).sweeps if one.victim == "a")
+    sweep = next(sweep for sweep in _shown(made, tmp_path).sweeps if sweep.victim == "a")
     assert [(point.words, point.ratio.median) for point in sweep.points] == [("256", IS(0.5)), ("512", IS(0.7))]
 
 
@@ -166,9 +166,9 @@ def test_modes_are_compared_beside_the_same_neighbours(tmp_path: Path) -> None:
             )
     made.add("same", ("game", "bulk"), (0.9, 0.9))
     made.add("same", ("game", "cpu"), (0.9, 0.9))
-    found = _shown(made, tmp_path).modes
-    assert [(one.victim, one.neighbours) for one in found] == [("bulk", ("game",)), ("game", ("bulk",))]
-    modes = {mode.mode: mode for mode in found[1].modes}
+    of_workloads = _shown(made, tmp_path).modes
+    assert [(modes.victim, modes.neighbours) for modes in of_workloads] == [("bulk", ("game",)), ("game", ("bulk",))]
+    modes = {mode.mode: mode for mode in of_workloads[1].modes}
     assert list(modes) == ["none", "shared 100 Mbit/s", "dedicated 100 Mbit/s"]
     assert modes["shared 100 Mbit/s"].outcomes["jitter_ms"].median == 9.0
     assert modes["dedicated 100 Mbit/s"].ratios["jitter_ms"].median == IS(0.5 / 0.3)
@@ -180,11 +180,11 @@ def test_modes_are_compared_beside_the_same_neighbours(tmp_path: Path) -> None:
 def test_more_results_are_within_a_wider_limit(tmp_path_factory: pytest.TempPathFactory, rounds: list[float]) -> None:
     made = _rounds(*((ratio, 1.0) for ratio in rounds))
     made.add("same", ("a", "c"), (0.5, 0.5))
-    found = _shown(made, tmp_path_factory.mktemp("made")).narrow
-    assert [one.within for one in found] == list(WIDTHS)
-    assert all(few.count <= many.count for few, many in pairwise(found))
-    assert {(one.results, one.unknown) for one in found} == {(4, 2)}
-    assert found[0].count >= 1  # b beside a is the same every time
+    counts = _shown(made, tmp_path_factory.mktemp("made")).narrow
+    assert [count.within for count in counts] == list(WIDTHS)
+    assert all(few.count <= many.count for few, many in pairwise(counts))
+    assert {(count.results, count.unknown) for count in counts} == {(4, 2)}
+    assert counts[0].count >= 1  # b beside a is the same every time
 
 
 def test_noise_is_the_variation_of_solo_throughput(tmp_path: Path) -> None:
@@ -202,22 +202,22 @@ def test_marked_runs_are_counted_and_their_effect_told(tmp_path: Path) -> None:
     shown = _shown(made, tmp_path)
     disturbed, unsteady = shown.marks
     assert (shown.disturbed, disturbed.by_kind) == (1, {"group": (1, 3), "solo": (0, 6)})
-    change = next(one for one in disturbed.changes if one.name == "a beside b")
+    change = next(known for known in disturbed.changes if known.name == "a beside b")
     assert (change.marked, change.rounds, change.every, change.without) == (1, 3, IS(0.5), IS(0.5))
-    assert next(one for one in unsteady.changes if one.name == "a beside b").change == IS(0.5 - 0.35)
-    assert [(one.repeat, one.disturbed, one.unsteady) for one in shown.marked] == [(1, False, True), (3, True, False)]
+    assert next(known for known in unsteady.changes if known.name == "a beside b").change == IS(0.5 - 0.35)
+    assert [(run.repeat, run.disturbed, run.unsteady) for run in shown.marked] == [(1, False, True), (3, True, False)]
 
 
 def test_a_disturbed_solo_run_marks_what_is_compared_with_it(tmp_path: Path) -> None:
     made = _rounds((0.5, 0.9), (0.5, 0.9))
     made.rows["runs"] = [(*row[:8], 1, *row[9:]) if row[:2] == ("solo:a:0", 2) else row for row in made.rows["runs"]]
     disturbed = _shown(made, tmp_path).marks[0]
-    assert [(one.name, one.marked) for one in disturbed.changes] == [("a beside b", 1)]
+    assert [(change.name, change.marked) for change in disturbed.changes] == [("a beside b", 1)]
 
 
 def test_groups_whose_cpus_had_another_speed_than_alone_are_counted(tmp_path: Path) -> None:
     made = _rounds((0.5, 0.9), (0.5, 0.9), (0.5, 0.9))
-    assert [found.mark for found in _shown(made, tmp_path / "without").marks] == ["disturbed", "unsteady"]
+    assert [marks.mark for marks in _shown(made, tmp_path / "without").marks] == ["disturbed", "unsteady"]
     speed = {("same:a:b", 1): 1.05, ("same:a:b", 2): 0.85, ("same:a:b", 3): 1.0}
     made.rows["runs"] = [(*row, speed.get((str(row[0]), int(str(row[1]))), 1.0)) for row in made.rows["runs"]]
     assert _shown(made, tmp_path / "with").marks[2].by_kind == {"group": (1, 3), "solo": (0, 6)}

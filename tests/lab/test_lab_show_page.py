@@ -55,7 +55,7 @@ class Reader(HTMLParser):
         self.words += data
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for found, attributes in self.tags if found == tag]
+        return [attributes for name, attributes in self.tags if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_every_link_leads_to_a_place_on_the_page(reader: Reader) -> None:
     assert len(ids) == len(set(ids))
     links = [link["href"] for link in reader.all("a")]
     assert links
-    assert set(links) <= {f"#{found}" for found in ids}
+    assert set(links) <= {f"#{place}" for place in ids}
 
 
 def test_the_page_asks_nobody_for_anything(text: str, reader: Reader) -> None:
@@ -121,8 +121,8 @@ def test_every_picture_has_words_and_a_table_beside_it(reader: Reader) -> None:
     assert all(picture["role"] == "img" and picture["aria-label"] for picture in pictures)
     assert reader.all("th")
     assert all("scope" in head for head in reader.all("th"))
-    regions = [one for one in reader.all("div") if one.get("class") == "scroll"]
-    assert all(one["tabindex"] == "0" and one["aria-label"] for one in regions)
+    regions = [region for region in reader.all("div") if region.get("class") == "scroll"]
+    assert all(region["tabindex"] == "0" and region["aria-label"] for region in regions)
 
 
 def test_pictures_wear_the_colours_of_the_page(text: str) -> None:
@@ -138,9 +138,9 @@ def test_cells_of_the_matrix_hold_number_and_interval(reader: Reader, campaign: 
 
 def test_the_scale_is_neutral_around_one_and_worse_the_lower() -> None:
     order = [name for name, _ in scale()]
-    found = [strength(describe([ratio / 100])) for ratio in range(130)]
-    assert [order.index(name) for name in found] == sorted(order.index(name) for name in found)
-    assert ([found[100], found[20], found[120]], len(STEPS)) == (["n", "w5", "b2"], len(order) - 1)
+    strengths = [strength(describe([ratio / 100])) for ratio in range(130)]
+    assert [order.index(name) for name in strengths] == sorted(order.index(name) for name in strengths)
+    assert ([strengths[100], strengths[20], strengths[120]], len(STEPS)) == (["n", "w5", "b2"], len(order) - 1)
 
 
 def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
@@ -207,14 +207,14 @@ def test_the_shipped_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["show", str(NEIGHBOURS), "--report", str(path)]) == 0
     assert "report.html: the report of 315 runs in 5 rounds" in capsys.readouterr().out
     words = Reader(path.read_text(encoding="utf-8")).words
-    for told in ("AMD EPYC, 2 CPUs", "37 runs (11.7 %) were disturbed", "keeps 47 % of its throughput", "seed 2012"):
-        assert told in words
+    for fact in ("AMD EPYC, 2 CPUs", "37 runs (11.7 %) were disturbed", "keeps 47 % of its throughput", "seed 2012"):
+        assert fact in words
 
 
 def test_json_goes_with_a_report_and_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.html"
-    asked = ["show", str(NEIGHBOURS), "--json", "--report", str(path)]
-    assert main([*asked, "--workloads", "cpu,memory", "--pinning", "same"]) == 0
+    arguments = ["show", str(NEIGHBOURS), "--json", "--report", str(path)]
+    assert main([*arguments, "--workloads", "cpu,memory", "--pinning", "same"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["forms"]) == {"same"}
     assert set(document["forms"]["same"]["matrix"]) == {"cpu", "memory"}

@@ -16,17 +16,17 @@ BEGAN = 1_000_000.0
 
 
 class TurnedClock:
-    """A campaign of an hour with a round each ten minutes, begun at BEGAN; `now` is the time, `said` what was shown."""
+    """A campaign of an hour with a round each ten minutes, begun at BEGAN; `now` is the time, `shown` what it said."""
 
     def __init__(self, directory: Path) -> None:
         self.now = BEGAN
-        self.said: list[str] = []
+        self.shown: list[str] = []
         self._directory = directory
 
     def grid(self) -> TimeGrid:
         """The grid as a lab has it that starts, or starts again."""
         journal = Journal(self._directory, read_campaign(TINY))
-        return TimeGrid(Temporal(10.0, 1.0), journal, self.said.append, lambda: self.now, self._sleep)
+        return TimeGrid(Temporal(10.0, 1.0), journal, self.shown.append, lambda: self.now, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -48,7 +48,7 @@ def test_rounds_are_waited_for_from_the_first_ones_start_on(clock: TurnedClock) 
     assert grid.wait(_step(2), resumed=False)
     assert clock.now == BEGAN + 600
     assert grid.end == BEGAN + 3600
-    assert "round 2 begins at" in clock.said[0]
+    assert "round 2 begins at" in clock.shown[0]
 
 
 def test_a_round_that_would_be_late_is_skipped_and_the_next_is_on_time(clock: TurnedClock) -> None:
@@ -56,7 +56,7 @@ def test_a_round_that_would_be_late_is_skipped_and_the_next_is_on_time(clock: Tu
     assert grid.wait(_step(1), resumed=False)
     clock.now += 900  # half into the time of the second
     assert not grid.wait(_step(2), resumed=False)
-    assert "round 2 is skipped: it was due 5.0 minutes ago" in clock.said
+    assert "round 2 is skipped: it was due 5.0 minutes ago" in clock.shown
     assert grid.wait(_step(3), resumed=False)
     assert clock.now == BEGAN + 1200
 

@@ -47,12 +47,14 @@ def test_agents_of_all_hosts_tell_of_all_containers_until_the_time_is_over(state
         assert process.stdout is not None
         lines = [json.loads(line) for line in process.stdout]
         assert process.wait(60) == 0
-    there = {one["body"]["host"]["id"]: one["body"] for one in lines if one["to"] == "/v1/announcements"}
+    bodies = [line["body"] for line in lines if line["to"] == "/v1/announcements"]
+    there = {body["host"]["id"]: body for body in bodies}
     assert sorted(there) == [f"h{number}" for number in range(1, 7)]
-    assert {one["host"]["pcpus"] for one in there.values()} == {2}
-    samples = [one for line in lines if line["to"] == "/v1/samples" for one in line["body"]["samples"]]
-    used = {one["instance"]: one["value"] for one in samples if one["metric"] == "cpu" and one["instance"]}
-    assert sorted(used) == sorted(one["id"] for body in there.values() for one in body["instances"])
+    assert {body["host"]["pcpus"] for body in bodies} == {2}
+    samples = [sample for line in lines if line["to"] == "/v1/samples" for sample in line["body"]["samples"]]
+    of_cpu = [sample for sample in samples if sample["metric"] == "cpu" and sample["instance"]]
+    used = {sample["instance"]: sample["value"] for sample in of_cpu}
+    assert sorted(used) == sorted(instance["id"] for body in there.values() for instance in body["instances"])
     assert len(used) == 19
     assert sum(used.values()) > 0
     assert left_of(run) == []

@@ -79,10 +79,10 @@ def _run(*command: str, timeout: float = 20) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def _fails(done: subprocess.CompletedProcess[str], said: str) -> None:
+def _fails(done: subprocess.CompletedProcess[str], complaint: str) -> None:
     """It ended with status 1 and one sentence."""
     assert done.returncode == 1
-    assert said in done.stderr
+    assert complaint in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -122,7 +122,7 @@ def test_a_quiet_server_is_asked_as_often_as_was_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "complaint"),
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answered b'HTTP/1.1 404"),
         (b"HTTP/1.1 200 OK\r\n\r\n", "answered"),
@@ -131,9 +131,9 @@ def test_a_quiet_server_is_asked_as_often_as_was_wanted() -> None:
         (b"", "closed a connection"),
     ],
 )
-def test_a_server_that_answers_wrongly_ends_the_load_with_one_sentence(reply: bytes, said: str) -> None:
+def test_a_server_that_answers_wrongly_ends_the_load_with_one_sentence(reply: bytes, complaint: str) -> None:
     with _Server(reply) as server:
-        _fails(_load(server, 100, 0.5), said)
+        _fails(_load(server, 100, 0.5), complaint)
 
 
 def test_a_connection_that_is_closed_before_any_reply_is_no_reply() -> None:
@@ -210,10 +210,10 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
     head = b"$%d\r\n" % len(body) if redis else b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     whole = head + body + (b"\r\n" if redis else b"")
     places = [0, *sorted(cut for cut in cuts if cut < len(whole)), len(whole)]
-    one = _Piecemeal(open_loop.redis_length if redis else open_loop.http_length)
-    complete = [one.take(whole[begin:end]) for begin, end in pairwise(places)]
+    replies = _Piecemeal(open_loop.redis_length if redis else open_loop.http_length)
+    complete = [replies.take(whole[begin:end]) for begin, end in pairwise(places)]
     assert complete == [False] * (len(complete) - 1) + [True]
-    assert one.take(whole)  # and the next one begins afresh
+    assert replies.take(whole)  # and the next one begins afresh
 
 
 @settings(max_examples=200)
@@ -221,8 +221,8 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
 def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
     for length in (open_loop.http_length, open_loop.redis_length):
         with contextlib.suppress(open_loop.WrongReplyError):
-            found = length(data)
-            assert found is None or found >= 0
+            size = length(data)
+            assert size is None or size >= 0
 
 
 @settings(max_examples=100)
@@ -317,13 +317,13 @@ def test_a_game_server_that_does_not_answer_is_not_ready() -> None:
 
 
 def _alive(marker: str) -> list[str]:
-    found = []
+    alive = []
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = cmdline.read_bytes().split(b"\0")
             if marker.encode() in words and b"sleep" in words[0]:
-                found.append(cmdline.parent.name)
-    return found
+                alive.append(cmdline.parent.name)
+    return alive
 
 
 @pytest.mark.measured

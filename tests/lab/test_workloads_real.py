@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,13 +13,12 @@ import yaml
 
 from lab.fields import Fields
 from lab.workloads import KINDS
+from tests.lab.lab_commands import measure, table
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="the lab makes control groups and network namespaces: needs root"),
 ]
-REPOSITORY = Path(__file__).parents[2]
-
 SERVED: dict[str, dict[str, object]] = {
     "web": {"kind": "web", "size_kb": 10, "load": 0.05},
     "bulk": {"kind": "bulk"},
@@ -56,56 +51,49 @@ def _measure(workloads: Mapping[str, Mapping[str, object]], path: Path) -> dict[
     }  # fmt: skip
     campaign = path / "c.yaml"
     campaign.write_text(yaml.safe_dump(document), encoding="utf-8")
-    command = [sys.executable, "-m", "lab.cli", "run", str(campaign), "--json"]
-    done = subprocess.run(
-        [*command, "--dataset", str(path / "data"), "--state", str(path / "state")], capture_output=True, text=True,
-        timeout=100, check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rounds"] == 1
+    assert measure(campaign, path / "data", path / "state")["rounds"] == 1
     assert [entry.name for entry in (path / "state").iterdir()] == ["lock"]
     assert _running_below(path) == []
-    found: dict[str, dict[str, float]] = {name: {} for name in workloads}
-    with (path / "data" / "outcomes.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["run"].startswith("apart:"):
-                found[row["workload"]][row["outcome"]] = float(row["value"])
-    return found
+    reached: dict[str, dict[str, float]] = {name: {} for name in workloads}
+    for row in table(path / "data", "outcomes"):
+        if row["run"].startswith("apart:"):
+            reached[row["workload"]][row["outcome"]] = float(row["value"])
+    return reached
 
 
 def _running_below(path: Path) -> list[str]:
     """Processes whose folder is one of the instances'."""
-    found = []
+    running = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             folder = str((entry / "cwd").readlink())
             if folder.startswith(str(path)):
-                found.append(f"{(entry / 'comm').read_text().strip()} in {folder}")
-    return found
+                running.append(f"{(entry / 'comm').read_text().strip()} in {folder}")
+    return running
 
 
 @pytest.mark.measured
 def test_servers_of_every_kind_tell_what_they_reached(tmp_path: Path) -> None:
-    found = _measure(SERVED, tmp_path)
-    assert all(outcomes["throughput"] > 0 for outcomes in found.values())
+    reached = _measure(SERVED, tmp_path)
+    assert all(outcomes["throughput"] > 0 for outcomes in reached.values())
     for name in ("web", "keys"):
-        assert 0 < found[name]["latency_mean_ms"] <= found[name]["latency_p95_ms"] * 5
-    assert 0 <= found["web"]["timeouts_percent"] <= 100
-    assert "retransmits" in found["bulk"]
-    assert {"jitter_ms", "lost"} <= set(found["udp"])
-    assert found["stream"]["throughput"] < 2 * 1.05 * 1.15  # nobody gets more than the server's pace
-    assert 0 < found["stream"]["quality"] <= 100
+        assert 0 < reached[name]["latency_mean_ms"] <= reached[name]["latency_p95_ms"] * 5
+    assert 0 <= reached["web"]["timeouts_percent"] <= 100
+    assert "retransmits" in reached["bulk"]
+    assert {"jitter_ms", "lost"} <= set(reached["udp"])
+    assert reached["stream"]["throughput"] < 2 * 1.05 * 1.15  # nobody gets more than the server's pace
+    assert 0 < reached["stream"]["quality"] <= 100
 
 
 @pytest.mark.measured
 def test_disks_games_and_probes_tell_what_they_reached(tmp_path: Path) -> None:
-    found = _measure(ALONE, tmp_path)
-    mix = found["mix"]
+    reached = _measure(ALONE, tmp_path)
+    mix = reached["mix"]
     assert mix["throughput"] == pytest.approx(mix["read_throughput"] + mix["write_throughput"], rel=1e-3)
-    assert found["game"]["timeouts_percent"] < 100
+    assert reached["game"]["timeouts_percent"] < 100
     # qstat tells whole milliseconds, of other queries of the same seconds on a CPU that four others use
-    assert found["game"]["latency_mean_ms"] == pytest.approx(found["game"]["qstat_latency_mean"], abs=150)
-    assert found["map"]["runtime_s"] == pytest.approx(1 / found["map"]["throughput"], rel=1e-3)
-    assert 0 < found["share"]["throughput"] <= 100
-    assert found["rtt"]["samples"] + found["rtt"]["lost"] <= 10
-    assert found["rtt"]["latency_mean_ms"] > 0
+    assert reached["game"]["latency_mean_ms"] == pytest.approx(reached["game"]["qstat_latency_mean"], abs=150)
+    assert reached["map"]["runtime_s"] == pytest.approx(1 / reached["map"]["throughput"], rel=1e-3)
+    assert 0 < reached["share"]["throughput"] <= 100
+    assert reached["rtt"]["samples"] + reached["rtt"]["lost"] <= 10
+    assert reached["rtt"]["latency_mean_ms"] > 0

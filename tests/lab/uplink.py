@@ -20,6 +20,7 @@ from typing import Literal
 
 from lab.campaign import Member
 from lab.instances.containers import LabContainer
+from lab.network import Wiring
 from lab.processes import LabProcess, call, wait_until
 from lab.schedule import PlacedMember
 from profiler.observed import MAX_WEIGHT, IsolationSettings, NetworkSettings
@@ -88,7 +89,7 @@ def reach(case: ShapingCase, seconds: float, warmup_s: float) -> ShapingResult:
     senders = [_placed(position, net) for position, net in enumerate(case.settings)]
     link_mbit = case.rate_mbit if case.mode == "shared" else None
     line_mbit = case.rate_mbit if case.mode == "line" else None
-    with containers(senders, link_mbit=link_mbit, line_mbit=line_mbit) as made:
+    with containers(senders, wiring=Wiring(link_mbit, line_mbit)) as made:
         switch = switch_of(made)
         ends = [end for container in made for end in _pair(container, case)]
         receivers = ends[::2]

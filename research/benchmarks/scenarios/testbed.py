@@ -15,7 +15,7 @@ from lab.errors import PreparationError, ToolError
 from lab.instances import RunningInstance, RunSetup
 from lab.instances.containers import ContainerInstances, LabContainer
 from lab.measure import RunMeasurement, Timing, measure
-from lab.network import batch
+from lab.network import Wiring, batch
 from lab.processes import call
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
@@ -116,7 +116,7 @@ def standing(scene: PairScene, registry: ResourceRegistry, maker: GroupMaker, fo
     placed = tuple(_placed(scene, party) for party in scene.parties)
     workloads = tuple(party.workload for party in scene.parties)
     line = None if scene.line_mbit is None else scene.line_mbit * _FASTER
-    with WorkingContainers(RunSetup(registry, placed, workloads, folder, line_mbit=line), maker) as containers:
+    with WorkingContainers(RunSetup(registry, placed, workloads, folder, Wiring(line_mbit=line)), maker) as containers:
         switch = registry.network("switch")
         batch(["ip", "-n", switch], _WIRE)
         yield Testbed(scene, containers, switch, maker.version)
