@@ -252,12 +252,13 @@ def fit_target(
     left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
     if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
         known_weights = unknown_weights
-    # What T/B was on some hosts says little of others; how far the prior was off there may.
-    carried = [weights.without("direct") for weights in (unknown_weights, known_weights)]
+    # What T/B was may carry over to other hosts, or only how far the prior was off: left-out ones tell (decision 135).
+    whole = (unknown_weights, known_weights)
+    carried = [*whole, *(weights.without("direct") for weights in whole)]
     elsewhere = _believed_elsewhere(rows, left_out[0], *carried) if left_out else None
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
-    direct = any(weights.of("direct") for weights in (known_weights, unknown_weights))
+    direct = any(weights.of("direct") for weights in whole)
     model = ResidualModel(
         base_learners=fit_base_learners(
             rows, everything, seed=seed, given=None if boost is None else boost(rows), direct=direct

@@ -9,6 +9,7 @@ import pytest
 
 from models.arrays import Floats
 from models.features.examples import Examples
+from models.learning import fitted_target
 from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
 from models.learning.learned_predictor import LearnedPredictor
@@ -224,3 +225,15 @@ def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_e
     assert not model.correction(np.ones((2, 4)), np.ones(2), np.zeros(2, dtype=bool), True).any()
     mixed = model.correction(np.ones((2, 4)), np.ones(2), np.ones(2, dtype=bool), np.array([True, False]))
     assert mixed[0] == 0.0 != mixed[1]
+
+
+def test_the_ratio_itself_carries_over_to_new_platforms_where_left_out_ones_say_so(
+    world_examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prior is off by another factor on each platform, and T/B is the same on all."""
+    monkeypatch.setattr(fitted_target, "DIRECT_ROWS", LEAST_ROWS)
+    examples = one_victim(world_examples)
+    shift = np.repeat([-0.5, 0.0, 0.5], len(examples) // 3)
+    model = fit_target(replace(examples, base=examples.ratio * np.exp(shift)), "throughput").model
+    assert model.platform_weights is not None
+    assert model.platform_weights.of("direct") > 0
