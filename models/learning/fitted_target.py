@@ -54,7 +54,7 @@ ALONE = 0.02  # half width for an instance without neighbours: repeats of one ru
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SETS = ("cpu_set",)
 LOADS, LOAD_FACTOR = ("load",), 1.25
-DIRECT_ROWS = 400  # with fewer, trees of T/B itself know less than the prior (decision 111)
+DIRECT_ROWS = 100  # with fewer, trees of T/B itself know less than the prior (decisions 111 and 136)
 WEIGHTS, UNEVEN = ("weight_share",), 0.02  # of a scene, times its instances: 1 where all weigh the same
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 # Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
@@ -252,7 +252,7 @@ def fit_target(
     left_out = [one for one in predictions if one.protocol == "unseen_platform" and _pairs(rows, one) >= FEWEST_PAIRS]
     if not any(one.known.any() for one in predictions):  # nothing says more of known workloads than of others
         known_weights = unknown_weights
-    # What T/B was may carry over to other hosts, or only how far the prior was off: left-out ones tell (decision 135).
+    # What T/B was may carry over to other hosts, or only how far the prior was off: left-out ones tell (decision 136).
     whole = (unknown_weights, known_weights)
     carried = [*whole, *(weights.without("direct") for weights in whole)]
     elsewhere = _believed_elsewhere(rows, left_out[0], *carried) if left_out else None

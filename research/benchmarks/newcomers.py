@@ -1,11 +1,13 @@
 """Newcomers placed one after the other on clouds of large hosts that nobody profiled, by the product and by rules.
 
     python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--newcomers 100] [--kinds] [--never-known]
+        [--spread 0.76]
 
 The clouds are those of `research.benchmarks.proxlb.cluster`: 12 hosts of 64 CPUs and 150 VMs, the last of which come
 anew. Of those that are there size and mean CPU time are known, of a newcomer its size until it is there, and its name.
 With `--kinds` a name tells what the VM is, and VMs of a kind want alike; with `--never-known` nobody ever learns what
-newcomers want, as where all come at once. Demand varies, of which nobody is told, and an event simulation judges.
+newcomers want, as where all come at once. Demand varies by `--spread` of its mean, of which nobody is told, and an
+event simulation judges.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from research.benchmarks.proxlb.cluster import (
     NOW,
     OVERCOMMIT,
     SIGMA,
+    SPREAD,
     UTILISATION,
     Places,
     SimulatedCluster,
@@ -58,12 +61,14 @@ class Arrivals:
     never_known: bool
 
     @classmethod
-    def draw(cls, seed: int, busy: float, newcomers: int, *, kinds: bool, never_known: bool) -> Arrivals:
+    def draw(
+        cls, seed: int, busy: float, newcomers: int, *, kinds: bool, never_known: bool, spread: float = SPREAD
+    ) -> Arrivals:
         """Cloud number `seed`."""
         inventory = made_up(seed, busy)
         if kinds:
             inventory = _of_kinds(inventory, seed, busy)
-        cluster = SimulatedCluster.of(inventory, seed)
+        cluster = SimulatedCluster.of(inventory, seed, spread)
         return cls(cluster, inventory.instances[len(inventory.instances) - newcomers :], never_known)
 
     @property
@@ -91,8 +96,8 @@ def _of_kinds(inventory: Inventory, seed: int, busy: float) -> Inventory:
     for one in inventory.instances:
         kind = str(rng.choice(KINDS))
         each = busy * math.exp(rng.normal(level[kind], math.sqrt(SIGMA**2 - OF_KIND**2)))
-        demand = {"cpu": Demand(min(each, MOST_BUSY) * one.vcpus)}
-        instances.append(replace(one, id=one.id.replace("vm", kind), demand=demand))
+        mean = min(each, MOST_BUSY) * one.vcpus
+        instances.append(replace(one, id=one.id.replace("vm", kind), demand={"cpu": Demand(mean)}))
     return replace(inventory, instances=tuple(instances))
 
 
@@ -193,10 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--newcomers", type=int, default=100, help="of the 150 VMs (100)")
     parser.add_argument("--kinds", action="store_true", help="names tell what a VM is")
     parser.add_argument("--never-known", action="store_true", help="nobody learns what newcomers want")
+    parser.add_argument("--spread", type=float, default=SPREAD, help="of demand, as a part of its mean (%(default)s)")
     options = parser.parse_args(arguments)
     cpu_contention.compile_all()
     clouds = [
-        Arrivals.draw(seed, options.busy, options.newcomers, kinds=options.kinds, never_known=options.never_known)
+        Arrivals.draw(
+            seed,
+            options.busy,
+            options.newcomers,
+            kinds=options.kinds,
+            never_known=options.never_known,
+            spread=options.spread,
+        )
         for seed in range(1, options.seeds + 1)
     ]
     wanted = [sum(one.demand["cpu"].mean for one in each.cluster.inventory.instances) for each in clouds]

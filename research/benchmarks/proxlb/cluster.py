@@ -70,16 +70,17 @@ class SimulatedCluster:
     _known: dict[tuple[int, tuple[int, ...]], Simulated] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, inventory: Inventory, seed: int) -> SimulatedCluster:
-        """Draw the demand. Raises ValueError where an instance has no host or no mean demand for CPU time."""
+    def of(cls, inventory: Inventory, seed: int, spread: float = SPREAD) -> SimulatedCluster:
+        """Draw the demand, which varies by `spread` of its mean where it does not say by how much. Raises ValueError
+        where an instance has no host or no mean demand for CPU time."""
         specs = []
         for one in inventory.instances:
             told = one.demand.get("cpu")
             if one.host is None or told is None:
                 raise ValueError(f"instance {one.id} needs a host and a mean demand for CPU time (cpu_percent)")
             mean, common = max(told.mean, LEAST_CPUS), COMMON if told.common is None else told.common
-            spread, burst_ms = told.spread or SPREAD * mean, told.burst_ms or BURST_MS
-            specs.append(InstanceSpec(one.id, one.vcpus, mean, "open", burst_ms, spread, common))
+            of_mean, burst_ms = told.spread or spread * mean, told.burst_ms or BURST_MS
+            specs.append(InstanceSpec(one.id, one.vcpus, mean, "open", burst_ms, of_mean, common))
         drawn = draw_windows(specs, WINDOWS + 1, np.random.default_rng(seed))
         most = MOST_CPUS * np.array([float(one.vcpus) for one in specs])
         return cls(inventory, seed, tuple(specs), np.clip(drawn, LEAST_CPUS, most))
