@@ -53,7 +53,7 @@ FIGURES = ("simulated short, %", "simulated below 0.9", "simulated below 0.8")
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class NewcomerCluster:
     """A cluster with everybody's demand, and who of it is not there yet, in the order of coming."""
 
     cluster: SimulatedCluster
@@ -63,7 +63,7 @@ class Arrivals:
     @classmethod
     def draw(
         cls, seed: int, busy: float, newcomers: int, *, kinds: bool, never_known: bool, spread: float = SPREAD
-    ) -> Arrivals:
+    ) -> NewcomerCluster:
         """Cloud number `seed`."""
         inventory = made_up(seed, busy)
         if kinds:
@@ -84,7 +84,7 @@ class Arrivals:
         return self.cluster.after({**self.cluster.places, **came}).judged()
 
 
-Choose = Callable[[Arrivals], Sequence[int]]
+Choose = Callable[[NewcomerCluster], Sequence[int]]
 """The host of each newcomer, by position."""
 
 
@@ -101,7 +101,7 @@ def _of_kinds(inventory: Inventory, seed: int, busy: float) -> Inventory:
     return replace(inventory, instances=tuple(instances))
 
 
-def product(objective: Objective, arrivals: Arrivals) -> Sequence[int]:
+def product(objective: Objective, arrivals: NewcomerCluster) -> Sequence[int]:
     """Ask about each newcomer in turn, and put it on the host that the answer names first."""
     hosts = arrivals.cluster.inventory.hosts
     position = {host.id: at for at, host in enumerate(hosts)}
@@ -139,7 +139,7 @@ class HostSums:
         self.cpu[host] += cpu
 
 
-def by_rule(weight: Callable[[HostSums, Bools], Floats], arrivals: Arrivals) -> Sequence[int]:
+def by_rule(weight: Callable[[HostSums, Bools], Floats], arrivals: NewcomerCluster) -> Sequence[int]:
     """Each newcomer on the host that has the greatest weight of those where it fits, the first of equal ones.
 
     What is not known counts as the mean of the kind, per vCPU.
@@ -157,7 +157,7 @@ def by_rule(weight: Callable[[HostSums, Bools], Floats], arrivals: Arrivals) -> 
     return chosen
 
 
-def _usual(arrivals: Arrivals, newcomer: Instance) -> float:
+def _usual(arrivals: NewcomerCluster, newcomer: Instance) -> float:
     alike = [one for one in arrivals.residents if _kind(one) == _kind(newcomer)] or arrivals.residents
     return newcomer.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
 
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     cpu_contention.compile_all()
     clouds = [
-        Arrivals.draw(
+        NewcomerCluster.draw(
             seed,
             options.busy,
             options.newcomers,

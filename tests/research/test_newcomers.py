@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from research.benchmarks.newcomers import FIGURES, RULES, Arrivals, by_rule, policies, product, table
+from research.benchmarks.newcomers import FIGURES, RULES, NewcomerCluster, by_rule, policies, product, table
 
 
 @pytest.fixture(scope="module")
-def few() -> Arrivals:
+def few() -> NewcomerCluster:
     """The last five of 150 VMs come anew."""
-    return Arrivals.draw(1, 1.0, 5, kinds=True, never_known=False)
+    return NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=False)
 
 
-def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_size(few: Arrivals) -> None:
-    plain = Arrivals.draw(1, 1.0, 5, kinds=False, never_known=False)
+def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_size(few: NewcomerCluster) -> None:
+    plain = NewcomerCluster.draw(1, 1.0, 5, kinds=False, never_known=False)
     everybody = few.cluster.inventory.instances
 
     assert (*few.residents, *few.newcomers) == everybody
@@ -23,7 +23,7 @@ def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: Arrivals, name: str) -> None:
+def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewcomerCluster, name: str) -> None:
     chosen = by_rule(RULES[name], few)
 
     hosts = [host.id for host in few.cluster.inventory.hosts]
@@ -36,13 +36,13 @@ def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: Arrivals, name: st
     assert len(chosen) == 5
 
 
-def test_the_product_is_not_told_what_newcomers_want_before_they_are_there(few: Arrivals) -> None:
-    other = Arrivals.draw(1, 1.0, 5, kinds=True, never_known=True)
+def test_the_product_is_not_told_what_newcomers_want_before_they_are_there(few: NewcomerCluster) -> None:
+    other = NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=True)
 
     assert product("worst", few)[0] == product("worst", other)[0]
 
 
-def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: Arrivals) -> None:
+def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: NewcomerCluster) -> None:
     row = {
         name: [dict.fromkeys(FIGURES, 10.0 * at), dict.fromkeys(FIGURES, 10.0 * at)]
         for at, name in enumerate(policies())
