@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,12 +90,20 @@ def allowed_calls(unit: Unit) -> set[str]:
 def _members(names: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for name in names:
-        if name.startswith("@"):
-            lines = analyze("syscall-filter", name).splitlines()[1:]
-            found |= _members(line.strip() for line in lines if line.strip() and "#" not in line)
-        else:
-            found.add(name)
+        found |= _members(_groups()[name]) if name.startswith("@") else {name}
     return found
+
+
+@cache
+def _groups() -> Mapping[str, list[str]]:
+    """Every group of system calls that systemd knows, and what it names: calls and other groups."""
+    groups: dict[str, list[str]] = {}
+    for line in analyze("syscall-filter").splitlines():
+        if line.startswith("@"):
+            members = groups[line] = []
+        elif line.startswith(" ") and "#" not in line:
+            members.append(line.strip())
+    return groups
 
 
 class _Comparison(ctypes.Structure):
