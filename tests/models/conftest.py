@@ -41,5 +41,5 @@ def predictor(world: Dataset) -> LearnedPredictor:
 
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Boosters of ten trees: fast, and as good as any where folds, files and shapes are looked at."""
-    limit_trees(monkeypatch)
+    """One booster of ten trees: fast, and as good as any where folds, files and shapes are looked at."""
+    limit_trees(monkeypatch, boosters=1)

@@ -20,8 +20,10 @@ from tests.models.synthetic import World
 
 
 def fit(folder: Path) -> Path:
-    """A small real artifact; takes seconds."""
-    return training.train([World(workloads=4, repeats=1).write(folder / "world")], folder / "models")
+    """A small real artifact, of few trees and folds."""
+    with pytest.MonkeyPatch.context() as patch:
+        limit_trees(patch, boosters=1, folds=2)
+        return training.train([World(workloads=4, repeats=1).write(folder / "world")], folder / "models")
 
 
 @cache

@@ -192,7 +192,9 @@ def sound_data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @pytest.fixture(scope="module")
 def learned(sound_data: Dataset) -> LearnedPredictor:
     """Trained on 84 metrics, so that what differs about a host is a small share of all that is known."""
-    return fit_predictor([sound_data])
+    with pytest.MonkeyPatch.context() as patch:
+        limit_trees(patch, trees=40, boosters=1)
+        return fit_predictor([sound_data])
 
 
 def test_the_same_question_inside_the_training_data_is_answered_closely(

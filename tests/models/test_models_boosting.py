@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.learning.boosting import MANY_ROWS, SEEDS, SEEDS_OF_MANY, booster_options, fit_boosters, fit_forest, predict
+from tests.models.made_models import limit_trees
 from tests.models.synthetic import TABLE, batch, host, instance
 
 ROWS = 300
@@ -88,7 +89,8 @@ def test_what_is_constrained_is_what_physics_says() -> None:
     assert not {"near block", "prior", "prior cpu", "own cpu", "load"} & {*PRESSING, *RISING}
 
 
-def test_few_rows_are_answered_by_more_boosters_than_many_rows(few_trees: None) -> None:
+def test_few_rows_are_answered_by_more_boosters_than_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_trees(monkeypatch)
     random = np.random.default_rng(2)
     x, free = random.random((60, 2)), np.zeros(2, dtype=np.int8)
     assert len(fit_boosters(x, x[:, 0], None, free, seed=0)) == SEEDS

@@ -24,7 +24,6 @@ from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
 from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning import cross_validation
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
 from tests.models.made_examples import made_up
@@ -51,8 +50,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """Every protocol on a world that has platforms, settings and triples; of its shape, so that little is fitted."""
     world = World(workloads=2, repeats=1, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
     with pytest.MonkeyPatch.context() as patch:
-        limit_trees(patch, 3, boosters=1)
-        patch.setattr(cross_validation, "FOLDS_BY_ROWS", ((10**12, 2, 2),))
+        limit_trees(patch, 3, boosters=1, folds=2)
         patch.setattr(
             baselines, "RandomForestRegressor", lambda **how: RandomForestRegressor(**how | {"n_estimators": 3})
         )

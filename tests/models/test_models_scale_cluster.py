@@ -129,7 +129,7 @@ def trained(local: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Tr
     windows = dataset_of(crowded_windows(), folder / "windows")
     world = World(workloads=4).write(folder / "world")
     with pytest.MonkeyPatch.context() as patch:
-        limit_trees(patch)
+        limit_trees(patch, boosters=1, folds=2)
         there, here = (
             artifact.load(training.train([windows, world], folder / name, scheduler=address))
             for name, address in (("there", local.scheduler_address), ("here", None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings
+from tests.models.made_models import limit_trees
 from tests.models.synthetic import World
 
 HOSTS, WINDOWS, VMS = 12, 14, 3
@@ -67,6 +68,14 @@ def dataset_of(windows: Sequence[SharedWindow], folder: Path) -> Path:
     folder.mkdir()
     write_windows(folder, "windows", windows)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_booster() -> Iterator[None]:
+    """Several differ by their seeds alone, and take that much longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        limit_trees(patch, trees=None, boosters=1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -74,12 +74,11 @@ def completed(shell: str, folder: Path, *words: str, programs: Path) -> set[str]
 
 
 @pytest.mark.parametrize("shell", INTO)
-def test_a_shell_completes_a_command_of_the_service_s_program(shell: str) -> None:
+def test_a_shell_completes_options_of_the_service_s_program(shell: str) -> None:
     programs = Path(sys.executable).parent
     if not (programs / "cotenant").exists():
         pytest.skip("cotenant is not installed beside this Python")
-    assert completed(shell, SCRIPTS / shell, "cotenant", "pl", programs=programs) == {"plan", "plans"}
-    assert completed(shell, SCRIPTS / shell, "cotenant", "where", "--ob", programs=programs) == {"--objective"}
+    assert completed(shell, SCRIPTS / shell, "cotenant", "where", "--li", programs=programs) == {"--like", "--limit"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,23 @@ def executable():  # what was written before
         raise OSError(ctypes.get_errno(), "mprotect")
 print(refused(lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)),
       refused(executable), refused(lambda: os.nice(1)), refused(lambda: os.chroot("/")))
+"""
+# Commands one after the other in one process, and whether one of them had the solver; a training takes few trees.
+COMMANDS = """
+import json, sys
+import pytest
+from api.cli import main
+from tests.models.made_models import limit_trees
+limit_trees(pytest.MonkeyPatch(), boosters=1, folds=2)
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["cotenant", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    print("====")
+print("ortools" in sys.modules)
 """
 # What /proc/<pid>/mem is to one who may look into every process; the argument is another process.
 WRITE_MEMORY = "import sys; open(f'/proc/{sys.argv[1]}/mem', 'r+b')"
@@ -87,16 +105,32 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"COTENANT_DATABASE": f"sqlite:///{folder}/db.sqlite3", "COTENANT_STATE_DIR": str(folder)}
 
 
-@pytest.fixture(scope="module")
-def trained(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The version of a model that was trained under the unit's filters."""
-    dataset = World(workloads=4, repeats=1).write(tmp_path_factory.mktemp("datasets") / "world")
-    done = said(*confined(SERVICE, COTENANT, "train", "--dataset", dataset, "--json"), **state)
-    return str(json.loads(done)["version"])
+@dataclass(frozen=True)
+class Done:
+    """What commands did under the unit's filters: the version that was trained, and the file with a plan's report."""
+
+    trained: str
+    report: Path
+    by_solver: bool
 
 
 @pytest.fixture(scope="module")
-def service(state: dict[str, str], trained: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def done(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("done")
+    dataset, report = World(workloads=4, repeats=1).write(folder / "world"), folder / "plan.html"
+    newcomers = CLOUD.with_name("newcomers.yaml")
+    commands = (
+        ("train", "--dataset", dataset, "--json"),
+        ("plan", CLOUD, "--add", newcomers, "--json", "--report", report),
+    )
+    words = json.dumps(commands, default=str)
+    argv = confined(SERVICE, sys.executable, "-c", COMMANDS, words)
+    trained, _, by_solver = said(*argv, **state, MPLCONFIGDIR=str(folder / "matplotlib")).split("====\n")
+    return Done(json.loads(trained)["version"], report, by_solver == "True\n")
+
+
+@pytest.fixture(scope="module")
+def service(state: dict[str, str], done: Done, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service under the filters, with a cloud, in which the model answers."""
     url = f"http://127.0.0.1:{free_port()}"
     argv = confined(SERVICE, COTENANT, "serve", "--listen", url.removeprefix("http://"), "--workers", "2")
@@ -104,7 +138,7 @@ def service(state: dict[str, str], trained: str, tmp_path_factory: pytest.TempPa
     running = Running(argv, lambda: _ready(url), log, drop=False, environment=state)
     running.start()
     assert ask(f"{url}/v1/inventory", "PUT", INVENTORY).status == 200
-    assert ask(f"{url}/v1/models/{trained}/activate", "POST", {"force": True}).status == 200
+    assert ask(f"{url}/v1/models/{done.trained}/activate", "POST", {"force": True}).status == 200
     yield url
     running.stop()
     assert "Traceback" not in running.log.read_text()
@@ -117,21 +151,16 @@ def _ready(url: str) -> bool:
         return False
 
 
-def test_the_service_answers_by_what_it_trained_and_plans(service: str, trained: str) -> None:
+def test_the_service_answers_by_what_it_trained_and_plans(service: str, done: Done) -> None:
     answer: Answer = ask(f"{service}/v1/placements", "POST", {"instance": {"id": "n", "vcpus": 1, "memory_mb": 256}})
-    assert (answer.status, answer.body["model"]["version"]) == (200, trained)
+    assert (answer.status, answer.body["model"]["version"]) == (200, done.trained)
     plan = ask(f"{service}/v1/plans", "POST", {"kind": "consolidate"})
     assert plan.status == 200, plan.body
 
 
-def test_plans_and_their_pictures_are_made_by_libraries_that_need_no_memory_to_be_written_and_run(
-    tmp_path: Path,
-) -> None:
-    program = "import sys; from api.cli import main\ntry:\n main()\nfinally:\n print('ortools' in sys.modules)"
-    words = ("plan", CLOUD, "--add", CLOUD.with_name("newcomers.yaml"), "--json", "--report", tmp_path / "plan.html")
-    argv = confined(SERVICE, sys.executable, "-c", program, *words)
-    assert said(*argv, MPLCONFIGDIR=str(tmp_path / "matplotlib")).splitlines()[-1] == "True"
-    assert "<svg" in (tmp_path / "plan.html").read_text()
+def test_plans_and_their_pictures_are_made_by_libraries_that_need_no_memory_to_be_written_and_run(done: Done) -> None:
+    assert done.by_solver
+    assert "<svg" in done.report.read_text()
 
 
 def test_the_agent_reads_this_host() -> None:

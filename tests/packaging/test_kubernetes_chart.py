@@ -24,7 +24,7 @@ from profiler.cli import _parser
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "integrations" / "kubernetes"
 MODULES = ("go.mod", "go-1.36.mod")  # of the newest minor and the one before
-RULES = yaml.safe_load((ROOT / "integrations" / "prometheus" / "cotenant.rules.yml").read_text(encoding="utf-8"))
+RULES = yaml.load((ROOT / "integrations" / "prometheus" / "cotenant.rules.yml").read_bytes(), Loader=yaml.CSafeLoader)
 EVERYTHING = ("agent.enabled=true", "prometheus.enabled=true", "prometheus.tokenSecret=scrape")
 MOVER = ("mover.enabled=true", "mover.apply=true", "mover.evict=true", "mover.namespaces={shop,prod}")
 DATABASE = ("service.database.existingSecret=postgres", "service.replicas=2")
@@ -44,7 +44,7 @@ def rendered(*values: str, name: str = "cotenant") -> list[Row]:
     chosen = [word for value in values for word in ("--set", value)]
     done = helm("template", name, str(KUBERNETES / "chart"), "--namespace", "cotenant", *chosen)
     assert done.returncode == 0, done.stderr
-    return [row for row in yaml.safe_load_all(done.stdout) if row]
+    return [row for row in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if row]
 
 
 def named(rows: list[Row], kind: str, name: str) -> Row:
@@ -214,7 +214,7 @@ def test_sqlite_has_one_writer() -> None:
 
 
 def test_the_plain_manifests_are_what_the_chart_makes() -> None:
-    shipped = [row for row in yaml.safe_load_all((KUBERNETES / "cotenant.yaml").read_text()) if row]
+    shipped = [row for row in yaml.load_all((KUBERNETES / "cotenant.yaml").read_text(), Loader=yaml.CSafeLoader) if row]
     assert shipped[0]["kind"] == "Namespace"
     assert shipped[1:] == rendered("tokens.existingSecret=cotenant-tokens"), "make manifests writes it anew"
 

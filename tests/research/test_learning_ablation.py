@@ -15,10 +15,13 @@ from models.learning import effects, fitted_target, residual_model
 from models.learning.fitted_target import fit_target
 from models.learning.residual_model import BASE_LEARNERS
 from research.learning_ablation import Ablation, ablations, judge, main
-from tests.models.conftest import few_trees  # noqa: F401 - pytest finds it here
+from tests.models.made_models import limit_trees
 from tests.models.synthetic import World
 
-pytestmark = pytest.mark.usefixtures("few_trees")
+
+@pytest.fixture(autouse=True)
+def _little_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_trees(monkeypatch, boosters=1, folds=2)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,11 @@ def test_columns_go_with_their_names_and_constraints(examples: Examples) -> None
     assert some.monotone[some.names.index("cpu_crowd")] == examples.monotone[at]
 
 
-def test_the_command_prints_a_table_with_intervals(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table_with_intervals(
+    world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("models.evaluation.protocols.MANY_ROWS", 1)
+    monkeypatch.setattr("models.evaluation.protocols.FEW_FOLDS", 3)
     main([str(world), "--only", "factors", "--protocol", "unseen_pair", "--protocol", "pairs_to_n"])
     said = capsys.readouterr().out
     assert "## world (simulated)" in said
