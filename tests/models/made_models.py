@@ -20,9 +20,9 @@ from tests.models.synthetic import World
 
 
 def fit(folder: Path) -> Path:
-    """A small real artifact, of few trees and folds."""
+    """A small real artifact, of few trees."""
     with pytest.MonkeyPatch.context() as patch:
-        limit_trees(patch, boosters=1, folds=2)
+        limit_trees(patch, boosters=1)
         return training.train([World(workloads=4, repeats=1).write(folder / "world")], folder / "models")
 
 
