@@ -200,6 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--never-known", action="store_true", help="nobody learns what newcomers want")
     parser.add_argument("--spread", type=float, default=SPREAD, help="of demand, as a part of its mean (%(default)s)")
     options = parser.parse_args(arguments)
+    if options.seeds < 2:
+        parser.error("--seeds must be at least 2: one cloud tells nothing of chance")
     cpu_contention.compile_all()
     clouds = [
         NewcomerCluster.draw(
