@@ -54,7 +54,7 @@ ALONE = 0.02  # half width for an instance without neighbours: repeats of one ru
 KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
 SETS = ("cpu_set",)
 LOADS, LOAD_FACTOR = ("load",), 1.25
-DIRECT_ROWS = 100  # with fewer, trees of T/B itself know less than the prior (decisions 111 and 136)
+DIRECT_ROWS = 100  # with fewer, trees of T/B itself know less than the prior (decisions 111 and 137)
 WEIGHTS, UNEVEN = ("weight_share",), 0.02  # of a scene, times its instances: 1 where all weigh the same
 SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 # Where a scene has more instances by more than this factor than any in training, it lies outside the training data. A
