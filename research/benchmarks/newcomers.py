@@ -46,6 +46,7 @@ from research.benchmarks.proxlb.cluster import (
     SimulatedCluster,
     made_up,
 )
+from research.contention.newcomer_world import from_0_to_1
 
 KINDS = ("app", "batch", "ci", "db", "k8s", "mon", "web", "win")
 OF_KIND = 0.8  # standard deviation of the logarithm of a vCPU's mean demand, of SIGMA in all
@@ -168,12 +169,9 @@ def _kind(one: Instance) -> str:
 
 def nova(sums: HostSums, fits: Bools) -> Floats:
     """Nova's CPU and RAM weighers: free vCPUs and free memory, each from 0 to 1 over the hosts that pass."""
-    return _from_0_to_1(-sums.vcpus, fits) + _from_0_to_1(-sums.memory_mb, fits)
-
-
-def _from_0_to_1(values: Floats, among: Bools) -> Floats:
-    low, high = values[among].min(), values[among].max()
-    return (values - low) / (high - low) if high > low else np.zeros(len(values))
+    weight = np.zeros(len(fits))
+    weight[fits] = from_0_to_1(-sums.vcpus[fits]) + from_0_to_1(-sums.memory_mb[fits])
+    return weight
 
 
 RULES: Mapping[str, Callable[[HostSums, Bools], Floats]] = {

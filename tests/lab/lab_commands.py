@@ -31,15 +31,15 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
 
 
-def lab(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+def lab(*arguments: str | Path, within_s: float = 60, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=100, check=False, env=environment(**more)
+        command(*arguments), capture_output=True, text=True, timeout=within_s, check=False, env=environment(**more)
     )
 
 
-def measure(campaign: Path, out: Path, state: Path, *more: str) -> dict[str, Any]:
+def measure(campaign: Path, out: Path, state: Path, *more: str, within_s: float = 60) -> dict[str, Any]:
     """Run a campaign to its end; its summary."""
-    done = lab("run", campaign, "--dataset", out, "--state", state, "--json", *more)
+    done = lab("run", campaign, "--dataset", out, "--state", state, "--json", *more, within_s=within_s)
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary

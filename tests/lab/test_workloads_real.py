@@ -51,7 +51,7 @@ def _measure(workloads: Mapping[str, Mapping[str, object]], path: Path) -> dict[
     }  # fmt: skip
     campaign = path / "c.yaml"
     campaign.write_text(yaml.safe_dump(document), encoding="utf-8")
-    assert measure(campaign, path / "data", path / "state")["rounds"] == 1
+    assert measure(campaign, path / "data", path / "state", within_s=100)["rounds"] == 1
     assert [entry.name for entry in (path / "state").iterdir()] == ["lock"]
     assert _running_below(path) == []
     reached: dict[str, dict[str, float]] = {name: {} for name in workloads}

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
+from advisor.domain import PlacementRequest, Recommendation
+from advisor.placement.decision import recommend
+from advisor.prediction.context import QuestionContext
+from advisor.snapshot import ClusterSnapshot
+from research.benchmarks import newcomers
 from research.benchmarks.newcomers import FIGURES, RULES, NewcomerCluster, by_rule, policies, product, table
+from research.benchmarks.proxlb.cluster import CPUS, MEMORY_MB, OVERCOMMIT
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +33,44 @@ def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewcomerCluster, n
     chosen = by_rule(RULES[name], few)
 
     hosts = [host.id for host in few.cluster.inventory.hosts]
-    wanted, promised = np.zeros(len(hosts)), np.zeros(len(hosts))
+    wanted, promised, memory = np.zeros((3, len(hosts)))
     for one in few.residents:
-        wanted[hosts.index(str(one.host))] += one.demand["cpu"].mean
-        promised[hosts.index(str(one.host))] += one.vcpus
-    first = {"first fit": 0, "fewest vCPUs": int(promised.argmin()), "least CPU by means": int(wanted.argmin())}
-    assert chosen[0] == first.get(name, chosen[0])
+        at = hosts.index(str(one.host))
+        wanted[at] += one.demand["cpu"].mean
+        promised[at] += one.vcpus
+        memory[at] += one.memory_mb
+    first = few.newcomers[0]
+    fits = np.flatnonzero((promised + first.vcpus <= OVERCOMMIT * CPUS) & (memory + first.memory_mb <= MEMORY_MB))
+    free = sum((one[fits].max() - one[fits]) / np.ptp(one[fits]) for one in (promised, memory))
+    best = {
+        "first fit": fits[0],
+        "Nova's weighers": fits[int(np.argmax(free))],
+        "fewest vCPUs": fits[int(promised[fits].argmin())],
+        "least CPU by means": fits[int(wanted[fits].argmin())],
+    }
+    assert chosen[0] == best[name]
     assert len(chosen) == 5
 
 
-def test_the_product_is_not_told_what_newcomers_want_before_they_are_there(few: NewcomerCluster) -> None:
-    other = NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=True)
+@pytest.mark.parametrize("never_known", [False, True])
+def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
+    monkeypatch: pytest.MonkeyPatch, never_known: bool
+) -> None:
+    arrivals = NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=never_known)
+    asked, there = [], []
 
-    assert product("worst", few)[0] == product("worst", other)[0]
+    def listening(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
+        asked.append(request.instance)
+        there.append({one.id: one for residents in snapshot.residents for one in residents})
+        return recommend(snapshot, context, request)
+
+    monkeypatch.setattr(newcomers, "recommend", listening)
+    product("worst", arrivals)
+
+    assert [one.id for one in asked] == [one.id for one in arrivals.newcomers]
+    assert not any(one.demand or one.host for one in asked)
+    for one in arrivals.newcomers[:-1]:  # where it is not known, demand is that of others alike
+        assert (there[-1][one.id].demand["cpu"].mean == one.demand["cpu"].mean) != never_known
 
 
 def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: NewcomerCluster) -> None:
