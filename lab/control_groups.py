@@ -16,7 +16,9 @@ from profiler.observed import DEFAULT_WEIGHT, IsolationSettings, format_cpus
 
 _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "blkio")
 _V2_CONTROLLERS = ("cpu", "cpuset", "io")
-_PERIOD_US = 100_000  # the kernel's default; shorter ones trade throughput for latency
+CAP_PERIOD_S = 0.1
+"""In which a cap holds: the kernel's default; shorter ones trade throughput for latency."""
+_PERIOD_US = round(CAP_PERIOD_S * 1e6)
 _EMPTY_WITHIN_S = 3.0
 _BLOCK_DEVICES = Path("/sys/dev/block")
 

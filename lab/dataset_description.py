@@ -77,6 +77,7 @@ def describe_dataset(
             "runs_unsteady": sum(bool(record.unsteady) for record in measured),
             "link_mbit": campaign.link_mbit,
             "line_mbit": campaign.line_mbit,
+            **_host_limits(campaign),
             "load_generators": {form.name: _generators(form) for form in campaign.pinnings},
         },
     }
@@ -98,6 +99,14 @@ def _repeats(campaign: Campaign) -> dict[str, Any]:
         "repeats": f"at least {repeats.least} rounds, up to {repeats.most} of what had a 95 % interval of T/B wider"
         f" than +-{100 * repeats.narrow:g} % of its median"
     }
+
+
+def _host_limits(campaign: Campaign) -> dict[str, Any]:
+    """What all instances share and others of this host do not, where there is such a thing."""
+    volume, limits = campaign.volume, {"host_cap_percent": campaign.host_cap_percent}
+    if volume is not None:
+        limits |= {"volume_mb_s": volume.mb_s, "volume_requests_s": volume.requests_s}
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _on_off(campaign: Campaign) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from profiler.whole_files import write_whole
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
+    "disk_mb_s", "host_cap_percent",
 )  # fmt: skip
 PROFILES = ("platform", "workload", "load", "scope", "metric", "value", "unit", "repeat")
 COLOCATIONS = (
@@ -73,14 +74,16 @@ def write_dataset(
 def _platforms(campaign: Campaign, machine: HostDescription, records: Sequence[Record]) -> Iterable[_Row]:
     """The host with a link of its own for each instance and, where runs had one, the host with one uplink for all."""
     if (emulated := campaign.emulated) is not None:  # its caches and clock are a part of this host's, and unknown
-        yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "")
+        yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "", None, None)
         return
     names = {_platform(campaign, record): _on_uplink(record) for record in records if record.kind == "group"}
     for name, uplink in sorted({campaign.platform: False, **names}.items()):
         # A virtual disk says nothing about what it lies on, so disk_kind stays empty rather than guessed.
+        disk = ("", None) if campaign.volume is None else ("network", campaign.volume.mb_s)
         yield (
             name, _KINDS.get(campaign.instances, campaign.instances), machine.pcpus, machine.threads_per_core,
-            machine.cpu_mhz, machine.l2_mb, machine.l3_mb, machine.memory_mb, _nic_mbit(campaign, uplink), "",
+            machine.cpu_mhz, machine.l2_mb, machine.l3_mb, machine.memory_mb, _nic_mbit(campaign, uplink), *disk,
+            campaign.host_cap_percent,
         )  # fmt: skip
 
 

@@ -46,7 +46,11 @@ class Fields:
             self.wrong(self.at(name), "must be a text" if value is not None else "is missing")
         return str(value)
 
-    def number(self, name: str, default: float | None = None, *, above: float = 0.0, most: float = 1e9) -> float:
+    def number(
+        self, name: str, default: float | None = None, *, above: float = 0.0, least: float | None = None,
+        most: float = 1e9,
+    ) -> float:  # fmt: skip
+        """The value, which must be at least `least`, or where that is None, above `above`."""
         value = self.raw(name, default)
         if value is None:
             self.wrong(self.at(name), "is missing")
@@ -56,12 +60,13 @@ class Fields:
                 number = float(value)
         if not math.isfinite(number):
             self.wrong(self.at(name), f"must be a number, not {str(value)[:40]!r}")
-        if not above < number <= most:
-            self.wrong(self.at(name), f"must be above {above:g} and at most {most:g}, not {number:g}")
+        if not (above < number if least is None else least <= number) or number > most:
+            low = f"above {above:g} and" if least is None else f"at least {least:g} and"
+            self.wrong(self.at(name), f"must be {low} at most {most:g}, not {number:g}")
         return number
 
     def whole(self, name: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
-        value = self.number(name, default, above=least - 1, most=most)
+        value = self.number(name, default, least=least, most=most)
         if value != int(value):
             self.wrong(self.at(name), f"must be a whole number, not {value:g}")
         return int(value)

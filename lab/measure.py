@@ -89,7 +89,7 @@ class _WindowEdge:
     counters: Counters
     generator_ns: Mapping[str, int]
     all_tasks_ns: int | None
-    filler_ns: int
+    own_programs_ns: int
 
     @property
     def kernel_ns(self) -> int:
@@ -213,7 +213,7 @@ def _turn(works: list[InstancePrograms], watch: UsageWatch | None) -> None:
 
 def _edge(backend: Backend, instances: Instances) -> _WindowEdge:
     return _WindowEdge(
-        backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns(), instances.filler_ns()
+        backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns(), instances.own_programs_ns()
     )
 
 
@@ -255,11 +255,11 @@ def _foreign(
     an instance count there for the instance as well as for the driver domain.
     """
     samples = collected.samples
-    fillers = (second.filler_ns - first.filler_ns) / 1e7 / collected.seconds
+    own_programs = (second.own_programs_ns - first.own_programs_ns) / 1e7 / collected.seconds
     ours = (
         sum(s.value for s in samples if s.metric == "cpu" and s.scope == "instance")
         + sum(generators.values())
-        + fillers
+        + own_programs
     )
     if first.all_tasks_ns is not None and second.all_tasks_ns is not None:
         others_ns = second.all_tasks_ns - first.all_tasks_ns - (second.kernel_ns - first.kernel_ns)

@@ -12,6 +12,7 @@ from lab.errors import PreparationError
 from lab.idle_filler import TOOL
 from lab.processes import call
 from lab.shaping import check_promises
+from lab.volume import TOOLS as VOLUME_TOOLS
 from lab.workloads import CpuWorkload, WebWorkload
 from profiler.observed import IsolationSettings, format_cpus
 from profiler.parse.xl_host import parse_xl_info
@@ -40,6 +41,9 @@ PACKAGES = {  # Debian and Ubuntu
     "xl": "xen-utils",
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
+    **dict.fromkeys(("losetup", "mount", "umount"), "mount"),
+    "qemu-storage-daemon": "qemu-system-common",
+    "nbdfuse": "libnbd-bin",
 }
 _EMULATED_TOOLS = frozenset({"qemu-system-x86_64", "mmdebstrap", "mke2fs", "setpriv", "busybox", "ldd", "nginx", "ip"})
 _GUEST_TOOLS = {  # that instances need beside those of their workloads
@@ -50,6 +54,7 @@ _GUEST_TOOLS = {  # that instances need beside those of their workloads
 }
 _COPIES = {"container": 1, "native": 1, "qemu": 2, "xen": 2}  # a guest has a second copy of its files on its own disk
 _SPARE_MB = 64  # tables, journal and logs beside the workloads' own files
+_OF_A_FILE_SYSTEM = 0.1  # that ext4 needs beyond its files
 
 
 def check_ready(campaign: Campaign, directory: Path) -> None:
@@ -65,12 +70,18 @@ def check_ready(campaign: Campaign, directory: Path) -> None:
     for group in campaign.groups:
         networks = [member.settings.network for member in group.members]
         check_promises(networks, campaign.link_mbit, campaign.line_mbit)
-    needed = _SPARE_MB + _COPIES.get(campaign.instances, 1) * sum(_file_mb(campaign).values())
+    needed = needed_mb(campaign)
     free = shutil.disk_usage(directory).free / 2**20
     if free < needed:
         raise PreparationError(
             f"{directory} has {free:.0f} MB free, the campaign needs {needed:.0f} MB: make room there"
         )
+
+
+def needed_mb(campaign: Campaign) -> float:
+    """Space that a campaign needs for its files, in MB."""
+    files = _COPIES.get(campaign.instances, 1) * sum(_file_mb(campaign).values())
+    return _SPARE_MB + files * (1 if campaign.volume is None else 1 + _OF_A_FILE_SYSTEM)
 
 
 def refuse_impossible(campaign: Campaign) -> None:
@@ -146,6 +157,8 @@ def needed_tools(campaign: Campaign) -> frozenset[str]:
     needed |= {"ip"} | _GUEST_TOOLS.get(campaign.instances, frozenset())
     if campaign.line_mbit is not None or any(member.settings.network is not None for member in members):
         needed |= {"tc"}
+    if campaign.volume is not None:
+        needed |= VOLUME_TOOLS
     if campaign.on_off is not None and campaign.on_off.fill_idle:
         needed |= {TOOL}
     return frozenset(needed)

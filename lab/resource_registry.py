@@ -21,7 +21,9 @@ from lab.control_groups import group_places, remove_group
 from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.errors import LabError, PreparationError, RunError
 from lab.processes import call
+from profiler.backends.source import LiveSource
 from profiler.observed import format_cpus, parse_cpus
+from profiler.parse.proc import parse_mounts
 
 DEFAULT_STATE = Path("/run/cotenant-lab")
 _RUN_ID = re.compile(r"[0-9a-f]{6}\Z")
@@ -187,7 +189,8 @@ def _lock(path: Path) -> int | None:
 def _is_ours(run: str, kind: str, name: str) -> bool:
     """Whether this run can have given such a name; groups and namespaces are never below others."""
     last = name.rsplit("/", 1)[-1]
-    return run in last and last.startswith(_PREFIXES) and kind in _REMOVERS and (kind == "directory" or last == name)
+    paths = ("directory", "volume")
+    return run in last and last.startswith(_PREFIXES) and kind in _REMOVERS and (kind in paths or last == name)
 
 
 def _remove(run: str, kind: str, name: str) -> None:
@@ -198,6 +201,18 @@ def _remove(run: str, kind: str, name: str) -> None:
 def _remove_network(name: str) -> None:
     if (_NAMESPACES / name).exists():
         call(["ip", "netns", "delete", name])
+
+
+def volume_parts(directory: Path) -> tuple[Path, Path]:
+    """Of a volume in this directory, see `lab.volume`: where it is a file, and where that file is mounted."""
+    return directory / "volume.exported", directory / "volume"
+
+
+def _remove_volume(name: str) -> None:
+    mounted = {mount.target for mount in parse_mounts(LiveSource().read("/proc/self/mounts"), "/proc/self/mounts")}
+    for part in reversed(volume_parts(Path(name))):
+        if str(part) in mounted:
+            call(["umount", str(part)])
 
 
 def _remove_bridge(name: str) -> None:
@@ -224,6 +239,7 @@ def _remove_driver(name: str) -> None:
 _REMOVERS: dict[str, Callable[[str], None]] = {
     "group": remove_group,
     "network": _remove_network,
+    "volume": _remove_volume,
     "directory": partial(shutil.rmtree, ignore_errors=True),
     "bridge": _remove_bridge,
     "domain": _remove_domain,
@@ -232,6 +248,7 @@ _REMOVERS: dict[str, Callable[[str], None]] = {
 _PLACES: dict[str, Callable[[str], list[Path]]] = {
     "group": group_places,
     "network": lambda name: [_NAMESPACES / name],
+    "volume": lambda name: list(volume_parts(Path(name))),
     "directory": lambda name: [Path(name)],
     "bridge": lambda name: [_INTERFACES / name],
     "driver": lambda _name: [],

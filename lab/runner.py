@@ -17,7 +17,7 @@ from lab.emulated_xen.pair_runs import EmulatedXenRuns
 from lab.environment import circumstances, read_machine, remembered
 from lab.errors import LabError, RepeatedError, StopRequested
 from lab.journal import Journal
-from lab.preflight import check_ready, needed_tools
+from lab.preflight import check_ready, needed_mb, needed_tools
 from lab.program_versions import versions
 from lab.progress import CampaignProgress
 from lab.qdiscs import host_qdiscs
@@ -28,6 +28,7 @@ from lab.schedule import Run
 from lab.signals import deaf, stoppable
 from lab.single_run import HostRuns, RunMaker, utc_now
 from lab.time_grid import TimeGrid
+from lab.volume import mounted_volume
 
 Ending = Literal["finished", "interrupted", "out of time"]
 # When so many runs fail one after another, something is missing that all of them need.
@@ -112,7 +113,7 @@ class _Campaigner:
         with self._progress:
             try:
                 with stoppable():
-                    with _registered(state, self._directory) as (registry, scratch):
+                    with _registered(self._campaign, self._maker, state, self._directory) as (registry, scratch):
                         ending = self._rounds(self._run_maker(registry, scratch))
                     if self._counts.measured:
                         self._remember("after")  # when nothing of the lab's own is left
@@ -246,14 +247,20 @@ def _new(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _registered(state: Path, directory: Path) -> Iterator[tuple[ResourceRegistry, Path]]:
+def _registered(
+    campaign: Campaign, maker: GroupMaker, state: Path, directory: Path
+) -> Iterator[tuple[ResourceRegistry, Path]]:
     """A registry and a scratch directory; both, and everything registered, are gone afterwards."""
     registry = ResourceRegistry(state)
     try:
         scratch = registry.directory(directory)
         registry.made("directory", str(scratch))
         scratch.mkdir()
-        yield registry, scratch
+        if campaign.volume is None:
+            yield registry, scratch
+        else:
+            with mounted_volume(registry, maker, scratch, campaign.volume, needed_mb(campaign)) as folder:
+                yield registry, folder
     finally:
         with deaf():
             registry.close()

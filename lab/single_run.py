@@ -24,6 +24,7 @@ from lab.qdiscs import Qdiscs, lab_qdiscs
 from lab.records import Record, RunConditions, StateOutcome
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import Run, calibration_key
+from lab.volume import daemon_group
 
 _TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out
 
@@ -95,8 +96,10 @@ class HostRuns(RunMaker):
         wiring = Wiring(campaign.link_mbit, campaign.line_mbit, campaign.queue_packets, run.placed[0].driver)
         fill_idle = campaign.on_off is not None and campaign.on_off.fill_idle
         return RunSetup(
-            self._registry, run.placed, workloads, self._scratch, wiring, guests=campaign.guests, fill_idle=fill_idle
-        )
+            self._registry, run.placed, workloads, self._scratch, wiring, guests=campaign.guests, fill_idle=fill_idle,
+            host_cap_percent=campaign.host_cap_percent,
+            host_groups=() if campaign.volume is None else (daemon_group(self._registry),),
+        )  # fmt: skip
 
     def _around(self, round_started: str, load: float, before: Qdiscs | None, after: Qdiscs | None) -> RunConditions:
         if after is None:

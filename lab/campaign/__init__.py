@@ -11,6 +11,7 @@ from lab.campaign.model import (
     PinningForm,
     Repeats,
     Temporal,
+    Volume,
 )
 from lab.campaign.reading import read_campaign
 
@@ -25,5 +26,6 @@ __all__ = [
     "PinningForm",
     "Repeats",
     "Temporal",
+    "Volume",
     "read_campaign",
 ]

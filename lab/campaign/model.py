@@ -18,6 +18,14 @@ Scheduler = Literal["credit", "credit2"]
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """The disk of all files of the instances: MB/s of reads and writes together, and requests/s, None = no limit."""
+
+    mb_s: float
+    requests_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One participant of a group: a named workload with load and settings; `label` tells variants apart."""
 
@@ -129,7 +137,8 @@ class OnOff:
 class Campaign:
     """A whole campaign. `fingerprint` changes whenever earlier runs are no longer comparable.
 
-    `members` are the workloads as defined, without the changes of groups, by name.
+    `members` are the workloads as defined, without the changes of groups, by name. All instances together get at most
+    `host_cap_percent` of CPU time, 100 = one CPU, None = all that there is.
     """
 
     name: str
@@ -153,6 +162,8 @@ class Campaign:
     warmup_most_s: float
     line_mbit: float | None
     queue_packets: int
+    volume: Volume | None
+    host_cap_percent: float | None
     on_off: OnOff | None
     emulated: EmulatedXen | None
 

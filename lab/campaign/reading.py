@@ -25,6 +25,7 @@ from lab.campaign.model import (
     Scheduler,
     Temporal,
     Vhost,
+    Volume,
 )
 from lab.errors import CampaignError
 from lab.fields import Fields
@@ -60,7 +61,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
     members = {name: member for name, (_, member) in defined.items()}
     forms = {name: _pinning(name, fields) for name, fields in _named(top, "pinnings")}
     seed = top.whole("seed", 1, least=0, most=2**31)
-    warmup_s = top.number("warmup_s", 1.0, above=-1e-9, most=3600)
+    warmup_s = top.number("warmup_s", 1.0, least=0, most=3600)
     campaign = Campaign(
         name=_identifier(top, "name", None),
         platform=_identifier(top, "platform", top.text("name")),
@@ -80,9 +81,11 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         instances=top.choice("instances", get_args(Backing), "container"),
         guests=_guests(top.fields("guests")),
         temporal=_temporal(top),
-        warmup_most_s=top.number("warmup_most_s", warmup_s, above=-1e-9, most=3600),
+        warmup_most_s=top.number("warmup_most_s", warmup_s, least=0, most=3600),
         line_mbit=top.optional("line_mbit", most=1e6),
         queue_packets=top.whole("queue_packets", 1000),
+        volume=_volume(top),
+        host_cap_percent=top.optional("host_cap_percent", most=1e6),
         on_off=_on_off(top, members),
         emulated=_emulated(top),
     )
@@ -91,6 +94,10 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         top.wrong("warmup_most_s", f"must not be below warmup_s, which is {warmup_s:g}")
     _check_members(top, campaign)
     _check_on_off(top, campaign)
+    if campaign.instances != "container":
+        for name in ("volume", "host_cap_percent"):
+            if top.has(name):
+                top.wrong(name, "needs instances: container")
     return campaign
 
 
@@ -121,6 +128,15 @@ def _repeats(top: Fields) -> Repeats:
     if narrow is None and top.has("most_rounds"):
         top.wrong("most_rounds", "needs narrow, the width of intervals at which no further round is needed")
     return Repeats(least, most, narrow, top.optional("most_minutes", most=1e6))
+
+
+def _volume(top: Fields) -> Volume | None:
+    if not top.has("volume"):
+        return None
+    fields = top.fields("volume")
+    volume = Volume(fields.number("mb_s", most=1e5), fields.optional("requests_s", most=1e7))
+    fields.done()
+    return volume
 
 
 def _temporal(top: Fields) -> Temporal | None:
@@ -197,7 +213,7 @@ def _emulated(top: Fields) -> EmulatedXen | None:
         fields.whole("memory_mb", default.memory_mb, least=1024),
         fields.choice("scheduler", get_args(Scheduler), default.scheduler),
         fields.optional("pcpu_percent", most=100),
-        fields.number("metrics_s", default.metrics_s, above=-1e-9, most=60),
+        fields.number("metrics_s", default.metrics_s, least=0, most=60),
     )
     fields.done()
     return emulated

@@ -21,7 +21,8 @@ class RunSetup:
 
     The `driver_cpus` of `wiring` do all of the host's I/O work for the instances: softirqs of a container's packets,
     QEMU's threads beside the vCPUs, vhost, a whole Dom0. With `fill_idle` a program beside the containers works on each
-    CPU whenever nobody else does.
+    CPU whenever nobody else does. Containers get at most `host_cap_percent` together, 100 = one CPU, None = all.
+    What the `host_groups` do is the host's I/O work, too, so their CPU time does not count as that of others.
     """
 
     registry: ResourceRegistry
@@ -31,3 +32,5 @@ class RunSetup:
     wiring: Wiring = field(default_factory=Wiring)
     guests: GuestSettings = field(default_factory=GuestSettings)
     fill_idle: bool = False
+    host_cap_percent: float | None = None
+    host_groups: tuple[str, ...] = ()

@@ -194,8 +194,8 @@ class ManagedInstances(ABC, Generic[S_co]):
         groups = find_groups(LiveSource())
         return groups.cpu_ns("") if groups.version == 1 else None
 
-    def filler_ns(self) -> int:
-        """CPU time so far of the programs that fill idle CPUs."""
+    def own_programs_ns(self) -> int:
+        """CPU time so far of the lab's own programs: those that fill idle CPUs, and the daemon of a volume."""
         return 0
 
     def host_cpus(self) -> frozenset[int]:

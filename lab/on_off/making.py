@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from lab.campaign import Campaign
+from lab.control_groups import CAP_PERIOD_S
 from lab.instances import Instances
 from lab.measure import RunMeasurement
 from lab.on_off.measure import OnOffRun, WindowPlan, measure_on_off
@@ -22,6 +23,7 @@ from lab.workloads import WorkloadResult
 _TUNING_BLOCKS = 8
 _DWELL, _GUARD, _LAG = "dwell_ms", "guard_ms", "lag_one"
 _BESIDE = "speed_beside_busy"
+_CAP_PERIODS = 4  # that a state is measured for
 _DISTURBED_SHARE = 0.25  # of the windows, from which on the whole run counts as disturbed
 
 
@@ -54,10 +56,17 @@ def make_on_off(
 
 
 def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) -> WindowPlan:
-    """States as long as the slowest member needs, in an order of its own for each run and round."""
+    """States as long as the slowest member needs, in an order of its own for each run and round.
+
+    A cap holds for a period, so what was left of the state before counts until the period ends, and a state of less
+    than whole periods would get more or less than its share.
+    """
     tunings = [_tuning_of(campaign, tuning_key(entry.member), records) for entry in run.placed]
     dwell_s = max(tuning.dwell_ms for tuning in tunings) / 1000
     guard_s = max(tuning.guard_ms for tuning in tunings) / 1000
+    if campaign.host_cap_percent is not None or any(entry.member.settings.cap_percent for entry in run.placed):
+        guard_s = max(guard_s, CAP_PERIOD_S)
+        dwell_s = max(dwell_s, guard_s + _CAP_PERIODS * CAP_PERIOD_S)
     states = all_states(len(run.placed))
     order = draw_order(states, blocks_for(campaign.seconds, dwell_s), f"{campaign.seed}:{number}:{run.run}")
     return WindowPlan(order, dwell_s, guard_s, campaign.warmup_s)

@@ -131,7 +131,7 @@ class FakeInstances:
     def all_tasks_ns(self) -> int | None:
         return None
 
-    def filler_ns(self) -> int:
+    def own_programs_ns(self) -> int:
         return 0
 
     def host_cpus(self) -> frozenset[int]:

@@ -21,7 +21,8 @@ CONTRACT = {  # contract.md, section 3
     "profiles": "platform, workload, load, scope, metric, value, unit, repeat",
     "colocations": "run, platform, instance, workload, load, vcpus, pinning, driver_cpus, cap_percent, weight,"
     " net_mode, net_rate_mbit, disk_limit_mb_s, outcome, solo, colocated, unit, repeat",
-    "platforms": "platform, kind, pcpus, threads_per_core, cpu_mhz, l2_mb, l3_mb, memory_mb, nic_mbit, disk_kind",
+    "platforms": "platform, kind, pcpus, threads_per_core, cpu_mhz, l2_mb, l3_mb, memory_mb, nic_mbit, disk_kind,"
+    " disk_mb_s, host_cap_percent",
 }
 
 

@@ -18,6 +18,8 @@ from lab.instances.containers import ContainerInstances
 from lab.processes import LabProcess, call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Site, WebWorkload, Workload
+from profiler.backends.lxc.control_groups import find_groups
+from profiler.backends.source import LiveSource
 from tests.lab.container_run import PYTHON, SERVE, Server, containers, left_of, placed, prepared_maker, registered
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("runs")]
@@ -165,6 +167,22 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
             assert left_of(registry.run) == [f"/run/netns/{name}"]
         finally:
             call(["ip", "netns", "delete", name])
+
+
+def test_a_capped_host_gives_all_its_instances_together_no_more_cpu_time_than_the_cap() -> None:
+    spin = [*PYTHON, "while True: pass"]
+    entries = [placed(position, cpus=(cpu,)) for position, cpu in enumerate(sorted(os.sched_getaffinity(0))[:2])]
+    with containers(entries, host_cap_percent=40.0) as made:
+        programs = [container.start_inside(spin) for container in made]
+        groups = find_groups(LiveSource())
+        assert wait_until(lambda: all(groups.cpu_ns(container.group) > 0 for container in made), 20.0)
+        began, before = time.monotonic(), sum(groups.cpu_ns(container.group) for container in made)
+        time.sleep(1.0)
+        used_ns = sum(groups.cpu_ns(container.group) for container in made) - before
+        # a period of the cap more than in the time between the readings, and what each CPU may have taken in advance
+        assert used_ns <= 0.4 * 1e9 * (time.monotonic() - began + 0.1) + len(made) * 1e7
+        for program in programs:
+            program.stop(0)
 
 
 def test_idle_cpus_are_kept_busy_by_programs_that_let_everybody_else_go_first() -> None:

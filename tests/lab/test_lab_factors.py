@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.campaign import GuestSettings, Repeats, Temporal, read_campaign
+from lab.campaign import GuestSettings, Repeats, Temporal, Volume, read_campaign
 from lab.dry_run import estimate_campaign
 from lab.errors import CampaignError
 from lab.schedule import expand, profile_keys
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
 
 FIELDS = (
     "groups", "temporal", "guests", "instances", "narrow", "most_rounds", "line_mbit", "seconds", "rounds", "warmup_s",
-    "seed", "link_mbit", "workloads", "pairs", "pinnings",
+    "seed", "link_mbit", "volume", "host_cap_percent", "workloads", "pairs", "pinnings",
 )  # fmt: skip
 KEYS = ("members", "combinations", "cross", "pinnings", "size", "of", "count", "load", "network", "every_min", "hours")
 
@@ -70,6 +70,11 @@ def test_members_may_share_a_set_of_cpus(read: Read) -> None:
         ("narrow: 0.03\nmost_rounds: 8", {"repeats": Repeats(3, 8, 0.03)}),
         ("temporal: {every_min: 10, hours: 150}", {"temporal": Temporal(10.0, 150.0)}),
         ("line_mbit: 10\nqueue_packets: 50", {"line_mbit": 10.0, "queue_packets": 50}),
+        (
+            "volume: {mb_s: 60, requests_s: 1500}\nhost_cap_percent: 120",
+            {"volume": Volume(60.0, 1500.0), "host_cap_percent": 120.0},
+        ),
+        ("volume: {mb_s: 60}", {"volume": Volume(60.0, None), "host_cap_percent": None}),
     ],
 )
 def test_a_campaign_is_what_its_fields_say(read: Read, text: str, wanted: dict[str, object]) -> None:
@@ -164,6 +169,10 @@ def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
         ("guests: {accelerator: hvf}", r"guests\.accelerator must be one of auto, kvm, tcg"),
         ("guests: {memory: 1}", r"guests\.memory is not known here"),
         ("most_rounds: 9", r"most_rounds needs narrow"),
+        ("warmup_s: -1", r"warmup_s must be at least 0 and at most 3600, not -1"),
+        ("volume: {requests_s: 100}", r"volume\.mb_s is missing"),
+        ("volume: {mb_s: 60}\ninstances: qemu", r"volume needs instances: container"),
+        ("host_cap_percent: 120\ninstances: native", r"host_cap_percent needs instances: container"),
         ("narrow: 0.03\nmost_rounds: 2", r"most_rounds must not be below rounds, which is 3"),
         ("warmup_most_s: 0.5", r"warmup_most_s must not be below warmup_s, which is 1"),
         ("narrow: 0.1\ntemporal: {every_min: 1, hours: 1}", r"temporal and narrow exclude each other"),

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
 from lab.campaign import Campaign, read_campaign
+from lab.control_groups import CAP_PERIOD_S
 from lab.dataset_writer import write_dataset
 from lab.environment import read_machine
 from lab.errors import CampaignError
 from lab.measure import RunMeasurement
 from lab.on_off.estimator import StateShare, estimate_ratio
 from lab.on_off.freezer import Freezer
+from lab.on_off.making import _plan
 from lab.on_off.measure import OnOffRun, OnOffWindow, _beside_busy, judged
 from lab.on_off.outcomes import state_outcomes
 from lab.on_off.speed_correction import SpeedCorrection
@@ -227,6 +229,19 @@ def test_only_profiles_are_measured_alone_and_each_workload_is_tuned_once(tmp_pa
     tuned = tunings(*_expanded(write_campaign(tmp_path / "b.yaml", pairs=None, on_off={"beside": "z"}, **more)))
     assert [run.run for run in tuned] == ["tuning:x", "tuning:y", "tuning:z"]
     assert all(run.placed[1].member.workload == "z" for run in tuned)
+
+
+@pytest.mark.parametrize(
+    "more", [{"host_cap_percent": 120}, {"groups": [{"members": ["x", {"workload": "y", "cap_percent": 50}]}]}]
+)
+def test_with_a_cap_states_are_measured_for_whole_periods_of_it(tmp_path: Path, more: dict[str, object]) -> None:
+    work = {"workloads": {name: {"kind": "loop"} for name in ("x", "y")}, "pinnings": {"same": {"cpus": ["0"]}}}
+    groups = {"groups": [{"members": ["x", "y"]}], **more}
+    capped = read_campaign(write_campaign(tmp_path / "a.yaml", pairs=None, on_off=ON_OFF, **work, **groups))
+    group = next(run for run in expand(capped) if run.kind == "group")
+    plan = _plan(capped, group, 1, ())
+    assert plan.guard_s >= CAP_PERIOD_S
+    assert (plan.dwell_s - plan.guard_s) / CAP_PERIOD_S == pytest.approx(4)
 
 
 def _expanded(path: Path) -> tuple[Campaign, tuple[Run, ...]]:
