@@ -59,7 +59,6 @@ PLATFORM_COLUMNS = frozenset(
         "memory_mb",
         "nic_mbit",
         "disk_kind",
-        "disk_mb_s",
         "numa_nodes",
         "numa_cpus",
     ]
@@ -76,7 +75,6 @@ _PLATFORM_RULES = {
     "l2_mb": _NUMBER,
     "l3_mb": _NUMBER,
     "nic_mbit": _NUMBER,
-    "disk_mb_s": _NUMBER,
     "numa_nodes": _COUNT,
     "numa_cpus": CellRule(),
 }
@@ -232,7 +230,6 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
                 l2_mb=cells["l2_mb"],
                 l3_mb=cells["l3_mb"],
                 nic_mbit=cells["nic_mbit"],
-                disk_mb_s=cells["disk_mb_s"],
             )
         except ValueError as error:
             raise row.error("platform", str(error)) from None
