@@ -40,17 +40,17 @@ def test_every_campaign_of_the_examples_can_be_read(path: Path) -> None:
     assert len(names) == len(set(names)) > 0
 
 
-@pytest.mark.parametrize(
-    "journal", sorted((EXAMPLE.parents[1] / "datasets").glob("*/journal.jsonl")), ids=lambda path: path.parent.name
-)
-def test_every_dataset_of_the_lab_is_made_by_one_of_the_examples(journal: Path) -> None:
-    name = journal.parent.name
-    campaigns = map(read_campaign, (*EXAMPLE.parent.glob("campaigns/*.yaml"), EXAMPLE.parent / "neighbours.yaml"))
-    own = max((campaign for campaign in campaigns if name.startswith(campaign.name)), key=lambda one: len(one.name))
-    entries = map(json.loads, journal.read_text(encoding="utf-8").splitlines())
-    measured = {entry["run"] for entry in entries if entry.get("kind") in ("group", "solo")}
-    assert measured <= {run.run for run in expand(own)}
-    assert measured
+def test_every_dataset_of_the_lab_is_made_by_one_of_the_examples() -> None:
+    campaigns = list(map(read_campaign, (*EXAMPLE.parent.glob("campaigns/*.yaml"), EXAMPLE.parent / "neighbours.yaml")))
+    journals = sorted((EXAMPLE.parents[1] / "datasets").glob("*/journal.jsonl"))
+    assert len(journals) > 10
+    for journal in journals:
+        name = journal.parent.name
+        own = max((one for one in campaigns if name.startswith(one.name)), key=lambda one: len(one.name))
+        entries = map(json.loads, journal.read_text(encoding="utf-8").splitlines())
+        measured = {entry["run"] for entry in entries if entry.get("kind") in ("group", "solo")}
+        assert measured <= {run.run for run in expand(own)}, name
+        assert measured, name
 
 
 def test_a_driver_domain_has_cpus_of_its_own_and_is_part_of_the_place_that_solo_runs_share(read: Read) -> None:
