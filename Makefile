@@ -18,6 +18,7 @@ PROVIDER := integrations/terraform
 SCHEDULER := integrations/kubernetes/scheduler
 SCHEDULER_MODULES := go.mod go-1.36.mod
 CHART := integrations/kubernetes/chart
+SHORT := -m "not measured and not lab" --ignore tests/browser
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
@@ -38,7 +39,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled types contracts test-ansible terraform-provider
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected types contracts test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -69,9 +70,8 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 test: export TMPDIR := $(shell ! grep -q '^[^ ]* /dev/shm .*noexec' /proc/mounts 2>/dev/null && [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
-	@$(MAKE) --no-print-directory --jobs 2 lint compiled
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -o tmp_path_retention_policy=failed \
-	  -m "not measured and not lab" --ignore tests/browser
+	@$(MAKE) --no-print-directory --jobs 3 lint compiled collected
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -o tmp_path_retention_policy=failed $(SHORT)
 
 test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
 	$(call apt_install,$(CONTAINER_TOOLS) $(RUN_QUEUE_TOOLS))
@@ -137,6 +137,9 @@ var/ansible/.ready: tests/servers/ansible.txt
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
+
+collected: setup  # modules of tests with their assertions rewritten: each worker of pytest would else rewrite all of them
+	@$(BIN)/python -m pytest --collect-only -qq $(SHORT) >/dev/null || true  # what is wrong the tests themselves will say
 
 compiled: setup  # what shares CPUs, for all tests and the services that they start: each would else do it for itself
 	@$(BIN)/python -c 'from models.physics.cpu_contention import compile_all; compile_all()'
