@@ -141,8 +141,8 @@ test-scenarios: setup lab-tools  ## advice followed on real containers (root, a 
 collected: setup  # modules of tests with their assertions rewritten: each worker of pytest would else rewrite all of them
 	@$(BIN)/python -m pytest --collect-only -qq $(SHORT) >/dev/null || true  # what is wrong the tests themselves will say
 
-compiled: setup  # what shares CPUs, for all tests and the services that they start: each would else do it for itself
-	@$(BIN)/python -c 'from models.physics.cpu_contention import compile_all; compile_all()'
+compiled: setup
+	@$(BIN)/python -m tests.compile_loops
 
 lint: types contracts
 	$(BIN)/ruff check .
