@@ -237,6 +237,15 @@ def train(
     return training.train(datasets, settings.model_dir, progress, scheduler=scheduler)
 
 
+def datasets_to_learn(folder: Path) -> list[Path]:
+    """The datasets in this folder that models may learn from; InvalidInput where a dataset.yaml is broken."""
+    from advisor.lifecycle import training
+    from models.data.dataset import may_be_learned
+
+    with training.speaking(folder):
+        return [card.parent for card in sorted(folder.glob("*/dataset.yaml")) if may_be_learned(card.parent)]
+
+
 def evaluate(
     datasets: Sequence[Path],
     *,

@@ -29,7 +29,11 @@ MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
 def train(
     dataset: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Dataset directory; may be repeated.", show_default="all of datasets/"),
+        typer.Option(
+            metavar="DIR",
+            help="Dataset directory; may be repeated.",
+            show_default="all of datasets/ but those with learn: false",
+        ),
     ] = None,
     from_telemetry: Annotated[
         str | None,
@@ -172,7 +176,7 @@ def _finding(row: Mapping[str, Any]) -> list[str]:
 
 
 def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:
-    datasets = sorted(card.parent for card in folder.glob("*/dataset.yaml"))
+    datasets = offline.datasets_to_learn(folder)
     if not datasets and needed:
-        raise InvalidInput(f"no --dataset was given, and there is none in {folder}/", field="dataset")
+        raise InvalidInput(f"no --dataset was given, and there is none in {folder}/ to learn from", field="dataset")
     return datasets

@@ -178,6 +178,14 @@ def load_dataset(path: Path) -> Dataset:
     )
 
 
+def may_be_learned(path: Path) -> bool:
+    """Whether models learn from this dataset when nobody names it: not where its dataset.yaml says `learn: false`.
+
+    DatasetError names what is wrong with that file.
+    """
+    return bool(_read_meta(path).get("learn", True))
+
+
 def _read_meta(path: Path) -> dict[str, Any]:
     file = path / "dataset.yaml"
     try:

@@ -176,13 +176,19 @@ def test_train_does_not_begin_where_its_model_could_not_be_listed(trainings: lis
     assert run("train", "--dataset", "a", "--database", "nonsense://x", "--no-register").exit_code == 0
 
 
-def test_train_takes_all_datasets_that_lie_there(trainings: list[Any]) -> None:
-    for name in ("b", "a", "not-one"):
+def test_train_takes_all_datasets_that_lie_there_but_those_that_are_not_for_learning(trainings: list[Any]) -> None:
+    for name, more in (("b", ""), ("a", "learn: true\n"), ("findings", "learn: false\n"), ("not-one", None)):
         Path("datasets", name).mkdir(parents=True)
-        if name != "not-one":
-            Path("datasets", name, "dataset.yaml").write_text("", encoding="utf-8")
+        if more is not None:
+            Path("datasets", name, "dataset.yaml").write_text(f"name: {name}\norigin: measured\n{more}", "utf-8")
     assert run("train", "--no-register").exit_code == 0
     assert trainings == [[Path("datasets/a"), Path("datasets/b")]]
+    assert run("train", "--no-register", "--dataset", "datasets/findings").exit_code == 0
+    assert trainings[1] == [Path("datasets/findings")]
+    Path("datasets/b/dataset.yaml").write_text("origin: measured\n", "utf-8")
+    refused = run("train", "--no-register")
+    assert (refused.exit_code, len(trainings)) == (2, 2)
+    assert "dataset.yaml: field name is missing or not a text" in refused.stderr
 
 
 def test_train_on_a_broken_dataset_names_it() -> None:
