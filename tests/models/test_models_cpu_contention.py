@@ -222,7 +222,7 @@ from models.physics import cpu_contention
 
 begun = threading.Event()
 compiling = threading.Thread(target=cpu_contention.compile_all, daemon=True)
-atexit.register(lambda: print("still compiling" if compiling.is_alive() else "ended", end=""))
+atexit.register(lambda: print("still compiling" if cpu_contention._compiling.locked() else "ended", end=""))
 
 class Begun(event.Listener):
     def on_start(self, _): begun.set()
