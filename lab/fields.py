@@ -61,8 +61,8 @@ class Fields:
         if not math.isfinite(number):
             self.wrong(self.at(name), f"must be a number, not {str(value)[:40]!r}")
         if not (above < number if least is None else least <= number) or number > most:
-            low = f"above {above:g} and" if least is None else f"at least {least:g} and"
-            self.wrong(self.at(name), f"must be {low} at most {most:g}, not {number:g}")
+            low = f"above {above:g}" if least is None else f"at least {least:g}"
+            self.wrong(self.at(name), f"must be {low} and at most {most:,.10g}, not {number:,.10g}")
         return number
 
     def whole(self, name: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:

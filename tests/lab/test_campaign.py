@@ -96,7 +96,7 @@ def test_more_rounds_or_other_notes_leave_finished_runs_valid(read: Read) -> Non
     ("change", "message"),
     [
         (("seconds: 2", "seconds: two"), r"seconds must be a number, not 'two'"),
-        (("seconds: 2", "seconds: 0"), r"seconds must be at least 1 and at most 86400, not 0"),
+        (("seconds: 2", "seconds: 0"), r"seconds must be at least 1 and at most 86,400, not 0"),
         (("seconds: 2", "seconds: 1.5"), r"seconds must be a whole number"),
         (("seconds: 2", "seconds: .nan"), r"seconds must be a number"),
         (("seconds: 2", "seconds: 1" + "0" * 400), r"seconds must be a number, not '10000"),

@@ -183,7 +183,7 @@ def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
         ("guests: {accelerator: hvf}", r"guests\.accelerator must be one of auto, kvm, tcg"),
         ("guests: {memory: 1}", r"guests\.memory is not known here"),
         ("most_rounds: 9", r"most_rounds needs narrow"),
-        ("warmup_s: -1", r"warmup_s must be at least 0 and at most 3600, not -1"),
+        ("warmup_s: -1", r"warmup_s must be at least 0 and at most 3,600, not -1"),
         ("volume: {requests_s: 100}", r"volume\.mb_s is missing"),
         ("volume: {mb_s: 60}\ninstances: qemu", r"volume needs instances: container"),
         ("host_cap_percent: 120\ninstances: native", r"host_cap_percent needs instances: container"),
