@@ -134,7 +134,9 @@ def _volume(top: Fields) -> Volume | None:
     if not top.has("volume"):
         return None
     fields = top.fields("volume")
-    volume = Volume(fields.number("mb_s", most=1e5), fields.optional("requests_s", most=1e7))
+    # The daemon counts whole bytes and requests, and takes 0 for no limit.
+    requests_s = fields.number("requests_s", least=1, most=1e7) if fields.has("requests_s") else None
+    volume = Volume(fields.number("mb_s", least=0.01, most=1e5), requests_s)
     fields.done()
     return volume
 

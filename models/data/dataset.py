@@ -207,6 +207,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
             raise DatasetError(f"dataset.yaml: field {key} is missing or not a text")
     if meta["origin"] not in ORIGINS:
         raise DatasetError(f"dataset.yaml: origin {meta['origin']!r} is none of {', '.join(ORIGINS)}")
+    if not isinstance(meta.get("learn", True), bool):
+        raise DatasetError(f"dataset.yaml: field learn must be true or false, not {str(meta['learn'])[:40]!r}")
     return {key: value.isoformat() if isinstance(value, date | datetime) else value for key, value in meta.items()}
 
 

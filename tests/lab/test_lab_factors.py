@@ -185,6 +185,8 @@ def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
         ("most_rounds: 9", r"most_rounds needs narrow"),
         ("warmup_s: -1", r"warmup_s must be at least 0 and at most 3,600, not -1"),
         ("volume: {requests_s: 100}", r"volume\.mb_s is missing"),
+        ("volume: {mb_s: 60, requests_s: 0.2}", r"volume\.requests_s must be at least 1 "),
+        ("volume: {mb_s: 1.0e-9}", r"volume\.mb_s must be at least 0\.01 "),
         ("volume: {mb_s: 60}\ninstances: qemu", r"volume needs instances: container"),
         ("host_cap_percent: 120\ninstances: native", r"host_cap_percent needs instances: container"),
         ("narrow: 0.03\nmost_rounds: 2", r"most_rounds must not be below rounds, which is 3"),

@@ -350,6 +350,7 @@ DESCRIPTIONS = [
     ("name: ' '\norigin: paper\n", "field name is missing or not a text"),
     ("name: x\n", "field origin is missing"),
     ("name: x\norigin: hearsay\n", "origin 'hearsay' is none of paper, measured, simulated"),
+    ("name: x\norigin: paper\nlearn: maybe\n", "field learn must be true or false, not 'maybe'"),
     ("name: x\norigin: paper\nnotes: [\n", "dataset.yaml, line 4"),
     ("name: x\norigin: paper\ndate: 2026-99-99\n", "holds a value that cannot be read"),
     ("name: x\norigin: paper\nn: !!int ''\n", "holds a value that cannot be read"),
