@@ -108,8 +108,9 @@ test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root)
 test-faults: setup server-tools  ## killed, crowded, without disk or database: real processes, alone on the machine
 	COTENANT_TEST_FAULTS=1 $(BIN)/python -m pytest tests/faults
 
-test-fuzz: setup  ## every operation of a real service asked thousands of generated questions: each finding mended or explained
+test-fuzz: setup  ## every operation of a real service asked thousands of generated questions, and property tests with all their examples
 	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
+	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "hypothesis and not measured and not lab" --ignore tests/fuzz
 
 test-image: setup  ## the image, built and run by buildah and podman (Debian, root): served, killed, told to stop
 	$(call apt_install,$(IMAGE_TOOLS))

@@ -16,6 +16,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
 
+from tests.examples import examples
 from tests.retry_history import FailedTry, RetryRate, append_run, retry_rates
 
 TRIES = 3
@@ -26,7 +27,7 @@ TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, 
 # meets the same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"
 hypothesis.settings.register_profile(
-    "steady", deadline=None, derandomize=not SEARCH, max_examples=100 if SEARCH else 50
+    "steady", deadline=None, derandomize=not SEARCH, max_examples=100 if SEARCH else examples(50)
 )
 hypothesis.settings.load_profile("steady")
 

@@ -21,6 +21,7 @@ from advisor.settings import Settings
 from advisor.telemetry import profiles
 from advisor.telemetry.sample_files import read_samples
 from profiler.observed import MetricSample, NetworkSettings
+from tests.examples import examples
 from tests.servers.fixtures import sqlite_with_tables
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -269,7 +270,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, whole: Path) -> N
             read_samples([path])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80), st.integers(0, 400), st.integers(0, 40))
 def test_a_mangled_file_is_read_or_refused_and_never_breaks(tmp_path: Path, put: bytes, at: int, cut: int) -> None:
     path = tmp_path / "mangled.jsonl"

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.api_client import Client
+from tests.examples import examples
 
 _HOST = {"id": "told", "kind": "kvm", "pcpus": 64, "memory_mb": 262_144}
 _ANY_NAME = st.one_of(
@@ -37,7 +38,7 @@ def test_a_million_instances_are_refused_and_nothing_of_them_is_stored(client: C
     assert client.get("/v1/hosts/told").status_code == 404
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_ANY_NAME)
 def test_whatever_an_instance_is_called_it_is_refused_by_its_place_or_found_by_its_name(
     client: Client, name: str
@@ -51,7 +52,7 @@ def test_whatever_an_instance_is_called_it_is_refused_by_its_place_or_found_by_i
         assert answer.json()["field"] == "instances.1.id"
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_ANY_NAME)
 def test_whatever_a_host_is_called_it_is_refused_or_found_by_its_name(client: Client, name: str) -> None:
     answer = _announce(client, [], host=name)

@@ -23,8 +23,11 @@ from api.problems import Busy
 from api.schedulers import patience
 from api.schemas.schedulers.kubernetes import ExtenderArgs
 from tests.api.api_client import Client, bent_client, failing
+from tests.examples import examples
 
-FEW = bounds(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = bounds(
+    max_examples=examples(25), deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 NODES = tuple(f"n{number:02}" for number in range(12))
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -270,6 +273,7 @@ def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Setting
     assert client.ask("POST", "/kubernetes/filter", json=body).status_code == 503
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, verb: str) -> None:
     @FEW
@@ -294,6 +298,7 @@ def test_any_pod_has_an_answer_about_every_node_or_a_refusal(client: Client, ver
     "path", ["/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt", "/kubernetes/advice",
              "/opennebula/place", "/opennebula/optimize"],
 )  # fmt: skip
+@pytest.mark.hypothesis
 def test_no_json_breaks_a_scheduler_s_route(client: Client, path: str) -> None:
     names = "Pod NodeNames Nodes NodeNameToMetaVictims VMS LIMIT spec hosts options items metadata"
     keys = st.sampled_from(names.split())

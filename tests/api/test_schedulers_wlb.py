@@ -21,8 +21,11 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.schemas.schedulers import soap
 from tests.api.api_client import Client, bent_client, failing
+from tests.examples import examples
 
-FEW = bounds(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = bounds(
+    max_examples=examples(40), deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 PATH = "/Citrix.Dwm.WorkloadBalance/Service"
 POOL = "26d0fc83-64e4-5e8a-1a0d-7a5a0f1c9b11"
 Leaves = dict[str, str]
@@ -259,6 +262,7 @@ def test_whatever_is_answered_can_be_read(value: str, row: Mapping[str, str]) ->
     assert [_name(one) for one in found] == ["V", "R"]
 
 
+@pytest.mark.hypothesis
 def test_no_parameters_break_the_service(client: Client) -> None:
     methods = ["VMGetRecommendations", "HostGetRecommendations", "GetOptimizationRecommendations", "AddXenServer", "X"]
     plain = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=30)

@@ -14,6 +14,7 @@ from api.app import create_app
 from api.web import one_line
 from api.web.suggestions import MOST
 from tests.api.api_client import Client
+from tests.examples import examples
 
 HOST = Host("h1", "kvm", pcpus=8, memory_mb=65536)
 NAMES = ("db-1", "DB-2", "web-1", "web_db", "a-b:c.d")
@@ -69,8 +70,9 @@ def test_names_that_begin_so_come_first_and_what_they_are_stands_beside(client: 
     assert answer["items"] == [{"text": "like web-1", "about": "4 vCPUs, 8 GB, on h1"}]
 
 
+@pytest.mark.hypothesis
 def test_whatever_is_typed_is_answered(client: Client) -> None:
-    @bounds(max_examples=25, deadline=None, database=None)
+    @bounds(max_examples=examples(25), deadline=None, database=None)
     @given(st.text(max_size=40) | st.sampled_from(["\0", "like \0", "%", "like _", "<script>", "9" * 300, "and and"]))
     def ask(typed: str) -> None:
         for of in ("line", "instance"):

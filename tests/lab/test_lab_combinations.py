@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.campaign.combinations import choose
+from tests.examples import examples
 
 NAMES = [f"w{number}" for number in range(12)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(2, 5), st.integers(6, 12), st.floats(0.01, 0.5), st.integers(0, 1000))
 def test_everybody_is_used_about_equally_often(size: int, names: int, share: float, seed: int) -> None:
     count = max(1, round(share * math.comb(names, size)))

@@ -16,6 +16,7 @@ from lab.dry_run import estimate_campaign
 from lab.errors import CampaignError
 from lab.schedule import expand, profile_keys
 from profiler.observed import NetworkSettings
+from tests.examples import examples
 from tests.lab.campaign_texts import BASE, Read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
@@ -233,7 +234,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(FIELDS), anything)
 def test_any_structure_is_taken_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object

@@ -16,6 +16,7 @@ from lab.errors import LabError
 from lab.journal import Journal
 from lab.records import Record, RunConditions
 from lab.schedule import expand
+from tests.examples import examples
 from tests.lab.lab_commands import TINY
 from tests.lab.lab_records import one_round, record
 
@@ -115,7 +116,7 @@ entries = st.recursive(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), entries)
 def test_a_damaged_journal_is_refused_by_name(
     tmp_path: Path, campaign: Campaign, data: st.DataObject, value: object

@@ -34,6 +34,7 @@ from lab.records import Record, StateOutcome
 from lab.schedule import Run, expand, tunings
 from lab.workloads import WorkloadResult
 from models.data.dataset import load_dataset
+from tests.examples import examples
 from tests.lab.lab_commands import table, write_campaign
 
 NAMES = ("a.1", "b.2", "c.3")
@@ -88,7 +89,7 @@ def test_every_block_has_each_state_once_and_windows_begin_with_a_switch(members
     assert order == draw_order(states, blocks, seed)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     ratio=st.floats(0.3, 1.1), drift=st.floats(-0.8, 2.0), correlation=st.floats(0.0, 0.98), seed=st.integers(0, 10**6)
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lab.errors import LabError
 from lab.show import analyse
 from lab.show.dataset_reader import read_dataset
+from tests.examples import examples
 from tests.lab.lab_show_cases import Made
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ def test_a_description_that_is_no_mapping_is_refused_or_shown(tmp_path: Path, ma
         assert all(len(value) <= 2000 for value in about.values())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(max_size=40),
     column=st.sampled_from(["run", "instance", "pinning", "net_mode", "outcome", "solo", "repeat"]),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lab.show import DatasetAnalysis, analyse
 from lab.show.noise import WIDTHS
 from lab.statistics import describe
+from tests.examples import examples
 from tests.lab.lab_show_cases import START, Made
 
 POSITIVE = st.floats(0.01, 100, allow_nan=False)
@@ -33,7 +34,7 @@ def _rounds(*ratios: tuple[float, float], labels: tuple[str, str] = ("a", "b"), 
     return made
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(rounds=ROUNDS)
 def test_cells_and_scores_are_medians_over_the_rounds(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[float, float]]
@@ -92,7 +93,7 @@ def test_variants_are_not_in_the_matrix_but_among_the_scores(tmp_path: Path) -> 
     assert [score.members for score in form.scores] == [("a.load0.5", "b"), ("a", "b")]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ratios=st.lists(st.tuples(st.floats(0.2, 1), st.floats(0.2, 1)), min_size=3, max_size=3))
 def test_rules_predict_groups_from_their_pairs(
     tmp_path_factory: pytest.TempPathFactory, ratios: list[tuple[float, float]]
@@ -175,7 +176,7 @@ def test_modes_are_compared_beside_the_same_neighbours(tmp_path: Path) -> None:
     assert "timeouts_percent" not in modes["shared 100 Mbit/s"].ratios  # nothing is a multiple of none
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(rounds=st.lists(st.floats(0.3, 1.1), min_size=2, max_size=7))
 def test_more_results_are_within_a_wider_limit(tmp_path_factory: pytest.TempPathFactory, rounds: list[float]) -> None:
     made = _rounds(*((ratio, 1.0) for ratio in rounds))

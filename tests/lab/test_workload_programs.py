@@ -27,6 +27,7 @@ from lab.processes import wait_until
 from lab.workloads.base import program
 from lab.workloads.open_loop import read_at_rate
 from lab.workloads.programs import open_loop, stream_clients
+from tests.examples import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -178,7 +179,7 @@ def test_nobody_there_is_one_sentence() -> None:
     _fails(_run(*program("stream_clients", "127.0.0.1", 9, "/x", 1, 1, 1, 1024, 1)), "Connection refused")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.floats(0.2, 5000), st.integers(1, 5), st.sampled_from([0, 5]))
 def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: int, bursts: int) -> None:
     due = list(islice(open_loop.moments(rate, bursts), int(rate * seconds)))
@@ -204,7 +205,7 @@ class _Piecemeal:
         return self.load.is_whole(self.connection, len(piece))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=3000), st.sets(st.integers(1, 3000)), st.booleans())
 def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts: set[int], redis: bool) -> None:
     head = b"$%d\r\n" % len(body) if redis else b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -216,7 +217,7 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
     assert replies.take(whole)  # and the next one begins afresh
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
     for length in (open_loop.http_length, open_loop.redis_length):
@@ -225,7 +226,7 @@ def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
             assert size is None or size >= 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(2, 200), st.floats(0.001, 0.2))
 def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: float) -> None:
     arrivals = array("d", [1 + number * period for number in range(count)])
@@ -233,7 +234,7 @@ def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: flo
     assert stream_clients.stalls(arrivals, period) == (0, 0.0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(2, 50), st.integers(1, 49), st.floats(0.6, 5))
 def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: int, pause: float) -> None:
     period, place = 0.03, min(place, count - 1)
@@ -243,7 +244,7 @@ def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: in
     assert waited == pytest.approx(pause)  # half a second less, which was buffered, and half a second to buffer anew
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=60), st.floats(0.005, 0.2))
 def test_a_player_never_stands_still_longer_than_the_pieces_are_late(gaps: list[float], period: float) -> None:
     arrivals = array("d", accumulate(gaps))

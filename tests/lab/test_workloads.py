@@ -29,6 +29,7 @@ from lab.workloads import (
     WebWorkload,
     Workload,
 )
+from tests.examples import examples
 from tests.profiler.recorded import RECORDINGS
 
 CASES: list[tuple[Workload, str, float | None]] = [
@@ -186,7 +187,7 @@ def test_a_server_that_does_not_serve_fails_the_run(name: str) -> None:
         WebWorkload().read(_output(f"tools/{name}"), None)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.sampled_from(CASES), st.integers(0, 13_000), st.text(max_size=10))
 def test_a_broken_report_fails_the_run_and_nothing_else(
     case: tuple[Workload, str, float | None], cut: int, put: str
@@ -197,7 +198,7 @@ def test_a_broken_report_fails_the_run_and_nothing_else(
         workload.read(output[:cut] + put, rate)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.sampled_from(CASES),
     st.recursive(

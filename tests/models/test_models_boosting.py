@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.learning.boosting import MANY_ROWS, SEEDS, SEEDS_OF_MANY, booster_options, fit_boosters, fit_forest, predict
+from tests.examples import examples
 from tests.models.made_models import limit_trees
 from tests.models.synthetic import TABLE, batch, host, instance
 
@@ -62,8 +63,9 @@ VALUES = st.floats(0, 200) | st.just(np.inf)
 @pytest.mark.parametrize(
     ("names", "way"), [(PRESSING, -1), (RISING, 1)], ids=["more-pressure-never-helps", "a-higher-limit-never-hurts"]
 )
+@pytest.mark.hypothesis
 def test_trees_heed_the_constraints(names: list[str], way: int, kind: str) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.sampled_from(names), st.integers(0, ROWS - 1), st.tuples(VALUES, VALUES))
     def check(name: str, row: int, values: tuple[float, float]) -> None:
         low, high = changed(name, row, min(values), max(values), kind)

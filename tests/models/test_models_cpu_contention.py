@@ -23,6 +23,7 @@ from models.physics.contention import moments
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
+from tests.examples import examples
 from tests.models.synthetic import batch, wanting
 from tests.research.contention.exact import many_servers
 
@@ -183,7 +184,7 @@ def crowds(draw: st.DrawFn) -> tuple[Floats, Floats, Bools]:
     return np.minimum(vcpus, allowed.sum(axis=1)), weight, allowed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(crowds())
 def test_hogs_that_may_use_all_cpus_share_them_max_min_by_weight(case: tuple[Floats, Floats, Bools]) -> None:
     vcpus, weight, _ = case
@@ -194,7 +195,7 @@ def test_hogs_that_may_use_all_cpus_share_them_max_min_by_weight(case: tuple[Flo
     np.testing.assert_allclose(got.run, expected, atol=0.02)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(crowds())
 def test_pinned_hogs_get_no_more_than_any_nested_set_of_cpus_holds(case: tuple[Floats, Floats, Bools]) -> None:
     vcpus, weight, allowed = case
@@ -257,7 +258,7 @@ def crowd(seed: int, most_cpus: int = 256, most: int = 400) -> tuple[int, Floats
     return cpus, demand, loop.astype(np.int64), vcpus
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_shares_are_shares_on_hosts_of_every_size(seed: int) -> None:
     cpus, demand, loop, vcpus = crowd(seed)
@@ -285,7 +286,7 @@ def test_a_neighbour_that_comes_or_wants_more_never_helps_beyond_the_bound(comes
     assert (np.array(gains) > USUAL).mean() <= SELDOM
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_twice_the_cpus_and_twice_the_same_consumers_is_never_worse(seed: int) -> None:
     cpus, demand, loop, vcpus = crowd(seed, most_cpus=64, most=150)
@@ -294,7 +295,7 @@ def test_twice_the_cpus_and_twice_the_same_consumers_is_never_worse(seed: int) -
     assert (small.share - large.share[: len(demand)]).max() <= BOUND
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_hair_more_demand_changes_shares_by_a_hair(seed: int) -> None:
     cpus, demand, loop, vcpus = crowd(seed)
@@ -334,7 +335,7 @@ def test_demand_that_moves_together_hurts_more_than_demand_that_does_not() -> No
     assert together < apart - 0.02
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(2, 200), st.floats(0.05, 0.8), st.floats(0.0, 0.3))
 def test_more_doubt_never_narrows_a_range(count: int, mean: float, doubt: float) -> None:
     sure = Demand(mean, windows=1000.0, spread=0.1 * mean, doubt=doubt / 2)

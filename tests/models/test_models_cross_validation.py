@@ -15,6 +15,7 @@ from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
 from models.learning.effects import PENALTIES, Regularisation, terms_of
 from models.learning.residual_model import BASE_LEARNERS, LEAST_ROWS, StackingWeights
+from tests.examples import examples
 from tests.models.made_examples import Group, grouped
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
@@ -52,9 +53,10 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
     return made
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_row_is_judged_by_members_that_saw_its_pair_or_workload(protocol: str, memories: list[Memory]) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(GROUPS, st.integers(0, 3))
     def check(groups: list[Group], seed: int) -> None:
         memories.clear()

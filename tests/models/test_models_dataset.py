@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
 from models.features.examples import build_examples, measured, metrics_of
 from profiler.observed import Host, Instance, NetworkSettings, Outcome, Pinning
+from tests.examples import examples
 from tests.models.synthetic import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, World
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
@@ -489,7 +490,7 @@ def test_the_fingerprint_changes_with_any_byte_and_with_nothing_else(tmp_path: P
 # anything
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_any_bytes_as_a_table_load_or_are_refused(tmp_path: Path, content: bytes) -> None:
     for table in ("colocations", "profiles"):
@@ -501,7 +502,7 @@ CELL = st.sampled_from(["", "0", "1", "-1", "nan", "1e308", "0:0", "0:1-0", "thr
                         "a\tb", "dedicated", "9" * 40, "٣", "\ufeff", "'", ";"]) | st.text(max_size=5)  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(COLOCATION_COLUMNS), CELL), max_size=4), st.integers(0, 3))
 def test_any_cells_in_a_good_row_load_or_are_refused(tmp_path: Path, cells: list[tuple[str, str]], copies: int) -> None:
     rows = [{**COLOCATION, "repeat": str(copy)} for copy in range(copies)]
@@ -512,7 +513,7 @@ def test_any_cells_in_a_good_row_load_or_are_refused(tmp_path: Path, cells: list
         assert all(1e-3 <= ratio <= 1e3 for ratio in examples.ratio)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text_: ("name: x\norigin: paper\n" + text_).encode()))
 def test_any_description_loads_or_is_refused(tmp_path: Path, content: bytes) -> None:
     _loads_or_refuses(write(tmp_path, dataset=content))

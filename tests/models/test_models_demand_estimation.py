@@ -27,6 +27,7 @@ from models.profiling.demand_estimation import (
     wanted_cpus,
 )
 from profiler.demand import Demand
+from tests.examples import examples
 
 values = st.lists(st.floats(0, 64), min_size=1, max_size=60)
 
@@ -288,7 +289,7 @@ def _products(one: Floats, other: Floats) -> float:
 
 
 @given(st.integers(0, 9999))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_hours_are_the_shrunk_means_of_their_windows(seed: int) -> None:
     values = np.random.default_rng(seed).uniform(0.1, 8, 288 * 4)
     hour = np.arange(len(values)) * 300 // 3600 % 24

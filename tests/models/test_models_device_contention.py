@@ -12,6 +12,7 @@ from models.physics.prior import PriorPredictor, solve
 from models.prediction import DevicePressure
 from profiler.demand import Demand, Resource
 from profiler.observed import Host, Instance
+from tests.examples import examples
 
 EMPTY = ProfileTable.build(())
 LINK = 1000.0
@@ -71,7 +72,7 @@ def test_demand_that_moves_together_hurts_more(device: Resource) -> None:
     assert together.worst[0] < apart.worst[0] - 0.05
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(DEVICES),
     st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0, 1.5), st.floats(0, 1)), min_size=2, max_size=8),

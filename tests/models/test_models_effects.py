@@ -24,6 +24,7 @@ from models.learning.effects import (
     terms_of,
 )
 from models.learning.learned_predictor import scene_effects
+from tests.examples import examples
 from tests.models.synthetic import NAMES, TABLE, Scene, batch, host, instance, scenes
 
 KEYS = [
@@ -52,7 +53,7 @@ def slow(effects: Effects, scene: Scene, known: set[str]) -> list[float]:
     return [float(value) for value in effects.predict([str(name) for name in names], around)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=3), st.sets(st.sampled_from(NAMES)), st.integers(0, 5))
 def test_the_fast_path_gives_the_same_sums(many: list[Scene], known: set[str], seed: int) -> None:
     effects = random_effects(seed)

@@ -25,6 +25,7 @@ from models.evaluation.results_table import average_ranks, ranks
 from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import examine
 from models.features.examples import Examples
+from tests.examples import examples
 from tests.models.made_examples import Group, made_up
 from tests.models.synthetic import World
 
@@ -85,7 +86,7 @@ def test_copies_of_a_row_in_its_cluster_do_not_make_an_interval_narrower() -> No
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1)), min_size=1, max_size=40), st.floats(-1, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_columns_are_resampled_together_so_that_a_constant_difference_has_no_spread(
     drawn: list[tuple[int, float]], apart: float
 ) -> None:
@@ -120,7 +121,7 @@ def plain_accuracy(examples: Examples, guess: Floats) -> float | None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_ranking_is_that_of_a_plain_loop(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 40))
@@ -177,7 +178,7 @@ def test_compositions_stand_beside_the_models_where_pairs_predict_more(
 
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     random = np.random.default_rng(seed)
     groups = [tuple(f"w{at}" for at in random.integers(0, 5, random.integers(2, most + 2))) for _ in range(40)]

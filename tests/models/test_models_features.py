@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.data.topology import cores_of, cpu_overlap, group_overlap
 from models.features.feature_matrix import CORES, LIMITS, PLATFORM, SOCKETS, VCPUS, FeatureMatrix, build_matrix
+from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
@@ -77,7 +78,7 @@ def test_no_scenes_and_no_instances_make_no_rows() -> None:
         assert len(matrix.scene) == len(matrix.log_prior) == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(scenes(least=1), st.booleans(), st.data())
 def test_the_order_of_neighbours_does_not_matter(scene: Scene, nodes: bool, data: st.DataObject) -> None:
     there, instances = scene
@@ -90,7 +91,7 @@ def test_the_order_of_neighbours_does_not_matter(scene: Scene, nodes: bool, data
     np.testing.assert_allclose(mixed.x, plain.x[order], rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=2, max_size=4))
 def test_a_row_is_the_same_alone_and_in_a_batch(many: list[Scene]) -> None:
     together = build_matrix(batch(*many), METRICS)
@@ -102,7 +103,7 @@ def test_a_row_is_the_same_alone_and_in_a_batch(many: list[Scene]) -> None:
         assert together.names == alone.names
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=3))
 def test_only_limits_that_are_not_set_are_without_end(many: list[Scene]) -> None:
     matrix = build_matrix(batch(*many), METRICS)
@@ -136,7 +137,7 @@ def test_the_prior_of_every_target_is_told_row_by_row() -> None:
     assert matrix.prior_of("latency")[2] == 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scenes(least=1, most=3))
 def test_a_metric_more_or_less_leaves_the_other_columns_as_they_are(scene: Scene) -> None:
     few, many = build_matrix(batch(scene), METRICS[:1]), build_matrix(batch(scene), METRICS)
@@ -184,7 +185,7 @@ def test_cpus_that_no_node_names_are_a_node_of_their_own() -> None:
     np.testing.assert_array_equal(_of_nodes(scene)[0], [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(scenes(least=1))
 def test_without_sockets_among_the_metrics_nodes_change_no_bit(scene: Scene) -> None:
     there, instances = scene

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.features.folds import pair_folds, workload_folds
+from tests.examples import examples
 from tests.models.made_examples import PAIRS, Group, made_up
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PAIRS, st.integers(0, 5), st.integers(1, 8))
 def test_folds_by_pair_never_put_one_set_of_workloads_on_both_sides(pairs: list[Group], seed: int, count: int) -> None:
     examples = made_up(pairs)
@@ -22,7 +23,7 @@ def test_folds_by_pair_never_put_one_set_of_workloads_on_both_sides(pairs: list[
         assert sorted(row for _, judged in folds for row in judged) == list(range(len(pairs)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PAIRS, st.integers(1, 8))
 def test_folds_by_workload_train_on_no_run_that_contains_a_left_out_workload(pairs: list[Group], most: int) -> None:
     examples = made_up(pairs)
@@ -34,7 +35,7 @@ def test_folds_by_workload_train_on_no_run_that_contains_a_left_out_workload(pai
         assert all(left_out & set(examples.pair[row].split("+")) for row in judged)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_the_order_of_workloads_within_a_pair_does_not_matter_to_folds(pairs: list[Group], random: object) -> None:
     mixed = [tuple(random.sample(pair, len(pair))) for pair in pairs]  # type: ignore[attr-defined]

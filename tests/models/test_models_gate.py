@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from models.evaluation import comparison
 from models.evaluation.gate import NEGLIGIBLE, gate
 from models.learning.held_out import HeldOutPredictions
+from tests.examples import examples
 from tests.models.held_out_cases import table
 
 
@@ -225,7 +226,7 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(cases)
 def test_the_active_model_never_refuses_its_own_twin(one: HeldOutPredictions) -> None:
     verdict = gate([one], [one])
@@ -234,7 +235,7 @@ def test_the_active_model_never_refuses_its_own_twin(one: HeldOutPredictions) ->
     assert verdict.figures[0].active.difference == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(cases, st.integers(0, 100))
 def test_the_order_of_rows_does_not_matter(one: HeldOutPredictions, seed: int) -> None:
     mixed = one.take(np.random.default_rng(seed).permutation(len(one)))
@@ -243,7 +244,7 @@ def test_the_order_of_rows_does_not_matter(one: HeldOutPredictions, seed: int) -
     assert here.figures[0].prior.low == pytest.approx(there.figures[0].prior.low, abs=2e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(cases, st.floats(0, 0.05))
 def test_a_model_with_smaller_errors_everywhere_is_never_refused_for_them(one: HeldOutPredictions, gain: float) -> None:
     nearer = one.measured + (one.expected - one.measured) * (1 - gain)

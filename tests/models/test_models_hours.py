@@ -19,6 +19,7 @@ from models.physics.peak_demand import FIGURES, demand_sums, p95
 from models.physics.prior import PriorResult, solve
 from profiler.demand import Demand
 from profiler.observed import Instance
+from tests.examples import examples
 from tests.models.synthetic import batch, wanting
 
 BOUND = 0.05  # of a share, by which the approximation may let company help; see test_models_cpu_contention
@@ -39,7 +40,7 @@ def shared(*demands: Demand, pcpus: int = 4) -> PriorResult:
 
 
 @given(mean=st.floats(0.3, 2.0), depth=st.floats(0.3, 1.0), peak=phases, pairs=st.integers(1, 3))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_opposite_days_are_better_company_than_the_same(mean: float, depth: float, peak: float, pairs: int) -> None:
     """Of hosts that have CPUs enough on average; who never has enough is not helped by a steady lack of them."""
     mine, opposite = wants(mean, day(depth, peak)), wants(mean, day(depth, peak + 12))
@@ -89,7 +90,7 @@ def test_parts_of_a_day_are_the_means_of_its_hours(shape: list[float], mean: flo
 
 
 @given(st.lists(st.tuples(means, depths, phases), min_size=2, max_size=6), st.integers(2, 12))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_one_more_neighbour_whatever_its_day_never_helps_beyond_the_bound(
     cast: list[tuple[float, float, float]], pcpus: int
 ) -> None:

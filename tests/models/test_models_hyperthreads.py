@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models.data.scene import SceneBatch, build_batch
 from models.physics.hyperthreads import SECOND_THREAD
 from models.physics.prior import solve
+from tests.examples import examples
 from tests.models.synthetic import TABLE, host, instance
 
 SAID = replace(TABLE, platforms={"smt": {SECOND_THREAD: 0.3}})
@@ -41,7 +42,7 @@ def test_unpinned_instances_share_cores_only_where_there_are_more_of_them() -> N
     assert crowded.throughput == pytest.approx(np.full((1, 3), 1 - 0.35 * 2 / 3))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(["0:0", "0:1", "0:2", "0:3", "", "0:0,2"]), min_size=1, max_size=5))
 def test_one_more_never_helps(pins: list[str]) -> None:
     fewer, more = solve(on_smt(*pins)).throughput[0], solve(on_smt(*pins, "0:2")).throughput[0]

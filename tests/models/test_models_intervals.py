@@ -25,11 +25,12 @@ from models.learning.intervals import (
     hints_of,
     out_of_fold_scales,
 )
+from tests.examples import examples
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=60)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SCORES, st.sampled_from([0.5, 0.8, 0.9, 0.95]))
 def test_the_quantile_is_the_ceiling_th_smallest_score(scores: list[float], level: float) -> None:
     rank = math.ceil((len(scores) + 1) * level)
@@ -200,7 +201,7 @@ def test_without_judgements_the_interval_is_wide() -> None:
         assert min(half(fitted, known)) > np.log(2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 120), st.floats(0, 1), st.integers(0, 99))
 def test_what_is_known_is_never_less_certain_and_what_is_outside_twice_as_uncertain(
     rows: int, share: float, seed: int

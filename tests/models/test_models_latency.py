@@ -20,6 +20,7 @@ from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
 from models.physics.queueing import budget_runs_out, cap_stall, processor_sharing
 from profiler.observed import Host, Instance, NetworkSettings
+from tests.examples import examples
 from tests.models.synthetic import NAMES, TABLE, Scene, batch, dedicated, host, instance, instances, scenes, shared
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
@@ -156,7 +157,7 @@ def test_who_minds_latency_stalls_for_the_short_period_that_its_cap_is_rendered_
     assert (long.jitter**2 - short.jitter**2) * alone * burst**2 == pytest.approx(stalls[0] - stalls[1], rel=1e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scenes(least=1, most=4, names=("spin", "half", "idle", None), kinds=("kvm", "lxc")), st.data())
 def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, data: st.DataObject) -> None:
     there, those = scene

@@ -18,6 +18,7 @@ from models.features.feature_matrix import build_matrix
 from models.learning.fitted_target import FittedTarget
 from models.learning.learned_predictor import LearnedPredictor, _same
 from models.physics.prior import PriorPredictor
+from tests.examples import examples
 from tests.models.synthetic import Scene, batch, dedicated, host, instance, scenes
 
 
@@ -113,7 +114,7 @@ def familiar(draw: st.DrawFn) -> Scene:
     return host("lxc", 2, platform="p1"), [instance(f"i{at}", name, pins=pins) for at, (name, pins) in enumerate(drawn)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scene=familiar() | scenes(names=WORKLOADS, least=2), data=st.data())
 def test_the_order_of_neighbours_does_not_matter(
     predictor: LearnedPredictor, table: ProfileTable, scene: Scene, data: st.DataObject
@@ -130,7 +131,7 @@ def test_the_order_of_neighbours_does_not_matter(
     np.testing.assert_array_equal(again.outside[0], first.outside[0, list(order)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(scene=scenes(names=WORKLOADS, least=1, most=1, plain=True), load=st.sampled_from([1.0, 0.3]))
 def test_who_is_alone_runs_as_alone(
     predictor: LearnedPredictor, table: ProfileTable, scene: Scene, load: float

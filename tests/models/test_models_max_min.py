@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.physics.max_min import fill
+from tests.examples import examples
 
 DEMANDS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 4.0]) | st.floats(0.01, 5)
 WEIGHTS = st.sampled_from([1.0, 2.0, 10.0]) | st.floats(0.1, 50)
@@ -33,7 +34,7 @@ def fills(draw: st.DrawFn) -> tuple[float, Floats, Floats]:
     return draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]) | st.floats(0, 8)), demand, weight
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(fills())
 def test_filling_agrees_with_a_bisection_for_the_common_level(case: tuple[float, Floats, Floats]) -> None:
     capacity, demand, weight = case
@@ -41,7 +42,7 @@ def test_filling_agrees_with_a_bisection_for_the_common_level(case: tuple[float,
     np.testing.assert_allclose(got, plain_fill(capacity, demand, weight), atol=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(fills())
 def test_filling_hands_out_all_there_is_and_no_more_than_is_wanted(case: tuple[float, Floats, Floats]) -> None:
     capacity, demand, weight = case

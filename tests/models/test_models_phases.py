@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.profiling.phases import SHORTEST, LevelSeries, Phases, as_levels, find_phases, partition
+from tests.examples import examples
 from tests.models.profiling_cases import resembling
 
 SEEDS = st.integers(0, 2**31)
-BOUNDS = settings(max_examples=60, deadline=None)
+BOUNDS = settings(max_examples=examples(60), deadline=None)
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "planetlab-20110303.csv.gz"
 RUNS = 100  # simulated series behind each stated rate
 

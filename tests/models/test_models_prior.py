@@ -21,6 +21,7 @@ from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, NetworkSettings
+from tests.examples import examples
 from tests.models.synthetic import (
     NAMES,
     PROFILES,
@@ -258,7 +259,7 @@ def test_without_any_class_there_is_no_tree_that_keeps_anything() -> None:
         assert got == pytest.approx([LINE / 2 / 900] * 2), absent
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scenes(kinds=("lxc",), names=("bulk", "stream", "web")), min_size=1, max_size=3))
 def test_nobody_is_sure_of_more_than_it_wants_and_all_together_of_no_more_than_the_line(many: list[Scene]) -> None:
     found = batch(*many)
@@ -298,7 +299,7 @@ def test_a_disk_that_its_fastest_user_leaves_idle_at_times_can_do_more() -> None
 # latency
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scenes(most=4))
 def test_latency_is_at_least_that_of_alone_and_at_least_what_throughput_says(scene: Scene) -> None:
     result = solve(batch(scene))
@@ -319,7 +320,7 @@ def test_latency_rises_with_a_neighbours_load_before_throughput_falls() -> None:
 # what must hold everywhere
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scenes(), min_size=0, max_size=4))
 def test_ratios_are_numbers_above_zero_and_never_above_one(many: list[Scene]) -> None:
     result = solve(batch(*many))
@@ -331,7 +332,7 @@ def test_ratios_are_numbers_above_zero_and_never_above_one(many: list[Scene]) ->
         assert np.isfinite(values).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_absurd_profiles_give_numbers_all_the_same(data: st.DataObject) -> None:
     keys = (
@@ -350,7 +351,7 @@ def test_absurd_profiles_give_numbers_all_the_same(data: st.DataObject) -> None:
     assert np.isfinite(result.jitter).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scenes(least=1), st.data())
 def test_the_order_of_instances_does_not_matter(scene: Scene, data: st.DataObject) -> None:
     there, instances = scene
@@ -361,7 +362,7 @@ def test_the_order_of_instances_does_not_matter(scene: Scene, data: st.DataObjec
     np.testing.assert_allclose(mixed.jitter[0], plain.jitter[0, order], rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=2, max_size=4))
 def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(many: list[Scene]) -> None:
     together = solve(batch(*many))
@@ -373,7 +374,7 @@ def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(many: list[Scene
         np.testing.assert_allclose(together.jitter[row, :count], alone.jitter[0], rtol=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scenes(least=1))
 def test_an_empty_slot_disturbs_nobody(scene: Scene) -> None:
     there, instances = scene
@@ -409,7 +410,7 @@ def test_where_one_resource_is_contended_one_more_neighbour_helps_nobody(
     assert (more.throughput[0, :-1] <= fewer.throughput[0] + 1e-6).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(scenes(least=2, most=4))
 def test_one_more_neighbour_helps_somebody_only_by_slowing_down_somebody_else(scene: Scene) -> None:
     """With several resources a newcomer on one of them frees another; beyond that only the bound of bursts is left."""
@@ -418,7 +419,7 @@ def test_one_more_neighbour_helps_somebody_only_by_slowing_down_somebody_else(sc
     assert gain.max() <= 5e-2 or gain.min() < -1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scenes(least=2, most=4), st.data())
 def test_a_lower_cap_never_helps_the_one_that_is_capped(scene: Scene, data: st.DataObject) -> None:
     there, instances = scene
@@ -430,7 +431,7 @@ def test_a_lower_cap_never_helps_the_one_that_is_capped(scene: Scene, data: st.D
 # as a predictor
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=3))
 def test_predictions_stand_inside_their_intervals_and_only_where_somebody_sits(many: list[Scene]) -> None:
     scene_batch = batch(*many)

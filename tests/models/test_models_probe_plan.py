@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats, Ints
 from models.probe_plan import SETTLED, Z90, MeasurementPlan, UncertainRatios, plan
+from tests.examples import examples
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ rows = st.tuples(st.floats(0.2, 1.0), st.floats(0.0, 0.4), st.integers(0, 5))
 choices = st.lists(st.lists(rows, min_size=1, max_size=3), min_size=2, max_size=4).map(question)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(choices, min_size=1, max_size=3), st.integers(0, 5))
 def test_a_plan_keeps_its_budget_repeats_nothing_and_leaves_no_more_regret_than_there_was(
     questions: list[Choice], budget: int
@@ -149,7 +150,7 @@ def test_a_plan_keeps_its_budget_repeats_nothing_and_leaves_no_more_regret_than_
     assert again.steps == found.steps
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.floats(0.2, 1.2), st.floats(0.01, 0.5), st.floats(0.0, 0.3))
 def test_ratios_drawn_have_the_predicted_median_and_ends(expected: float, down: float, up: float) -> None:
     band = expected, expected * exp(-down), expected * exp(up)

@@ -17,9 +17,10 @@ from models.profiling.profiles import SOLO_CPU, profile_windows
 from models.profiling.window_selection import LEAST_WINDOWS
 from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
+from tests.examples import examples
 from tests.models.profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded, resembling
 
-BOUNDS = settings(max_examples=50, deadline=None)
+BOUNDS = settings(max_examples=examples(50), deadline=None)
 WHOLE = {
     ("driver_domain", "cpu"): 12.0,
     ("driver_domain", "waiting"): 1.0,

@@ -15,6 +15,7 @@ from models.arrays import Floats
 from models.learning.kernel_ridge import fit_kernel_ridge
 from models.learning.quickscorer import CELLS, MOST_LEAVES, QuickScorer
 from models.learning.residual_model import BaseLearners
+from tests.examples import examples
 
 COLUMNS = 5
 
@@ -50,7 +51,7 @@ def with_smooth(
     return BaseLearners(tuple(trees), forest, smooth, tuple(direct)), x, np.full(len(x), 0.5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     leaves=st.integers(2, MOST_LEAVES),
     unknown=st.sampled_from([0.0, 0.1, 0.6]),

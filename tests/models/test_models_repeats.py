@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from models.features.examples import Examples
 from models.features.repeats import group_repeats, target_of
+from tests.examples import examples
 from tests.models.made_examples import made_up
 
 RATIOS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12)
@@ -36,7 +37,7 @@ def test_each_further_repeat_adds_less_weight_and_weights_have_a_mean_of_one() -
     np.testing.assert_allclose(weight / weight[0], np.array([1 / 2, 2 / 3, 3 / 4, 50 / 51]) / 0.5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(RATIOS, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(ratios: list[list[float]], random: object) -> None:
     examples = repeated(ratios)
@@ -47,7 +48,7 @@ def test_the_order_of_rows_does_not_matter(ratios: list[list[float]], random: ob
     np.testing.assert_allclose(mixed.weight[mixed.group], plain.weight[plain.group][order])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(RATIOS, min_size=1, max_size=5))
 def test_a_repeat_of_every_repeat_changes_no_residual(ratios: list[list[float]]) -> None:
     twice = group_repeats(repeated([one * 2 for one in ratios]))

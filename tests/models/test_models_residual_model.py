@@ -27,6 +27,7 @@ from models.learning.residual_model import (
     stacked,
     unlevelled,
 )
+from tests.examples import examples
 from tests.models.made_examples import made_up
 
 
@@ -110,7 +111,7 @@ def test_a_pair_counts_once_however_often_it_was_measured() -> None:
     assert blend_of(each, said).prior_only
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 1000), st.integers(3, 60))
 def test_a_blend_is_never_worse_than_the_prior_on_what_it_was_chosen_by(seed: int, rows: int) -> None:
     random = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models.data.profile import WorkloadProfile
 from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, slot_values, stack
 from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings, Pinning
+from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 
@@ -138,7 +139,7 @@ def test_a_driver_domain_without_cpus_of_its_own_may_run_anywhere() -> None:
     assert two.driver_cpus.tolist() == [[True, True, False], [False, True, False]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=4), st.data())
 def test_scenes_can_be_taken_in_any_order_and_stacked_again(many: list[Scene], data: st.DataObject) -> None:
     whole = batch(*many)

@@ -13,6 +13,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
 from models.features.feature_matrix import build_matrix
 from models.features.sensitivity_curves import REPORTER, curve_columns, families, read_sweep
+from tests.examples import examples
 from tests.models.synthetic import batch, host, instance
 
 LEVELS = (10, 20, 40)
@@ -108,7 +109,7 @@ def test_a_curve_of_too_few_points_is_none_and_a_gap_is_bridged() -> None:
 CURVES = st.tuples(*[st.floats(0.01, 1.3)] * 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CURVES, CURVES, st.lists(st.floats(0.0, 1.3), min_size=2, max_size=8))
 def test_curves_never_rise_and_pressure_never_falls_with_the_harm_to_the_reporter(
     own: tuple[float, ...], reporters: tuple[float, ...], harms: list[float]
@@ -124,7 +125,7 @@ def test_curves_never_rise_and_pressure_never_falls_with_the_harm_to_the_reporte
     assert (np.diff(rising) >= -1e-9).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(["sensitive", "mild", "quiet"]), min_size=1, max_size=4), st.data())
 def test_one_neighbour_more_never_helps_and_their_order_does_not_matter(around: list[str], data: st.DataObject) -> None:
     curve, press = said("sensitive", *around)[0]

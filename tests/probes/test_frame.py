@@ -28,6 +28,7 @@ from profiler.probes.base import ProbeError, Progress, RawSeries, Stopped
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
+from tests.examples import examples
 from tests.probes.two_ends import children, gone, run
 
 ROOT = Path(__file__).parents[2]
@@ -307,7 +308,7 @@ def test_a_histogram_holds_every_value_once_in_bins_that_touch(values: list[floa
         assert bins[-1][1] >= max(values) * (1 - 1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(1, 4 * MOST_POINTS), st.integers(0, 2**32))
 def test_thinning_keeps_order_and_extremes(length: int, seed: int) -> None:
     ys = [(seed * (place + 1) * 2654435761) % 1000003 for place in range(length)]

@@ -23,6 +23,7 @@ from profiler.probes.base import ProbeError
 from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, ControlChannel, FramingError, number, whole
 from profiler.probes.responder import MOST_SESSIONS, Responder
 from profiler.probes.sessions import Peer, ProbeSession, far_end
+from tests.examples import examples
 from tests.probes.two_ends import children, gone
 from tests.probes.two_ends import responder as another_responder
 
@@ -241,7 +242,7 @@ def test_a_far_end_that_speaks_nonsense_is_an_error(answer: bytes) -> None:
         serve_one(answer).open("echo-udp")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.dictionaries(st.text(max_size=5), st.integers(-(2**40), 2**40) | st.text(max_size=20) | st.none(), max_size=5),
     st.binary(max_size=100_000),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import collect
 from profiler.observed import Instance, check_id
+from tests.examples import examples
 from tests.profiler.contract import CASES, MAKERS, Case, check_whole
 from tests.profiler.unsteady import Unsteady
 
@@ -97,7 +98,7 @@ def test_closing_twice_is_harmless(backend: Backend) -> None:
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
 @given(seed=st.integers(0, 2**32), share=st.sampled_from([0.002, 0.02, 0.2, 1.0]), garbled=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_files_that_fail_at_random_give_absences_or_one_error(
     name: str, seed: int, share: float, garbled: bool
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from profiler.checks import RULES, Check, check_host, hardware, worst_first
 from profiler.checks.xen import traced_already
+from tests.examples import examples
 from tests.profiler.check_cases import CASES, CLOCK, Case
 from tests.profiler.checked_host import CPU, CheckedHost, bare_host, dom0, virtual_host
 from tests.profiler.mutation import mutated
@@ -169,7 +170,7 @@ def test_huge_and_strange_files_are_shown_short_and_printable(host: str, text: s
         assert check.value.isprintable()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_mutated_files_are_read_or_unknown_and_nothing_else(data: st.DataObject) -> None:
     host = HOSTS[data.draw(st.sampled_from(sorted(HOSTS)))]()

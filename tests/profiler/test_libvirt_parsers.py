@@ -20,6 +20,7 @@ from profiler.parse.libvirt import (
     scheduler_number,
 )
 from profiler.parse.text import ParseError
+from tests.examples import examples
 from tests.profiler.libvirt_host import LIMITED, PINNED, domain_xml, stats_of
 from tests.profiler.mutation import mutated
 from tests.profiler.recorded import RECORDINGS
@@ -153,7 +154,7 @@ def test_a_quota_that_limits_nothing_is_none(value: object) -> None:
     assert scheduler_number(value, "vcpu_quota") is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(mutated(domain_xml("a", tuning=PINNED, devices=LIMITED)))
 def test_mutated_xml_is_read_or_refused_and_nothing_else(text: str) -> None:
     try:
@@ -172,7 +173,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(st.sampled_from([*stats_of(1, 1), "net.1.rx.bytes"]), _JSON, max_size=6))
 def test_statistics_of_any_kind_are_counters_or_absent_with_a_reason(changes: dict[str, Any]) -> None:
     read = parse_stats(stats_of(3, 4) | changes)
@@ -182,7 +183,7 @@ def test_statistics_of_any_kind_are_counters_or_absent_with_a_reason(changes: di
         assert value is None or (type(value) is int and value >= 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_JSON)
 def test_any_answer_is_a_list_of_domains_or_refused(answer: Any) -> None:
     try:

@@ -15,6 +15,7 @@ from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT
+from tests.examples import examples
 from tests.profiler.recorded import RECORDINGS, recorded_readings
 
 RECORDING = RECORDINGS / "libvirt-tcg.json"
@@ -97,7 +98,7 @@ def test_whatever_single_thing_is_missing_or_garbled_the_rest_is_read(damage: in
         _replay(readings)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(DAMAGE) | st.text(max_size=30)), max_size=12))
 def test_much_damage_at_once_is_no_crash(damages: list[tuple[tuple[int, str, str], int | str]]) -> None:
     readings = copy.deepcopy(READINGS)

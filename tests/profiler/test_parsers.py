@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from profiler.parse import cgroup, proc
 from profiler.parse.text import ParseError
+from tests.examples import examples
 from tests.profiler.mutation import mutated
 from tests.profiler.recorded import RECORDINGS, recorded_files
 from tests.profiler.test_xen_parsers import PARSERS as XEN_PARSERS
@@ -142,7 +143,7 @@ def test_an_error_names_the_line() -> None:
 @pytest.mark.parametrize(
     ("parser", "text"), [*PARSERS, *XEN_PARSERS], ids=lambda value: getattr(value, "__name__", "of a text of it")
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_mutated_and_any_other_text_is_read_or_refused_and_nothing_else(
     parser: Callable[..., object], text: str, data: st.DataObject

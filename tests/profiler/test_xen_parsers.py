@@ -20,6 +20,7 @@ from profiler.parse.xen_dom0 import (
 )
 from profiler.parse.xl import parse_vcpu_list, parse_xl_list
 from profiler.parse.xl_host import parse_sched, parse_xl_fields, parse_xl_info
+from tests.examples import examples
 from tests.profiler.test_xen_recordings import RECORDINGS
 from tests.profiler.xen_host import Guest, XenHost, two_guests
 
@@ -162,7 +163,7 @@ def test_rows_of_absurd_length_are_refused_in_no_time() -> None:
             parse_xl_list(f"{_text('xl list -v')}x{filler * 2_000_000}")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=255).filter(
         lambda n: n == n.strip(" ")

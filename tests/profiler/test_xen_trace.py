@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from profiler.backends.xen.runstates import LAG_S, RunStates, VcpuTimes
 from profiler.parse.text import ParseError
 from profiler.parse.xentrace import TraceStream
+from tests.examples import examples
 from tests.profiler.test_xen_recordings import MHZ, RECORDINGS, TRACES, needs_recordings
 from tests.profiler.xen_host import BLOCK, IDLE, OFF, RUN, WAIT, TraceWriter, change, first_second, lost, record, stamp
 from tests.profiler.xen_host import MHZ as FAKE_MHZ
@@ -140,7 +141,7 @@ def test_every_vcpu_is_in_some_state_all_the_time(name: str) -> None:
 
 
 @needs_recordings
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(0, 42_920), max_size=30), st.sampled_from(sorted(TRACES)))
 def test_a_stream_may_be_cut_anywhere(cuts: list[int], name: str) -> None:
     data = (RECORDINGS / name).read_bytes()
@@ -155,7 +156,7 @@ def test_a_stream_may_be_cut_anywhere(cuts: list[int], name: str) -> None:
 
 
 @needs_recordings
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 42_919), st.binary(min_size=1, max_size=8), st.booleans())
 def test_damaged_streams_are_read_or_refused_and_nothing_else(position: int, junk: bytes, insert: bool) -> None:
     data = (RECORDINGS / "xentrace-sched-min-0x21000.bin").read_bytes()
@@ -295,7 +296,7 @@ def _streams(draw: st.DrawFn) -> tuple[list[bytes], float]:
     return pieces, late
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_streams())
 def test_no_counter_ever_runs_backwards_or_faster_than_time(case: tuple[list[bytes], float]) -> None:
     pieces, _ = case

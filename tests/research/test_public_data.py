@@ -18,6 +18,7 @@ from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_
 from research.benchmarks.public_data import gavel, pitot, spec2017
 from research.benchmarks.public_data.__main__ import main
 from research.benchmarks.public_data.dataset_writer import FILES, write_whole
+from tests.examples import examples
 from tests.research import made_up
 
 
@@ -88,7 +89,7 @@ def test_op_codes_hold_on_every_platform_and_times_alone_on_theirs(tmp_path: Pat
     assert metrics(dataset, "s.a", "rt:d2") == pytest.approx({"solo_runtime_s": 60e-9})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["s/a", "s/b"]), st.sampled_from(["s/a", "s/b"]), *[st.integers(1, 9)] * 2),

@@ -21,6 +21,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from tests.advisor.core.core_clouds import NOW, Failing, ask, cloud, context, host, request, vm
 from tests.advisor.core.test_core_placement_properties import Case, cases, tight
+from tests.examples import examples
 
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 
@@ -56,7 +57,7 @@ def called(question: PlacementRequest, name: str) -> PlacementRequest:
     return replace(question, instance=replace(question.instance, id=name))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.one_of(cases(), tight()), st.data())
 def test_what_is_remembered_is_what_would_be_decided_anew(case: Case, data: st.DataObject) -> None:
     snapshot = cloud(case.hosts, case.instances, pending=case.pending, age_s=case.ages)

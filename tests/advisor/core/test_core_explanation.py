@@ -19,6 +19,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import RESOURCES
 from models.prediction import BandArrays, Predictor
 from tests.advisor.core.core_clouds import WORKLOADS, Slower, ask, cloud, host, only, request, vm
+from tests.examples import examples
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:
@@ -289,7 +290,7 @@ def laid_out(drawn: list[Any]) -> tuple[list[Host], list[Instance]]:
     return hosts, there
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLOUDS, NAMES, st.sampled_from(["worst", "total", "pack"]))
 def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], newcomer: str | None, aim: Any) -> None:
     hosts, there = laid_out(drawn)
@@ -326,7 +327,7 @@ CROWDED = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CROWDED, NAMES, st.sampled_from(["worst", "total", "pack"]))
 def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
     drawn: list[Any], newcomer: str | None, aim: Any

@@ -12,6 +12,7 @@ from advisor.domain import Host, Instance, PlacementRequest, WorkloadProfile
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.core.core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
+from tests.examples import examples
 
 NAMES = ("h1", "h2", "h3", "h4")
 DRIVER_PERCENT = {one.name: one.metrics.get("driver_domain.cpu", 0.0) for one in WORKLOADS}
@@ -131,7 +132,7 @@ def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
     return cloud(hosts, there, pending=waiting, age_s=ages), asked
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(question=questions())
 def test_the_first_reason_for_every_host_is_that_of_a_plain_loop(
     question: tuple[ClusterSnapshot, PlacementRequest],

@@ -23,6 +23,7 @@ from advisor.telemetry import demands
 from profiler.demand import Demand
 from profiler.observed import MetricSample
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, host, same, vm
+from tests.examples import examples
 from tests.servers.fixtures import sqlite_with_tables
 
 HOSTS, VMS = ("a", "b", "B"), ("x", "y", "Y", "z")
@@ -86,7 +87,7 @@ def same_view(one: CloudView, other: CloudView, *, ages: bool) -> None:
     same(one.snapshot, other.snapshot, but={"taken_at"} if ages else {"taken_at", "age_s"})
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(taken=st.lists(steps, min_size=1, max_size=10))
 def test_who_follows_changes_sees_what_one_sees_who_reads_everything(taken: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

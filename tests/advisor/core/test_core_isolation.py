@@ -22,6 +22,7 @@ from profiler.demand import Demand
 from profiler.observed import NetworkSettings
 from tests.advisor.core.core_clouds import Counting, host, vm
 from tests.advisor.core.isolation_hosts import TABLE, Shared, broken, crowded_hosts, looser
+from tests.examples import examples
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 
@@ -340,7 +341,7 @@ def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
 
 
 @given(crowded_hosts())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -> None:
     before = broken(crowded, crowded.kept(newcomer=False))
     kept = crowded.kept()
@@ -364,7 +365,7 @@ def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -
 
 
 @given(crowded_hosts())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_rungs_loosen_nothing_and_come_in_order_of_cost_whatever_the_order_of_residents(crowded: Shared) -> None:
     counting = Counting()
     rungs = crowded.escalate(counting)
@@ -425,7 +426,7 @@ def test_a_name_that_no_command_may_hold_is_told_with_the_step_and_refuses_nothi
 
 
 @given(crowded_hosts(), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_step_says_what_it_needs_where_and_only_where_something_of_it_has_no_command(
     crowded: Shared, labelled: bool
 ) -> None:

@@ -14,6 +14,7 @@ from advisor.domain import Host, Instance, IsolationSettings, Pinning
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.core.core_clouds import cloud, host, vm
+from tests.examples import examples
 
 
 def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:
@@ -161,7 +162,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(there, tuple(residents), vm(vcpus=draw(st.integers(1, pcpus)), service=service))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=cases())
 def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case) -> None:
     snapshot, there = case.snapshot(), case.there
@@ -186,7 +187,7 @@ def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case)
     assert len({tuple(taken) for taken in offered.values()}) == len(offered)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(case=cases(), data=st.data())
 def test_renaming_cpus_renames_them_in_the_options_and_changes_nothing_else(case: Case, data: st.DataObject) -> None:
     """Options of a host whose pCPUs bear other numbers hold as many pCPUs with the same users as before."""

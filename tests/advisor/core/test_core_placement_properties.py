@@ -22,6 +22,7 @@ from models.physics.prior import PriorPredictor
 from profiler.observed import NetworkSettings
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, ask, cloud, host, request, vm
 from tests.advisor.core.isolation_hosts import looser
+from tests.examples import examples
 
 NAMES = [*(workload.name for workload in WORKLOADS), None]
 ALL = 100  # candidates: more than there are hosts
@@ -179,7 +180,7 @@ def as_advised(case: Case, found: Candidate, *more: Instance) -> Scene:
     return Scene(there, (*changed, mine, *more))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(cases(), st.data())
 def test_every_answer_keeps_what_answers_promise(case: Case, data: st.DataObject) -> None:
     answer = case.answer()
@@ -288,7 +289,7 @@ def test_a_mended_candidate_satisfies_every_constraint_whatever_the_order_of_hos
     assert sum(mended) >= 4, "the cases are mended too seldom to say something"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(tight(["spin", "calm", None]), st.data())
 def test_more_pressure_improves_nobody_under_the_settings_that_a_candidate_ends_with(
     case: Case, data: st.DataObject
@@ -307,7 +308,7 @@ def test_more_pressure_improves_nobody_under_the_settings_that_a_candidate_ends_
             assert there.kind == "xen" or after[name].latency_ratio.expected >= effect.latency_ratio.expected - 1e-3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.sampled_from(["spin", "calm", None]), min_size=1, max_size=5),
     st.sampled_from(["spin", "calm", None]),

@@ -23,6 +23,7 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from tests.advisor.core.core_clouds import FRESH_S, Counting, Failing, ask, cloud, host, hosts_of, request, vm
 from tests.advisor.core.probe_world import ONE_CPU, Model, made_cloud, measured, regret
+from tests.examples import examples
 
 RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
 
@@ -164,7 +165,7 @@ def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
 # the simulated decision is the advisor's
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["worst", "total", "pack"]), st.booleans())
 def test_todays_choice_is_as_good_as_the_one_that_where_gives(seed: int, objective: str, limited: bool) -> None:
     draw = random.Random(seed)

@@ -25,6 +25,7 @@ from advisor.scheduling.scoring import (
     tied,
 )
 from tests.advisor.core.core_clouds import prediction
+from tests.examples import examples
 
 NAN = float("nan")
 
@@ -168,7 +169,7 @@ def test_empty_slots_count_nothing_whatever_stands_in_them(objective: Objective)
 RATIO = st.floats(0.05, 1.0)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(RATIO, min_size=2, max_size=5), st.data(), st.sampled_from(["worst", "total"]))
 def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.DataObject, objective: Objective) -> None:
     better = list(ratios)
@@ -178,7 +179,7 @@ def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.Dat
     assert scored.score[1] >= scored.score[0] - 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(RATIO, min_size=3, max_size=5), st.data(), st.sampled_from(["worst", "total", "pack"]))
 def test_the_order_of_neighbours_does_not_matter(
     ratios: list[float], data: st.DataObject, objective: Objective
@@ -235,7 +236,7 @@ def test_candidates_are_tied_where_their_difference_lies_inside_both_uncertainti
     assert tied(0.0, 0.0, 0.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(RATIO, st.floats(0, 0.3)), min_size=2, max_size=5))
 def test_ties_are_mutual(values: list[tuple[float, float]]) -> None:
     for one, width in values:

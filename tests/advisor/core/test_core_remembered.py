@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from advisor.placement.decision import recommend
 from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
 from tests.advisor.core.core_clouds import ask, cloud, context, host, request, vm
+from tests.examples import examples
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
 
@@ -100,7 +101,7 @@ def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
     assert {len(key) for key in memory.candidates._values} == {16}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True), min_size=1, max_size=12),
     st.integers(1, 8),

@@ -50,6 +50,7 @@ from tests.advisor.core.core_clouds import (
     request,
     vm,
 )
+from tests.examples import examples
 from tests.models.made_models import limit_trees
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
@@ -270,7 +271,7 @@ def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
     return request(newcomer, profile=profile, objective=draw(st.sampled_from(["worst", "total", "pack"])))
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(12), deadline=None, phases=[Phase.generate])
 @given(st.data())
 def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: st.DataObject) -> None:
     """Over several questions to a cloud that changes, with one memory."""

@@ -17,6 +17,7 @@ from advisor.snapshot import ClusterSnapshot, layout
 from advisor.snapshot.host_arrays import HostArrays
 from models.physics.prior import PriorPredictor
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, same, vm
+from tests.examples import examples
 
 HOSTS = ("a", "b", "c", "d")
 VMS = tuple(f"v{at}" for at in range(8))
@@ -114,7 +115,7 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {name: after.get(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 def test_a_snapshot_that_follows_changes_is_the_one_built_whole(data: st.DataObject) -> None:
     state = data.draw(states())
@@ -216,7 +217,7 @@ def test_a_fingerprint_changes_with_a_profile_and_with_nothing_else_in_the_table
     assert (of(*WORKLOADS, WorkloadProfile("fast", {"disk_mb_s": 900.0})) != before).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(state=states())
 def test_hosts_with_one_fingerprint_have_one_scene_and_one_prediction(state: State) -> None:
     snapshot = state.built(NOW)

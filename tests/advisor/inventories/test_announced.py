@@ -18,6 +18,7 @@ from advisor.inventories.announced import Around, compare
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from profiler.demand import Demand
 from profiler.observed import Pinning
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -215,7 +216,7 @@ def test_too_many_instances_and_a_new_host_of_which_the_size_is_not_known_are_re
         World().hear(told)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["h1", "h2", "h3"])), min_size=1, max_size=6))
 def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent_has_told_twice(
     days: list[dict[str, str]],

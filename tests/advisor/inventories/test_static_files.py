@@ -18,6 +18,7 @@ from advisor.inventories import document
 from advisor.inventories.static import load_instances, load_inventory, load_scene
 from profiler.demand import Demand, Resource
 from profiler.observed import NetworkSettings
+from tests.examples import examples
 
 IDLE = "{id: idle, host: null, max_latency_ratio: 3, max_time_short: 0.01, exclusive: true}"
 CLOUD = """\
@@ -292,7 +293,9 @@ words = st.sampled_from(
         *("pinning", "xen", "h1", "1", "-1", "0:2", ".nan", "1e999", "null", "\n  - ", ": ", "---"),
     ]
 )
-several = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+several = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @several

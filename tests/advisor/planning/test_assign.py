@@ -27,8 +27,11 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.core.core_clouds import Invented
 from tests.advisor.planning.planning_cases import NOW, snapshot
+from tests.examples import examples
 
-SMALL_CLOUD = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SMALL_CLOUD = settings(
+    max_examples=examples(6), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 KEEP = 0.7
 
 

@@ -27,10 +27,13 @@ from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import NOW, snapshot
+from tests.examples import examples
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes
-SMALL_CLOUD = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SMALL_CLOUD = settings(
+    max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 PINNED = IsolationSettings(pinning=Pinning(((0,),)))
 
 

@@ -20,6 +20,7 @@ from advisor.prediction.active import ActivePredictor
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_asked import plan
 from tests.advisor.planning.planning_cases import WORKLOADS, cloud, vm
+from tests.examples import examples
 
 KEEP = 0.7
 PRIOR = ActivePredictor(PriorPredictor())
@@ -128,7 +129,7 @@ def check_concurrency(moves: Sequence[PlanStep], request: PlanRequest) -> None:
 
 
 @given(evacuations(), st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_at_no_moment_of_an_evacuation_or_of_its_undo_is_broken_what_holds_before_and_after(
     case: Case, seed: int
 ) -> None:

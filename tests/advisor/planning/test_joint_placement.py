@@ -21,8 +21,9 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from tests.advisor.core.core_clouds import WORKLOADS, Failing, cloud, context, host, request, vm
+from tests.examples import examples
 
-FEW = settings(max_examples=14, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(14), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 CONTEXT = context()
 NAMES = [one.name for one in WORKLOADS]
 

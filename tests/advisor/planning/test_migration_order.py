@@ -19,6 +19,7 @@ from advisor.planning.migration_order import InstanceChange, MigrationOrder, Sch
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import host, snapshot, vm
+from tests.examples import examples
 
 PRIOR = PriorPredictor()
 KEEP = 0.8
@@ -168,7 +169,7 @@ def test_those_of_one_stage_break_nothing_whichever_of_them_ends_first() -> None
 
 
 @given(transitions(), st.integers(1, 4), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_at_no_moment_of_a_stage_or_of_the_way_back_is_broken_what_holds_before_and_after(
     case: tuple[list[Instance], list[InstanceChange]], per_host: int, random: Random
 ) -> None:

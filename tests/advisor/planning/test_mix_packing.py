@@ -18,6 +18,7 @@ from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import host, snapshot, vm
+from tests.examples import examples
 
 MOST = 100
 HOSTS = (host("h1", 6000), host("h2", 4000, pcpus=3))
@@ -62,7 +63,7 @@ SIZES = st.builds(
 
 
 @given(st.lists(SIZES, max_size=2), st.lists(SIZES, min_size=1, max_size=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_as_many_of_a_mix_fit_as_trying_every_host_for_each_finds_and_that_is_proven(
     residents: list[Instance], members: list[Instance]
 ) -> None:

@@ -17,6 +17,7 @@ from advisor.reports.plan_sentences import headline
 from api.schemas.plans import PlanAnswer
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import cloud, host, vm
+from tests.examples import examples
 
 
 def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_left_alone() -> None:
@@ -124,7 +125,7 @@ SIZES = st.builds(
 @pytest.mark.parametrize("kind", ["right_size", "rebalance", "consolidate"])
 @given(some=st.lists(SIZES, min_size=1, max_size=5))
 @example(some=[Instance("x", 2, 900, host="h1", workload="web", settings=IsolationSettings(cap_percent=30))])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind, some: list[Instance]) -> None:
     everybody = [replace(one, id=f"i{number}") for number, one in enumerate(some)]
     before = cloud(*everybody, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))

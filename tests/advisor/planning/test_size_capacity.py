@@ -10,6 +10,7 @@ from advisor.domain import Host, Instance, Inventory
 from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.planning.planning_cases import NOW
+from tests.examples import examples
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(0, 5))
 ROOMS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=3)
@@ -27,7 +28,7 @@ def packed(rooms: list[tuple[int, int]], mix: list[Instance], number: int = 0) -
 
 
 @given(ROOMS, st.lists(SIZES, min_size=1, max_size=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_first_fit_is_a_packing_and_the_bound_is_one_for_all(
     rooms: list[tuple[int, int]], sizes: list[tuple[int, int]]
 ) -> None:

@@ -21,6 +21,7 @@ from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 from tests.advisor.core.core_clouds import ask, cloud
 from tests.advisor.render.render_simulators import Machine
+from tests.examples import examples
 
 WORKLOADS = (
     WorkloadProfile("spin", {"cpu": 100.0, "block": 0.0}),
@@ -67,7 +68,7 @@ def crowded(draw: st.DrawFn) -> tuple[Host, list[Instance], Instance]:
     return host, residents, instance("n", kind, 9, draw(busy), min_throughput_ratio=limit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(crowded())
 def test_undo_of_an_answer_s_commands_leaves_the_host_as_it_was(drawn: tuple[Host, list[Instance], Instance]) -> None:
     host, residents, newcomer = drawn
@@ -111,7 +112,7 @@ def test_every_kind_of_step_is_carried_out_and_taken_back(
     machine.check_undo(found.commands, changes=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["kvm", "lxc"]), st.sampled_from([1, 2]), st.integers(1, 4), st.floats(1.0, 100.0),
     st.sampled_from(["latency", "throughput"]),

@@ -17,6 +17,7 @@ from advisor.render.tc import class_minor
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
 from tests.advisor.render.render_simulators import Machine
 from tests.advisor.render.render_strategies import EVERYTHING, NOTHING, PLACES, Place, complete, isolations
+from tests.examples import examples
 
 HOST = Host("h1", "xen", pcpus=4, memory_mb=8192, nic_mbit=1000, labels={"uplink": "eth0"})
 LXC = replace(HOST, kind="lxc")
@@ -133,7 +134,7 @@ def _running(place: Place, residents: tuple[Instance, ...]) -> Machine:
 
 
 @given(PLACES, isolations(), CROWDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_undo_of_a_whole_plan_restores_the_state(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
     machine, newcomer = _running(place, residents), place.instance("shop", 1, NOTHING, "latency")
@@ -142,7 +143,7 @@ def test_undo_of_a_whole_plan_restores_the_state(place: Place, wanted: Isolation
 
 
 @given(PLACES, isolations(), CROWDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_nothing_is_left_to_do_after_a_plan(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
     newcomer = place.instance("shop", 1, NOTHING)
@@ -173,7 +174,7 @@ PINNED = st.lists(st.integers(0, 3), unique=True, min_size=1).map(lambda cpus: P
 
 
 @given(st.lists(st.tuples(PINNED, PINNED, st.none() | st.floats(5, 90), st.none() | st.floats(5, 90)), max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_on_the_way_nobody_is_met_on_a_new_cpu_without_the_limit_it_will_have(
     moves: list[tuple[Pinning, Pinning, float | None, float | None]],
 ) -> None:

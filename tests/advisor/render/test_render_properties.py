@@ -21,10 +21,11 @@ from tests.advisor.render.render_strategies import (
     complete,
     isolations,
 )
+from tests.examples import examples
 
 
 @given(PLACES, SERVICES, st.integers(0, 1), isolations(), isolations(), st.booleans())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_undo_after_do_restores_the_state(
     place: Place, service: str, number: int, now: IsolationSettings, then: IsolationSettings, beside_a_shaped_one: bool
 ) -> None:
@@ -76,7 +77,7 @@ LABELS = ("mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy")
 
 
 @given(PLACES, IDS, st.dictionaries(st.sampled_from(LABELS), HOSTILE), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_hostile_name_is_refused_or_stays_an_operand(
     place: Place, name: str, labels: dict[str, str], otherwise_named: bool
 ) -> None:
@@ -103,7 +104,7 @@ def test_a_hostile_name_is_refused_or_stays_an_operand(
 
 
 @given(PLACES, st.sampled_from(["uplink", "kernel", "render"]), HOSTILE)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_hostile_label_of_the_host_is_refused_or_never_written(place: Place, label: str, value: str) -> None:
     host = replace(place.host(), labels={"uplink": "eth0", label: value})
     instance = place.instance("shop-7", 1, NOTHING, "latency")

@@ -25,6 +25,7 @@ from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor
 from tests.advisor.replay.replay_cases import HOST, made_trace, replayed, timeless
+from tests.examples import examples
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
 PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle")
@@ -176,7 +177,7 @@ def test_who_knows_the_future_leaves_nobody_short_where_that_is_possible_on_as_f
 
 
 @given(st.integers(1, 6), st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_fair_share_gives_each_what_it_asked_for_or_as_much_as_anybody_has(count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     vcpus = random.integers(1, 5, count)
@@ -310,7 +311,7 @@ def test_a_host_of_a_replay_takes_all_that_its_overcommit_gives_in_decimals() ->
 
 
 @given(sizes=st.lists(st.integers(1, 12), max_size=8), keep=st.floats(0.1, 1.0))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_packing_needs_fewer_bins_than_the_bound(sizes: list[int], keep: float) -> None:
     def packs(left: list[int], bins: list[int]) -> bool:
         if not left:

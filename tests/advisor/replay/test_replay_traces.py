@@ -18,6 +18,7 @@ from pyarrow import parquet
 from advisor.errors import InvalidInput
 from advisor.replay import cells, grid, load_trace
 from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
+from tests.examples import examples
 
 public = pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public traces are not at hand")
 WRITERS = {"csv": write_csv, "parquet": write_parquet}
@@ -52,7 +53,7 @@ def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @given(rows=traces())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_what_is_written_in_the_own_form_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, form: str, rows: list[dict[str, Any]]
 ) -> None:
@@ -74,7 +75,7 @@ def test_what_is_written_in_the_own_form_is_read_back(
 
 
 @given(at=st.integers(0, 14), column=st.sampled_from(list(many()[0])), text=st.text(max_size=6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_damaged_cell_is_refused_or_kept_as_it_is(
     tmp_path_factory: pytest.TempPathFactory, at: int, column: str, text: str
 ) -> None:

@@ -16,6 +16,7 @@ from advisor.inventories import writes
 from advisor.store import changes, counters, hosts, instances, workloads
 from advisor.store.changes import Changes
 from advisor.store.engine import Database
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -86,7 +87,7 @@ class Reader:
         self.workloads |= {(one.name, one.platform): one for one in workloads.get_many(connection, touched.workloads)}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(STEPS, max_size=4), max_size=6))
 def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
     database: Database, turns: list[list[tuple[Any, ...]]]

@@ -12,6 +12,7 @@ from advisor.store import held, observed
 from advisor.store.engine import Database
 from models.evaluation.prediction_checks import ROLES, TARGETS, CheckedPrediction
 from tests.advisor.store.store_strategies import ids, times
+from tests.examples import examples
 
 ROW = CheckedPrediction(
     "s0", datetime(2026, 1, 2, tzinfo=UTC), "m", "active", "throughput", "I", "web", "a", 0.8, 0.7, 0.9, False, 0.75
@@ -43,7 +44,7 @@ def series(count: int, **changes: object) -> list[CheckedPrediction]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 @given(st.lists(rows, max_size=5, unique_by=lambda row: (row.source, row.instance, row.target)))
 def test_rows_come_back_as_they_went_in(database: Database, some: list[CheckedPrediction]) -> None:
     with database.write() as connection:

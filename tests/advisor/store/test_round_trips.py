@@ -17,9 +17,10 @@ from advisor.store import colocations, hosts, instances, models, pending, recomm
 from advisor.store.engine import Database
 from profiler.observed import Host, Pinning
 from tests.advisor.store import store_strategies as make
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @contextmanager

@@ -26,12 +26,15 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from tests.examples import examples
 from tests.servers.local_http import QuietHandler, on_loopback
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[2] / "integrations" / "opennebula"
 
-FEW = bounds(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = bounds(
+    max_examples=examples(60), deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 TIMEOUT_S = 1.0  # where nothing comes
 PATIENCE_S = 20.0  # where an answer comes, beside other work late
 VM = """<VM><ID>{id}</ID><UID>0</UID><NAME>vm-{id}</NAME><STATE>{state}</STATE><LCM_STATE>{lcm}</LCM_STATE>
