@@ -16,11 +16,14 @@ from research.contention.random_hosts import CPUS, MOST_INSTANCES, RandomHost, r
 from research.contention.records import HostRecord
 from research.contention.simulator import Bursts, Simulated
 
-HOSTS = [random_host(f"host-{seed}", seed) for seed in range(150)]
+
+@pytest.fixture(scope="module")
+def hosts() -> list[RandomHost]:
+    return [random_host(f"host-{seed}", seed) for seed in range(150)]
 
 
-def test_random_hosts_are_of_the_sizes_and_loads_asked_for() -> None:
-    for host in HOSTS:
+def test_random_hosts_are_of_the_sizes_and_loads_asked_for(hosts: list[RandomHost]) -> None:
+    for host in hosts:
         spec = host.spec
         assert spec.cpus in CPUS
         assert 2 <= len(spec.instances) <= MOST_INSTANCES
@@ -32,18 +35,20 @@ def test_random_hosts_are_of_the_sizes_and_loads_asked_for() -> None:
             assert 0 <= one.common <= 0.5
             assert one.spread_cpus <= 0.6 * one.demand_cpus + 1e-4
             assert all(0 <= cpu < spec.cpus for cpu in one.pin)
-    loads = [sum(one.demand_cpus for one in host.spec.instances) / host.spec.cpus for host in HOSTS]
+    loads = [sum(one.demand_cpus for one in host.spec.instances) / host.spec.cpus for host in hosts]
     assert np.quantile(loads, 0.05) >= 0.5
     assert max(loads) <= 1.3
 
 
-def test_random_hosts_have_every_loop_and_weights_caps_and_pins_in_a_part_of_them() -> None:
-    everyone = [one for host in HOSTS for one in host.spec.instances]
+def test_random_hosts_have_every_loop_and_weights_caps_and_pins_in_a_part_of_them(
+    hosts: list[RandomHost],
+) -> None:
+    everyone = [one for host in hosts for one in host.spec.instances]
     assert {one.loop for one in everyone} == {"open", "closed", "hog"}
-    assert any(bursts.periodic for host in HOSTS for bursts in host.bursts.values())
-    with_pins = [any(one.pin for one in host.spec.instances) for host in HOSTS]
-    with_caps = [any(math.isfinite(one.cap_cpus) for one in host.spec.instances) for host in HOSTS]
-    with_weights = [len({one.weight for one in host.spec.instances}) > 1 for host in HOSTS]
+    assert any(bursts.periodic for host in hosts for bursts in host.bursts.values())
+    with_pins = [any(one.pin for one in host.spec.instances) for host in hosts]
+    with_caps = [any(math.isfinite(one.cap_cpus) for one in host.spec.instances) for host in hosts]
+    with_weights = [len({one.weight for one in host.spec.instances}) > 1 for host in hosts]
     for part in (with_pins, with_caps, with_weights):
         assert 0.1 < np.mean(part) < 0.7
 
