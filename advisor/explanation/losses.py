@@ -169,13 +169,17 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
     involved, last = arrays.involved(at), arrays.scenes.slots - 1
     if len(involved) == 1:
         return "No contention is expected: it would be alone on this host."
-    unknown = [instance.id for slot, instance in involved.items() if arrays.scenes.profile[at, slot] == 0]
+    unprofiled = [slot for slot in involved if arrays.scenes.profile[at, slot] == 0]
+    unknown = [involved[slot].id for slot in unprofiled if np.isnan(arrays.scenes.cpu_demand[at, slot, 0])]
     slow = min(involved, key=lambda slot: round(arrays.ratio(at, slot), 9))
     if slow == last or arrays.ratio(at, slow) >= 1 - MIN_LOSS:
         if _late(arrays, at):
             return "No instance loses throughput."
         if unknown:
             return f"No contention is expected, but nothing is known of what runs in {listed(unknown)}."
+        if unprofiled:
+            names = listed([involved[slot].id for slot in unprofiled])
+            return f"No contention is expected by the demands that are known; no profile tells what runs in {names}."
         return "No contention is expected: no instance uses what another one needs."
     return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 

@@ -25,7 +25,7 @@ def uncertainty(arrays: CandidateArrays, at: int, losses: Sequence[ResourceLoss]
     antagonist = next((loss.antagonist for loss in losses if loss.victim == slot and loss.antagonist is not None), None)
     measure = _measure(arrays, at, slot, antagonist)
     if unknown:
-        text = f"Nothing is known of what {name} runs, so its interval is wide ({interval}); a profile would narrow it."
+        text = f"No profile tells what {name} runs, so its interval is wide ({interval}); one would narrow it."
     elif guessed:
         text = f"No learned model answers: the queueing prior puts {name} at {interval}{measure}."
     elif arrays.prediction.outside[at, slot]:

@@ -18,6 +18,7 @@ from advisor.explanation import CandidateArrays, explain
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import RESOURCES
 from models.prediction import BandArrays, Predictor
+from profiler.demand import Demand
 from tests.advisor.core.core_clouds import WORKLOADS, Slower, ask, cloud, host, only, request, vm
 from tests.examples import examples
 
@@ -63,11 +64,15 @@ def arrays_of(snapshot: ClusterSnapshot, question: PlacementRequest) -> Candidat
         ([vm("r", "calm", on="h1")], "No contention is expected: no instance uses what another one needs."),
         ([vm("r", None, on="h1")], "No contention is expected, but nothing is known of what runs in r."),
         (
+            [vm("r", None, on="h1", demand={"cpu": Demand(0.1)})],
+            "No contention is expected by the demands that are known; no profile tells what runs in r.",
+        ),
+        (
             [vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1")],
             "n costs no instance throughput: b1 keeps 0.52 of its own speed (0.52 without n).",
         ),
     ],
-    ids=["alone", "nobody wants the same", "unknown", "slow before"],
+    ids=["alone", "nobody wants the same", "unknown", "demand known", "slow before"],
 )
 def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str) -> None:
     (found,) = losses(*residents, newcomer=vm())
@@ -245,7 +250,7 @@ def test_the_uncertainty_of_the_prior_names_what_would_be_measured() -> None:
 
 def test_an_unknown_workload_is_said_to_be_unknown() -> None:
     found = reasons(vm("r", on="h1"), newcomer=vm("n", None), pcpus=1)
-    assert found[-1].text.startswith("Nothing is known of what n runs")
+    assert found[-1].text.startswith("No profile tells what n runs")
 
 
 @pytest.mark.parametrize(("outside", "words"), [(False, "inside the training data"), (True, "outside the training")])
