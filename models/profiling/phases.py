@@ -99,7 +99,8 @@ def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], floa
     """The changes that cost least, and that cost: weighted squares around each stretch's mean plus penalties.
 
     Pruned exact linear time (Killick, Fearnhead, Eckley 2012). A beginning is given up only `shortest` windows after it
-    was beaten, because the better one cannot be followed by a change any earlier.
+    was beaten, because the better one cannot be followed by a change any earlier. So `shortest` ends are looked at at
+    once: none of them depends on what is found for another.
     """
     count = len(levels.y)
     sums = _Sums(levels)
@@ -108,16 +109,17 @@ def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], floa
     before = np.zeros(count + 1, dtype=np.int64)
     until = np.full(count + 1, count + 1, dtype=np.int64)
     candidates = np.zeros(0, dtype=np.int64)
-    for end in range(shortest, count + 1):
-        begin = end - shortest
-        if begin == 0 or begin >= shortest:
-            candidates = np.append(candidates, begin)
-        candidates = candidates[until[candidates] > end]
-        total = best[candidates] + sums.cost(candidates, end)
-        choice = int(total.argmin())
-        best[end], before[end] = total[choice] + levels.penalty, candidates[choice]
-        beaten = candidates[total > best[end]]
-        until[beaten] = np.minimum(until[beaten], end + shortest)
+    for first in range(shortest, count + 1, shortest):
+        ends = np.arange(first, min(first + shortest, count + 1))
+        begins = ends - shortest
+        candidates = np.append(candidates[until[candidates] > first], begins[(begins == 0) | (begins >= shortest)])
+        possible = (candidates <= begins[:, None]) & (until[candidates] > ends[:, None])
+        total = np.where(possible, best[candidates] + sums.cost(candidates[None], ends[:, None]), np.inf)
+        choice = total.argmin(axis=1)
+        best[ends], before[ends] = total.min(axis=1) + levels.penalty, candidates[choice]
+        beaten = possible & (total > best[ends, None])
+        given_up = np.where(beaten, ends[:, None] + shortest, count + 1).min(axis=0)
+        until[candidates] = np.minimum(until[candidates], given_up)
     changes: list[int] = []
     at = int(before[count])
     while at > 0:
@@ -127,29 +129,30 @@ def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], floa
 
 
 class _Sums:
-    """Running sums, from which the cost of any segment follows in constant time."""
+    """Running sums, from which the cost of any segment follows in constant time; by metric, which is faster."""
 
     def __init__(self, levels: LevelSeries) -> None:
         weighted = levels.weight * levels.y
-        self._weight, self._first = _summed(levels.weight), _summed(weighted)
+        self._weight, self._first = _summed(levels.weight.T), _summed(weighted.T)
         self._second = _summed((weighted * levels.y).sum(axis=1))
 
-    def of(self, begin: int | Ints, end: int | Ints) -> tuple[Floats, Floats]:
-        """Weight and mean of stretches, (..., M) each."""
-        weight = self._weight[end] - self._weight[begin]
-        return weight, (self._first[end] - self._first[begin]) / np.maximum(weight, _NOTHING)
+    def of(self, begin: Ints, end: Ints) -> tuple[Floats, Floats]:
+        """Weight and mean of stretches, (S, M) each."""
+        weight = (self._weight[:, end] - self._weight[:, begin]).T
+        return weight, (self._first[:, end] - self._first[:, begin]).T / np.maximum(weight, _NOTHING)
 
-    def cost(self, begin: Ints, end: int) -> Floats:
-        """Weighted squares around the mean from each begin to one end, summed over metrics; (B,)."""
-        weight = np.maximum(self._weight[end] - self._weight[begin], _NOTHING)
-        total = self._first[end] - self._first[begin]
+    def cost(self, begin: Ints, end: Ints) -> Floats:
+        """Weighted squares around the mean from begins to ends, summed over metrics; shaped as the two together."""
+        weight = np.maximum(self._weight[:, end] - self._weight[:, begin], _NOTHING)
+        total = self._first[:, end] - self._first[:, begin]
         around_zero = self._second[end] - self._second[begin]
-        return np.asarray(np.maximum(around_zero - np.einsum("bm,bm->b", total / weight, total), 0.0))
+        return np.asarray(np.maximum(around_zero - np.einsum("m...,m...->...", total / weight, total), 0.0))
 
 
 def _summed(values: Floats) -> Floats:
-    """Sums of the first 0, 1, ... T rows; exact differences where rows are 0, as those of missing windows are."""
-    return np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
+    """Sums of the first 0, 1, ... T of the last axis; exact differences where values are 0, as those of missing windows
+    are."""
+    return np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)
 
 
 def _noise(logs: Floats) -> tuple[Floats, Floats, tuple[float, float]]:
