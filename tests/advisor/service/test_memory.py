@@ -14,12 +14,14 @@ from advisor.prediction import cache
 from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
 from advisor.serving.recommendations import RecommendationCache
+from advisor.store import changes
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
-TURNS_TO_FILL = 90  # until every memory is full
-TURNS = 40
-MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more; collecting differs by 3
+TURN_S = 91  # what is held goes after a minute, and the first hour passes before memories count as full
+TURNS_TO_FILL = 45
+TURNS = 15
+MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more
 HOSTS = tuple(Host(f"h{number}", "kvm", 4, 16_384) for number in range(3))
 RESIDENTS = tuple(Instance(f"r{number}", memory_mb=512, host=f"h{number}", workload="busy") for number in range(3))
 
@@ -27,46 +29,29 @@ Turn = Callable[[Advisor, int], object]
 
 
 def ask(advisor: Advisor, turn: int) -> None:
-    one = Instance(f"n{turn}", memory_mb=512 + turn, workload="busy", load=0.5 + turn / 10_000)
-    advisor.placements.place(PlacementRequest(one, dry_run=True))
-
-
-def hold(advisor: Advisor, turn: int) -> None:
-    advisor.placements.place(
-        PlacementRequest(Instance(f"n{turn}", memory_mb=512, workload="busy", load=0.5 + turn / 10_000))
-    )
-
-
-def ask_of_named_hosts(advisor: Advisor, turn: int) -> None:
-    names = tuple(f"elsewhere-{turn}-{number}" for number in range(200))
-    advisor.placements.place(PlacementRequest(Instance("n", workload="busy"), hosts=("h1", *names), dry_run=True))
-
-
-def ask_with_a_profile(advisor: Advisor, turn: int) -> None:
+    """All of a question is new: the newcomer, its profile, and names of hosts that are not there."""
     profile = WorkloadProfile(f"w{turn}", {"cpu": 50 + turn / 100})
-    advisor.placements.place(PlacementRequest(Instance(f"n{turn}"), profile=profile, dry_run=True))
+    one = Instance(f"n{turn}", memory_mb=512 + turn, load=0.5 + turn / 10_000)
+    hosts = tuple(f"elsewhere-{turn}-{number}" for number in range(200))
+    advisor.placements.place(PlacementRequest(one, hosts=("h1", "h2", *hosts), profile=profile, dry_run=True))
 
 
-def come_and_go(advisor: Advisor, turn: int) -> None:
-    advisor.inventory.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
-    advisor.inventory.put_instance(
-        Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=0.5 + turn / 10_000)
-    )
-    advisor.cloud.now()
-    ask(advisor, turn)
-    advisor.inventory.delete_instance(f"guest-{turn}")
-    advisor.inventory.delete_host(f"passing-{turn}")
-
-
-def send_samples(advisor: Advisor, turn: int) -> None:
+def tell(advisor: Advisor, turn: int) -> None:
     advisor.telemetry.ingest([MetricSample("h1", f"gone-{turn}", "instance", f"metric-{turn}", 1.0, 1.7e9 + turn)])
-
-
-def observe(advisor: Advisor, turn: int) -> None:
     pair = [Instance(f"{name}{turn}", host="h1", workload="busy") for name in "ab"]
     outcomes = tuple(Outcome(one, "throughput", 100.0, 90.0, "1/s") for one in pair)
     advisor.outcomes.record_colocation(Colocation(f"run-{turn}", f"platform-{turn}", "1", outcomes))
-    ask(advisor, turn)
+
+
+def come_and_go(advisor: Advisor, turn: int) -> None:
+    """A host, its guest and a newcomer whose place is held; the cloud is another one each time."""
+    load = 0.5 + turn / 10_000
+    advisor.inventory.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
+    advisor.inventory.put_instance(Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=load))
+    tell(advisor, turn)
+    advisor.placements.place(PlacementRequest(Instance(f"n{turn}", memory_mb=512, workload="busy", load=load)))
+    advisor.inventory.delete_instance(f"guest-{turn}")
+    advisor.inventory.delete_host(f"passing-{turn}")
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +60,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     for number in range(figures.REMEMBERED):
         figures.significant(-0.5 - number)
         figures.score_figure(-0.5 - number)
+    monkeypatch.setattr(changes, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
     monkeypatch.setattr(cache, "MOST_PARTS", 60)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
@@ -85,16 +71,13 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     advisor.inventory.put(inventory, mode="replace", generation=None)
 
 
-@pytest.mark.parametrize(
-    "do",
-    [ask, hold, ask_of_named_hosts, ask_with_a_profile, come_and_go, send_samples, observe],
-    ids=lambda do: do.__name__,
-)
+@pytest.mark.parametrize("do", [ask, tell, come_and_go], ids=lambda do: do.__name__)
 def test_memory_does_not_grow_with_what_was_never_seen_before(advisor: Advisor, clock: Clock, do: Turn) -> None:
     def held_after(turns: range) -> int:
         for turn in turns:
             do(advisor, turn)
-            clock.turn(61)
+            clock.turn(TURN_S)
+        advisor._database.close()  # a connection of SQLite keeps references to its last 200 cursors
         gc.collect()
         return sys.getallocatedblocks()
 
