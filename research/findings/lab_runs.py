@@ -72,11 +72,8 @@ class LabRuns:
     def runs(self, *workloads: str, kind: str = "group", where: Callable[[LabRun], bool] | None = None) -> list[LabRun]:
         """Runs of exactly these workloads, members in this order, in the first dataset that has any that fit."""
         for tables in self.tables:
-            found = [
-                ordered
-                for run in tables.runs
-                if run.kind == kind and (ordered := _ordered(run, workloads)) and (where is None or where(ordered))
-            ]
+            same = (_ordered(run, workloads) for run in tables.by_members.get((kind, *sorted(workloads)), ()))
+            found = [run for run in same if where is None or where(run)]
             if found:
                 return found
         return []
@@ -87,16 +84,11 @@ class LabRuns:
         return [LabRuns((tables,)) for tables in self.tables]
 
 
-def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun | None:
+def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun:
+    """A run of just these workloads with its members in their order."""
     left = list(run.members)
-    order: list[RunMember] = []
-    for name in workloads:
-        member = next((member for member in left if member.workload == name), None)
-        if member is None:
-            return None
-        left.remove(member)
-        order.append(member)
-    return None if left else replace(run, members=tuple(order))
+    order = [left.pop([one.workload for one in left].index(name)) for name in workloads]
+    return replace(run, members=tuple(order))
 
 
 class _Tables:
@@ -111,6 +103,14 @@ class _Tables:
             return self._read()
         except DatasetError as error:
             raise DatasetError(f"{self._path.name}: {error}") from None
+
+    @cached_property
+    def by_members(self) -> dict[tuple[str, ...], list[LabRun]]:
+        """Runs by their kind and the sorted names of their workloads."""
+        found: dict[tuple[str, ...], list[LabRun]] = defaultdict(list)
+        for run in self.runs:
+            found[run.kind, *sorted(member.workload for member in run.members)].append(run)
+        return found
 
     def _read(self) -> list[LabRun]:
         members = self._members()
