@@ -31,6 +31,7 @@ class Made:
         default_factory=lambda: {"colocations": [], "runs": [], "outcomes": [], "series": []}
     )
     clock: datetime = START
+    ran: set[tuple[str, int, str]] = field(default_factory=set)  # run, repeat and instance of each row of runs
 
     def add(
         self, form: str, labels: Sequence[str], ratios: Sequence[float], repeat: int = 1, *, cpus: Sequence[str] = (),
@@ -66,7 +67,8 @@ class Made:
         started = self.clock.isoformat()
         line = (run, repeat, kind, form, started, 5, 0, 0.5, int(disturbed), instance, "", "", "", "", "",
                 int(unsteady), 1.0, started)  # fmt: skip
-        if not any(known[:2] == (run, repeat) and known[9] == instance for known in self.rows["runs"][-400:]):
+        if (run, repeat, instance) not in self.ran:
+            self.ran.add((run, repeat, instance))
             self.rows["runs"].append(line)
 
     def write(self, directory: Path, *, only: Sequence[str] = ("colocations", "runs", "outcomes", "series")) -> Path:

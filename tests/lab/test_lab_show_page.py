@@ -162,8 +162,14 @@ def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
     assert "[red]" in _drawn(shown, 200, everything=True)
 
 
-def test_the_same_dataset_gives_the_same_page(campaign: DatasetAnalysis, text: str) -> None:
-    assert page(campaign) == text
+def test_the_same_dataset_gives_the_same_page(tmp_path: Path) -> None:
+    made = _small()
+    for cap in (25, 50, 75):
+        made.add("same", ("web-1k", f"cpu.cap{cap}"), (1 - cap / 250, 0.95), settings=({}, {"cap": cap}))
+    shown = analyse(made.write(tmp_path))
+    text = page(shown)
+    assert text.count("<svg") > 1
+    assert page(shown) == text
 
 
 def test_a_page_of_a_whole_campaign_stays_small(tmp_path: Path) -> None:
