@@ -364,11 +364,11 @@ def test_pairs_that_differ_by_noise_only_are_not_ranked() -> None:
 # baselines on odd data
 
 
-@pytest.mark.parametrize("name", BASELINES)
-@pytest.mark.parametrize("odd", ["plain", "unknown column", "constant", "collinear", "few rows", "huge"])
-def test_baselines_give_numbers_on_odd_data(tmp_path: Path, few_trees: None, name: str, odd: str) -> None:
-    world = World(workloads=3)
-    path = world.write(tmp_path / "world")
+@pytest.fixture(scope="module", params=["plain", "unknown column", "constant", "collinear", "few rows", "huge"])
+def odd_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Examples, Examples]:
+    """Rows to learn from and others to be asked about, with something odd about them."""
+    odd: str = request.param
+    path = World(workloads=3).write(tmp_path_factory.mktemp("odd") / "world")
     values = {"constant": (5.0, 5.0, 5.0), "collinear": (1.0, 2.0, 3.0), "huge": (0.0, 1e15, 0.0)}
     if odd in values:
         rows = [
@@ -381,7 +381,13 @@ def test_baselines_give_numbers_on_odd_data(tmp_path: Path, few_trees: None, nam
     metrics = (*metrics_of([data]), "no_such_metric") if odd == "unknown column" else metrics_of([data])
     examples = build_examples([data], metrics)
     every = np.arange(len(examples))
-    train, test = examples.take(every[:LEAST_ROWS] if odd == "few rows" else every[::2]), examples.take(every[1::2])
+    return examples.take(every[:LEAST_ROWS] if odd == "few rows" else every[::2]), examples.take(every[1::2])
+
+
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_give_numbers_on_odd_data(odd_data: tuple[Examples, Examples], name: str) -> None:
+    train, test = odd_data
     guess = BASELINES[name](train, test)
     assert guess.shape == (len(test),)
     assert np.isfinite(guess).all()

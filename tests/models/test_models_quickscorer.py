@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import lightgbm
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.learning.kernel_ridge import fit_kernel_ridge
+from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
 from models.learning.quickscorer import CELLS, MOST_LEAVES, QuickScorer
 from models.learning.residual_model import BaseLearners
 from tests.examples import examples
@@ -40,15 +39,13 @@ def walked(boosters: list[lightgbm.Booster], x: Floats) -> Floats:
     return np.stack([booster.predict(x, num_threads=1) for booster in boosters])
 
 
-def with_smooth(
-    trees: Sequence[lightgbm.Booster], forest: lightgbm.Booster, direct: Sequence[lightgbm.Booster]
-) -> tuple[BaseLearners, Floats, Floats]:
-    """Members of which one is smooth, as it is trained on rows that are known, with these rows and their base."""
+@pytest.fixture(scope="module")
+def smooth() -> tuple[KernelRidge, Floats]:
+    """A smooth member, as it is trained on rows that are known, and these rows."""
     x, target = data(0, unknown=0.0)
     x[~np.isfinite(x)] = 0.0
     folds = [(np.arange(200), np.arange(200, len(x)))]
-    smooth = fit_kernel_ridge(x, target, np.ones(len(x)), ["own a"] * COLUMNS, folds, seed=0)
-    return BaseLearners(tuple(trees), forest, smooth, tuple(direct)), x, np.full(len(x), 0.5)
+    return fit_kernel_ridge(x, target, np.ones(len(x)), ["own a"] * COLUMNS, folds, seed=0), x
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -89,14 +86,19 @@ def test_a_tree_that_never_splits_says_the_same_to_everybody() -> None:
     [(MOST_LEAVES + 8, {}), (4, {"zero_as_missing": True})],
     ids=["too many leaves", "zero is unknown"],
 )
-def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) -> None:
+def test_other_trees_are_left_to_lightgbm(
+    smooth: tuple[KernelRidge, Floats], leaves: int, options: dict[str, Any]
+) -> None:
     booster = trained(0, leaves, 0.4, **options)
     assert QuickScorer.of([booster]) is None
-    members, x, base = with_smooth((booster,), booster, (booster,))
+    one, x = smooth
+    members, base = BaseLearners((booster,), booster, one, (booster,)), np.full(len(x), 0.5)
     np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))
 
 
-def test_members_answer_as_they_do_while_they_are_judged() -> None:
+def test_members_answer_as_they_do_while_they_are_judged(smooth: tuple[KernelRidge, Floats]) -> None:
+    one, x = smooth
+    base = np.full(len(x), 0.5)
     for direct in ((), (trained(3, 7), trained(4, 7))):
-        members, x, base = with_smooth((trained(0, 7), trained(1, 7)), trained(2, 20), direct)
+        members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), one, direct)
         np.testing.assert_array_equal(members.answer(x, base), members.predict(x, base))

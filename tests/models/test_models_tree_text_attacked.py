@@ -106,20 +106,31 @@ def outcomes(texts: list[str]) -> list[str]:
     return said
 
 
-def test_no_damage_ends_the_process_that_reads_it(text: str) -> None:
+@pytest.fixture(scope="module")
+def said(text: str) -> tuple[list[str], list[str]]:
+    """What became of damaged texts, and of those in which a field stands twice, read by one process."""
     chance = random.Random(20261123)
-    said = outcomes([damaged(text, chance) for _ in range(ROUNDS)])
-    assert {"refused", "predicts"} == set(said)
-    assert said.count("refused") > ROUNDS / 2
+    found = outcomes([*(damaged(text, chance) for _ in range(ROUNDS)), *with_a_field_twice(text)])
+    return found[:ROUNDS], found[ROUNDS:]
 
 
-def test_a_field_that_stands_twice_is_refused_whichever_a_reader_takes(text: str) -> None:
+def with_a_field_twice(text: str) -> list[str]:
     good = next(line for line in text.split("\n") if line.startswith("left_child="))
     bad = "left_child=" + " ".join(["123456789"] * len(good.split(" ")))
     attacks = [text.replace(good, f"{bad}\n\n{good}", 1), text.replace(good, f"{bad}\n{good}", 1)]
     attacks += [text.replace(good, f"{good}\n{bad}", 1), text.replace(good, f"{bad}\x0b{good}", 1)]
     attacks += [text.replace(good, f"x\x0b{good}\n{bad}", 1), text.replace(good, good.replace(good, bad), 1)]
-    assert outcomes(attacks) == ["refused"] * len(attacks)
+    return attacks
+
+
+def test_no_damage_ends_the_process_that_reads_it(said: tuple[list[str], list[str]]) -> None:
+    damage, _ = said
+    assert {"refused", "predicts"} == set(damage)
+    assert damage.count("refused") > ROUNDS / 2
+
+
+def test_a_field_that_stands_twice_is_refused_whichever_a_reader_takes(said: tuple[list[str], list[str]]) -> None:
+    assert said[1] == ["refused"] * 6
 
 
 @pytest.mark.parametrize(
