@@ -34,11 +34,10 @@ def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
 
 def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
     """Make the tables of a revision anew and empty; returns the former values of the counters."""
-    former_tables = tables_of(connection)
-    counter_rows = connection.execute(sa.select(counters.counters)).all() if "counters" in former_tables else []
-    counter_values = {row.name: int(row.value) for row in counter_rows}
     former = sa.MetaData()
     former.reflect(connection)
+    counter_rows = connection.execute(sa.select(counters.counters)).all() if "counters" in former.tables else []
+    counter_values = {row.name: int(row.value) for row in counter_rows}
     former.drop_all(connection)
     migrate.bring_to(connection, revision)
     for table in reversed(tables_of(connection).values()):

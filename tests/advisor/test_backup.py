@@ -8,12 +8,12 @@ import gzip
 import json
 import os
 import shutil
+import signal
+import sqlite3
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import cache
 from itertools import count
@@ -31,17 +31,16 @@ from advisor.store import archive, backup, migrate, samples
 from advisor.store.engine import Database
 from profiler.observed import MetricSample
 from tests.servers.fixtures import postgres_server
-from tests.servers.running import as_child
 
 __all__ = ["postgres_server"]
 
-ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
 CLOUD = Inventory(
     (Host("h1", "kvm", 4, 8192, labels={"zone": "ä\u2028"}), Host("h2", "xen", 8, 8192)),
     (Instance("i1", host="h1", workload="web"),),
     (WorkloadProfile("web", {"cpu": 50.0}),),
 )
+SAMPLES = 100
 New = Callable[[str], Database]
 
 
@@ -66,12 +65,9 @@ def new(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[New]:
         yield make
 
 
-def fill(database: Database, tmp_path: Path) -> None:
-    """Put everything in; an empty SQLite file gets a copy of what was put into one before."""
-    if database.is_sqlite:
-        Path(database.url.database or "").write_bytes(_filled())
-    else:
-        put_everything(database, tmp_path)
+def fill(database: Database) -> None:
+    """An empty SQLite file becomes a copy of one that everything was put into."""
+    Path(database.url.database or "").write_bytes(_filled())
 
 
 @cache
@@ -84,14 +80,23 @@ def _filled() -> bytes:
         return file.read_bytes()
 
 
+@cache
+def _backed_up() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file, path = Path(folder) / "filled.sqlite3", Path(folder) / "all.backup"
+        file.write_bytes(_filled())
+        with closing(Database(f"sqlite:///{file}")) as database:
+            backup.make(database, path)
+        return path.read_bytes()
+
+
 def put_everything(database: Database, tmp_path: Path) -> None:
     with Advisor(settings_of(database, tmp_path)) as advisor:
         advisor.inventory.put(CLOUD, mode="replace", generation=None)
         advisor.placements.place(PlacementRequest(Instance("new")))
         begin = NOW.timestamp() - 20_000
-        advisor.telemetry.ingest(
-            [MetricSample("h1", "i1", "instance", "cpu", 1 / 3, begin + step) for step in range(7000)]
-        )
+        sent = [MetricSample("h1", "i1", "instance", "cpu", 1 / 3, begin + step) for step in range(SAMPLES)]
+        advisor.telemetry.ingest(sent)
 
 
 def settings_of(database: Database, tmp_path: Path) -> Settings:
@@ -108,30 +113,40 @@ def content(database: Database) -> dict[str, list[str]]:
     return {name: rows for name, rows in found.items() if name not in {"counters", "changes"}}
 
 
-@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+def dump(database: Database) -> list[str]:
+    """A whole SQLite file, tables and counters among it."""
+    with closing(sqlite3.connect(database.url.database or "")) as connection:
+        return list(connection.iterdump())
+
+
 @pytest.mark.parametrize("out_of", ["sqlite", "postgresql"])
-def test_everything_comes_back_in_a_database_of_either_kind(new: New, tmp_path: Path, out_of: str, into: str) -> None:
-    source, target, path = new(out_of), new(into), tmp_path / "all.backup"
-    fill(source, tmp_path)
+def test_everything_comes_back_in_a_database_of_either_kind(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out_of: str
+) -> None:
+    monkeypatch.setattr(archive, "AT_ONCE", 2 * SAMPLES // 3)  # what is left after the first rows is fewer
+    source, path = new(out_of), tmp_path / "all.backup"
+    put_everything(source, tmp_path)
     made = backup.make(source, path)
-    assert made.rows["samples"] == 7000
+    assert made.rows["samples"] == SAMPLES
     assert oct(path.stat().st_mode & 0o777) == "0o600"  # digests of tokens are in it
-    assert backup.restore(target, path) == made
     there = content(source)
-    assert len(there["samples"]) == 7000
-    assert content(target) == there
-    with Advisor(settings_of(target, tmp_path)) as advisor:  # and new rows get numbers of their own
-        assert advisor.inventory.put(CLOUD, mode="merge", generation=advisor.inventory.generation()) == 3
-        stranger = MetricSample("h2", None, "host", "event", 1.0, NOW.timestamp() - 60)
-        assert advisor.telemetry.ingest([stranger])["accepted"] == 1
-        assert advisor.placements.place(PlacementRequest(Instance("another"))).recommendation.candidates
+    assert len(there["samples"]) == SAMPLES
+    for into in ("sqlite", "postgresql"):
+        target = new(into)
+        assert backup.restore(target, path) == made
+        assert content(target) == there
+        with Advisor(settings_of(target, tmp_path)) as advisor:  # and new rows get numbers of their own
+            assert advisor.inventory.put(CLOUD, mode="merge", generation=advisor.inventory.generation()) == 3
+            stranger = MetricSample("h2", None, "host", "event", 1.0, NOW.timestamp() - 60)
+            assert advisor.telemetry.ingest([stranger])["accepted"] == 1
+            assert advisor.placements.place(PlacementRequest(Instance("another"))).recommendation.candidates
 
 
 def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_readers_notice(
     new: New, tmp_path: Path
 ) -> None:
     source, target, path = new("sqlite"), new("sqlite"), tmp_path / "all.backup"
-    fill(source, tmp_path)
+    fill(source)
     backup.make(source, path)
     with Advisor(settings_of(target, tmp_path)) as watching:
         for number in range(5):
@@ -144,12 +159,12 @@ def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_rea
         assert [host.id for host in watching.inventory.hosts().items] == ["h1", "h2"]
         assert watching.cloud.ready()["hosts"] == 2
         assert watching.inventory.generation() == 6  # who read 5 before may not write on top of that
-    assert len(content(target)["samples"]) == 7000
+    assert len(content(target)["samples"]) == SAMPLES
 
 
 def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
     source, target, path = new("sqlite"), new("sqlite"), tmp_path / "small.backup"
-    fill(source, tmp_path)
+    fill(source)
     made = backup.make(source, path, samples=False)
     assert not archive.MEASURED & set(made.rows)
     backup.restore(target, path)
@@ -162,7 +177,7 @@ def test_tables_of_an_older_version_are_brought_to_the_newest(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target, path = new("sqlite"), new("sqlite"), tmp_path / "old.backup"
-    fill(source, tmp_path)
+    fill(source)
     backup.make(source, path)
     shutil.copytree(migrate.FOLDER, tmp_path / "migrations")
     (tmp_path / "migrations" / "versions" / "v0024_hue.py").write_text(
@@ -223,13 +238,12 @@ def migrate_head() -> str:
 )  # fmt: skip
 def test_a_file_that_is_no_whole_backup_is_refused_and_nothing_changes(new: New, tmp_path: Path, how: str) -> None:
     database, path = new("sqlite"), tmp_path / "all.backup"
-    fill(database, tmp_path)
-    backup.make(database, path)
-    before = content(database)
-    path.write_bytes(_spoiled(path.read_bytes(), how))
+    fill(database)
+    before = dump(database)
+    path.write_bytes(_spoiled(_backed_up(), how))
     with pytest.raises(InvalidInput, match="cannot be restored"):
         backup.restore(database, path, replace=True)
-    assert content(database) == before
+    assert dump(database) == before
 
 
 def test_a_file_that_is_absent_or_a_folder_is_refused(new: New, tmp_path: Path) -> None:
@@ -244,7 +258,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, path = new("sqlite"), tmp_path / "all.backup"
-    fill(database, tmp_path)
+    fill(database)
     read = archive.read
 
     def and_meanwhile(connection: sa.Connection, table: sa.Table) -> Iterator[archive.Row]:
@@ -266,7 +280,7 @@ def test_a_backup_that_does_not_fit_the_disk_leaves_the_former_one(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, path = new("sqlite"), tmp_path / "all.backup"
-    fill(database, tmp_path)
+    fill(database)
     path.write_bytes(b"the former one")
 
     def full(*_: object) -> None:
@@ -279,47 +293,38 @@ def test_a_backup_that_does_not_fit_the_disk_leaves_the_former_one(
     assert [one.name for one in tmp_path.iterdir() if "partial" in one.name] == []
 
 
-@contextmanager
-def backup_under_way(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process in the middle of writing a backup, which it finishes once its input ends."""
-    program = (
-        "import sys; from pathlib import Path; from advisor.store.backup import _whole\n"
-        "with _whole(Path(sys.argv[1])) as file: print('begun', flush=True); file.write(sys.stdin.buffer.read())"
-    )
-    argv = [*as_child(drop=False), sys.executable, "-c", program, str(path)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "begun\n"
-        yield process
-
-
 def partials(folder: Path) -> list[str]:
     return [one.name for one in folder.iterdir() if "partial" in one.name]
 
 
 def test_what_a_killed_backup_left_goes_with_the_next_one_whatever_its_name(new: New, tmp_path: Path) -> None:
-    with backup_under_way(tmp_path / "monday.backup") as process:
-        process.kill()
+    child = os.fork()
+    if not child:  # a process in the middle of writing
+        try:
+            with backup._whole(tmp_path / "monday.backup"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert len(partials(tmp_path)) == 1
     others = [".monday.backup.0123abcd.partial", ".notes.backup-partial"]  # a report's under way, and anybody's
     for name in others:
         (tmp_path / name).touch()
     (tmp_path / ".link.0123abcd.backup-partial").symlink_to(tmp_path / "elsewhere")
     database = new("sqlite")
-    fill(database, tmp_path)
+    fill(database)
     backup.make(database, tmp_path / "tuesday.backup")
     assert sorted(partials(tmp_path)) == sorted([*others, ".link.0123abcd.backup-partial"])
 
 
 def test_a_backup_under_way_is_left_alone_by_another_one(new: New, tmp_path: Path) -> None:
     database = new("sqlite")
-    fill(database, tmp_path)
-    with backup_under_way(tmp_path / "slow.backup") as process:
+    fill(database)
+    with backup._whole(tmp_path / "slow.backup") as file:  # locks are of open files: another process is kept off alike
         backup.make(database, tmp_path / "fast.backup")
         backup.make(database, tmp_path / "slow.backup")
         assert len(partials(tmp_path)) == 1
-        process.communicate("the slow one\n", timeout=60)
-    assert process.returncode == 0
+        file.write(b"the slow one\n")
     assert gzip.decompress((tmp_path / "slow.backup").read_bytes()) == b"the slow one\n"
     assert partials(tmp_path) == []
 
@@ -374,7 +379,7 @@ def test_where_nothing_can_be_locked_a_backup_is_made_and_no_leftover_touched(
 
 def test_the_database_of_another_program_is_never_replaced(new: New, tmp_path: Path) -> None:
     source, theirs, path = new("sqlite"), new("sqlite"), tmp_path / "all.backup"
-    fill(source, tmp_path)
+    fill(source)
     backup.make(source, path)
     with theirs.write() as connection:
         connection.execute(sa.text("CREATE TABLE theirs (id INTEGER)"))
