@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -91,13 +91,15 @@ def scores(snapshot: ClusterSnapshot, instance: str, workload: str, predictor: P
     return {one.host: one.score for one in answer.candidates}
 
 
-def regret(snapshot: ClusterSnapshot, wanted: dict[str, str], model: Model) -> float:
-    """What the model's choices lose to the best ones, by the truth; the mean over decisions {instance: workload}."""
+def regrets(snapshot: ClusterSnapshot, wanted: dict[str, str], models: Sequence[Model]) -> list[float]:
+    """What each model's choices lose to the best ones, by the truth that all have in common; the mean over decisions
+    {instance: workload}."""
     lost = []
     for instance, workload in wanted.items():
-        true = scores(snapshot, instance, workload, model.truth)
-        lost.append(max(true.values()) - true[next(iter(scores(snapshot, instance, workload, model)))])
-    return float(np.mean(lost))
+        true = scores(snapshot, instance, workload, models[0].truth)
+        chosen = [next(iter(scores(snapshot, instance, workload, model))) for model in models]
+        lost.append([max(true.values()) - true[host] for host in chosen])
+    return [float(each) for each in np.mean(lost, axis=0)]
 
 
 def measured(pairs: list[ProbePair]) -> frozenset[frozenset[str]]:

@@ -274,11 +274,27 @@ def _on(draw: st.DrawFn, there: Host, name: str, workloads: Sequence[str | None]
     return found if misfit(there, [found]) is None else replace(found, settings=IsolationSettings())
 
 
+@st.composite
+def mendable(draw: st.DrawFn) -> Case:
+    """A crowded host and one on which a busy resident that no limit protects must make way for the newcomer."""
+    case = draw(tight())
+    first, mine = case.hosts[0], case.question.instance
+    there = host("m", kind=draw(st.sampled_from(["xen", "kvm", "lxc"])), pcpus=1, cpu_overcommit=9.0)
+    mine = replace(mine, workload="spin", min_throughput_ratio=draw(st.sampled_from([0.55, 0.7, 0.9])))
+    return replace(
+        case,
+        hosts=(first, there),
+        instances=(*(one for one in case.instances if one.host == first.id), vm("busy", "spin", on="m")),
+        question=replace(case.question, instance=mine),
+        ages={first.id: 0.0, there.id: 0.0},
+    )
+
+
 def test_a_mended_candidate_satisfies_every_constraint_whatever_the_order_of_hosts_and_neighbours() -> None:
     mended: list[bool] = []
 
-    @settings(max_examples=40, deadline=None)
-    @given(tight(), st.data())
+    @settings(max_examples=examples(40), deadline=None)
+    @given(mendable(), st.data())
     def check(case: Case, data: st.DataObject) -> None:
         answer = case.answer()
         mended.append(any(found.rungs for found in answer.candidates))
@@ -286,7 +302,7 @@ def test_a_mended_candidate_satisfies_every_constraint_whatever_the_order_of_hos
         assert in_another_order(case, data).answer() == answer
 
     check()
-    assert sum(mended) >= 4, "the cases are mended too seldom to say something"
+    assert sum(mended) > len(mended) / 2, "the cases are mended too seldom to say something"
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -22,7 +22,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from tests.advisor.core.core_clouds import FRESH_S, Counting, Failing, ask, cloud, host, hosts_of, request, vm
-from tests.advisor.core.probe_world import ONE_CPU, Model, made_cloud, measured, regret
+from tests.advisor.core.probe_world import ONE_CPU, Model, made_cloud, measured, regrets, scores
 from tests.examples import examples
 
 RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
@@ -59,7 +59,7 @@ def test_measuring_the_plan_lowers_regret_more_than_measuring_as_many_random_pai
         chosen = [step.pair for step in plan(snapshot, instances, model, budget_s=12 * 60.0).steps]
         anything = random.Random(seed).sample(list(errors.pairs), len(chosen))
         models = (model, model.knowing(measured(chosen)), model.knowing(measured(anything)))
-        rounds.append([regret(snapshot, wanted, each) for each in models])
+        rounds.append(regrets(snapshot, wanted, models))
     now, planned, chance = np.mean(rounds, axis=0)
     assert now > 0.03  # there is something to be won
     assert planned < 0.5 * now
@@ -71,7 +71,9 @@ def test_the_regret_that_the_plan_expects_is_the_regret_that_comes() -> None:
     snapshot = made_cloud(3)
     newcomer = vm("n", "w1")
     expected = plan(snapshot, [newcomer], Model(0)).decisions[0].regret_before
-    lost = [regret(snapshot, {"n": "w1"}, Model(seed)) for seed in range(100)]
+    todays, *_ = scores(snapshot, "n", "w1", Model(0))  # who has measured nothing believes the same of every world
+    worlds = [scores(snapshot, "n", "w1", Model(seed).truth) for seed in range(100)]
+    lost = [max(true.values()) - true[todays] for true in worlds]
     assert expected == pytest.approx(np.mean(lost), abs=3 * np.std(lost) / np.sqrt(len(lost)) + 0.002)
 
 

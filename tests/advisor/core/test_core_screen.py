@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.advisor.core.core_clouds import Counting, ask, cloud, codes, host, ho
 HOSTS = 150
 
 
+@cache
 def unlike(low: float, high: float, **of_residents: Any) -> ClusterSnapshot:
     """Hosts of 16 CPUs whose residents want a part of them between `low` and `high` on average, no two alike."""
     random = np.random.default_rng(3)

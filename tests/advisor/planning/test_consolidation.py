@@ -32,7 +32,7 @@ from tests.examples import examples
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes
 SMALL_CLOUD = settings(
-    max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(8, least=4), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 PINNED = IsolationSettings(pinning=Pinning(((0,),)))
 

@@ -125,7 +125,7 @@ SIZES = st.builds(
 @pytest.mark.parametrize("kind", ["right_size", "rebalance", "consolidate"])
 @given(some=st.lists(SIZES, min_size=1, max_size=5))
 @example(some=[Instance("x", 2, 900, host="h1", workload="web", settings=IsolationSettings(cap_percent=30))])
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(8, least=4), deadline=None)
 def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind, some: list[Instance]) -> None:
     everybody = [replace(one, id=f"i{number}") for number, one in enumerate(some)]
     before = cloud(*everybody, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))
