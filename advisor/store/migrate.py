@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from advisor.errors import SchemaMismatch
 from advisor.store import locks
@@ -19,6 +14,7 @@ from advisor.store.engine import Database
 
 Fit = Literal["empty", "unreleased", "older", "current", "newer", "foreign"]
 FOLDER = Path(__file__).parent / "migrations"
+_KEPT_BY_ALEMBIC = sa.table("alembic_version", sa.column("version_num"))
 _ONE_AT_A_TIME = threading.Lock()  # alembic keeps the running migration in a module-wide variable
 
 
@@ -27,11 +23,12 @@ def fit(connection: sa.Connection) -> Fit:
     present = revision(connection)
     if not present:
         return "foreign" if sa.inspect(connection).get_table_names() else "empty"
-    if present == _newest():
+    known = revisions()
+    if present == max(known):
         return "current"
-    if present in revisions():
+    if present in known:
         return "older"
-    return "newer" if present > min(revisions()) else "unreleased"
+    return "newer" if present > min(known) else "unreleased"
 
 
 def refuse(database: Database, tables_fit: Fit) -> None:
@@ -63,28 +60,22 @@ def upgrade(database: Database) -> str:
 
 def bring_to(connection: sa.Connection, wanted: str) -> None:
     """Bring the tables up to a revision, in the transaction that is open."""
-    config = _config()
+    from alembic import command  # a third of a second, which only who changes tables waits for
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))  # a % would be read as an interpolation
     config.attributes["connection"] = connection
     command.upgrade(config, wanted)
 
 
 def revision(connection: sa.Connection) -> str:
     """Which revision the tables are at; empty = there are none."""
-    return MigrationContext.configure(connection).get_current_revision() or ""
-
-
-@cache
-def _newest() -> str | None:
-    """The revision of this code: all migrations are read for it, which takes as long as opening a database."""
-    return ScriptDirectory.from_config(_config()).get_current_head()
+    if not sa.inspect(connection).has_table(_KEPT_BY_ALEMBIC.name):
+        return ""
+    return connection.scalar(sa.select(_KEPT_BY_ALEMBIC.c.version_num)) or ""
 
 
 def revisions() -> frozenset[str]:
-    """Every revision that this code knows."""
-    return frozenset(known.revision for known in ScriptDirectory.from_config(_config()).walk_revisions())
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))  # a % would be read as an interpolation
-    return config
+    """Every revision that this code knows, by the names of its migrations' files: v0023_first_tables.py is 0023."""
+    return frozenset(path.name[1:5] for path in (FOLDER / "versions").glob("v*.py"))

@@ -239,8 +239,8 @@ anything = st.recursive(
 def test_any_structure_is_taken_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object
 ) -> None:
-    document = {**yaml.safe_load(BASE), field: value}
-    path = tmp_path_factory.mktemp("any") / "c.yaml"
+    document = {**yaml.load(BASE, yaml.CSafeLoader), field: value}
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     try:
         read_campaign(path)

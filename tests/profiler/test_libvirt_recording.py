@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import errno
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -65,6 +65,11 @@ PLACES = [
 DAMAGE = [errno.ENOENT, errno.EACCES, errno.EIO, errno.ESRCH]
 
 
+def _with(reading: RecordedReading, kind: str, key: str, value: object) -> RecordedReading:
+    """The reading with another answer in one place."""
+    return replace(reading, **{kind: {**getattr(reading, kind), key: value}})
+
+
 def _replay(readings: list[RecordedReading]) -> None:
     """Everything that a program does with a backend; BackendError is an answer."""
     source = RecordedSource(readings)
@@ -90,19 +95,17 @@ def _replay(readings: list[RecordedReading]) -> None:
 @pytest.mark.parametrize("damage", [*DAMAGE, "garbled"])
 def test_whatever_single_thing_is_missing_or_garbled_the_rest_is_read(damage: int | str) -> None:
     for number, kind, key in PLACES:
-        readings = copy.deepcopy(READINGS)
-        place = getattr(readings[number], kind)
-        place[key] = (
-            damage if isinstance(damage, int) else {"files": "\x00?", "directories": ["x"], "values": [{}]}[kind]
-        )
+        garbled = {"files": "\x00?", "directories": ["x"], "values": [{}]}
+        readings = list(READINGS)
+        readings[number] = _with(readings[number], kind, key, damage if isinstance(damage, int) else garbled[kind])
         _replay(readings)
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(DAMAGE) | st.text(max_size=30)), max_size=12))
 def test_much_damage_at_once_is_no_crash(damages: list[tuple[tuple[int, str, str], int | str]]) -> None:
-    readings = copy.deepcopy(READINGS)
+    readings = list(READINGS)
     for (number, kind, key), damage in damages:
         value = {"directories": [damage], "values": [damage]}.get(kind, damage) if isinstance(damage, str) else damage
-        getattr(readings[number], kind)[key] = value
+        readings[number] = _with(readings[number], kind, key, value)
     _replay(readings)

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 
 import advisor.store
@@ -44,6 +45,12 @@ def test_migrated_tables_are_the_ones_that_the_code_names(database: Database) ->
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
         tables = set(sa.inspect(connection).get_table_names()) - {"alembic_version"}
     assert tables == set(schema.metadata.tables)
+
+
+def test_files_of_migrations_are_named_by_their_revisions() -> None:
+    script = ScriptDirectory(str(migrate.FOLDER))
+    assert {known.revision for known in script.walk_revisions()} == migrate.revisions()
+    assert script.get_current_head() == max(migrate.revisions())
 
 
 def test_migrated_constraints_are_the_ones_that_the_code_names(empty_url: str, database: Database) -> None:
