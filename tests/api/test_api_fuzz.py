@@ -17,8 +17,8 @@ from hypothesis.errors import Unsatisfiable
 from tests.api.api_client import Client
 
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in tests/conftest.py
-# An example takes 30 ms, most of them in the generator, and there are a hundred pairs of operation and mode: `make
-# test-fuzz` asks a real service thousands of them.
+# An example takes 30 ms, most of them in the generator, and there are a hundred pairs of operation and mode. So each
+# operation is asked in one mode, its neighbour in the other: `make test-fuzz` asks a real service thousands in both.
 FEW = bounds(
     max_examples=100 if SEARCH else 2,
     deadline=None,
@@ -54,7 +54,9 @@ def test_no_generated_question_breaks_the_service_or_its_description(
     schema = schemathesis.openapi.from_dict(client.app.openapi())
     schema.app = client.app
     asked = []
-    for found in schema.get_all_operations():
+    for number, found in enumerate(schema.get_all_operations()):
+        if not SEARCH and number % 2 == (mode == "negative"):
+            continue
         operation = found.ok()
 
         @FEW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,8 @@ DAMAGE = [errno.ENOENT, errno.EACCES, errno.EIO, errno.ESRCH]
 
 def _with(reading: RecordedReading, kind: str, key: str, value: object) -> RecordedReading:
     """The reading with another answer in one place."""
-    return replace(reading, **{kind: {**getattr(reading, kind), key: value}})
+    answers: Any = {**getattr(reading, kind), key: value}
+    return replace(reading, **{kind: answers})
 
 
 def _replay(readings: list[RecordedReading]) -> None:
