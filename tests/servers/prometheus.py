@@ -63,7 +63,9 @@ class Prometheus:
         data.mkdir()
         hand_over(file)
         hand_over(data)
-        argv = [*as_child(True), found("promtool", UNPACKED), "tsdb", "create-blocks-from", "openmetrics"]
+        # the whole text is gone through once for each block: by default of two hours
+        blocks = ["create-blocks-from", "--max-block-duration=60h", "openmetrics"]
+        argv = [*as_child(True), found("promtool", UNPACKED), "tsdb", *blocks]
         done = subprocess.run([*argv, str(file), str(data)], capture_output=True, text=True, check=False, cwd=folder)
         if done.returncode != 0:
             raise RuntimeError(f"promtool: {done.stderr[-2000:]}")

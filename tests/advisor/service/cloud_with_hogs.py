@@ -24,6 +24,7 @@ LOAD = 0.11  # CPUs that an instance wants on average
 NOISE, RESEMBLES = 0.15, 0.6  # of demand between windows, and its correlation with the next one
 STRAY = 0.02  # of the logarithm of what is got, beside what the prior says
 SAMPLES = 3  # of a window
+LEARNED_AT_ONCE = 12  # windows
 
 
 @dataclass
@@ -50,8 +51,13 @@ class CloudWithHogs:
     def learn(self, windows: int) -> None:
         """Send so many windows of which nothing is held; what each gets is what it gets at its usual demand."""
         usual = self._shares(self.usual)
-        for _ in range(windows):
-            self._send(self._next_wanted(), usual, self._next_begin_s())
+        begin_s, samples = self._next_begin_s(), list[MetricSample]()
+        for at in range(windows):
+            samples += self._samples(self._next_wanted(), usual, begin_s + at * WINDOW_S)
+            if (at + 1) % LEARNED_AT_ONCE == 0 or at + 1 == windows:
+                self._turn_to(begin_s + (at + 1) * WINDOW_S - 1)
+                self.advisor.telemetry.ingest(samples)
+                samples.clear()
 
     def window(self) -> None:
         """Tell what is expected of the next window, send it, and hold it once it is over."""
@@ -59,7 +65,9 @@ class CloudWithHogs:
         self._turn_to(begin_s - 30)
         self.advisor.hold_windows()
         wanted = self._next_wanted()
-        self._send(wanted, self._shares(wanted), begin_s)
+        samples = self._samples(wanted, self._shares(wanted), begin_s)
+        self._turn_to(begin_s + WINDOW_S - 1)
+        self.advisor.telemetry.ingest(samples)
 
     def _next_begin_s(self) -> float:
         return math.ceil(self.clock[0].timestamp() / WINDOW_S) * WINDOW_S
@@ -71,7 +79,7 @@ class CloudWithHogs:
             wanted[at] = min(self.hogs.get(vm.id, wanted[at]), VCPUS)
         return wanted
 
-    def _send(self, wanted: Floats, shares: Floats, begin_s: float) -> None:
+    def _samples(self, wanted: Floats, shares: Floats, begin_s: float) -> list[MetricSample]:
         shares = shares * np.exp(-np.abs(STRAY * self.rng.normal(size=len(self.vms))))
         samples = []
         for vm, want, share in zip(self.vms, wanted, shares, strict=True):
@@ -80,8 +88,7 @@ class CloudWithHogs:
                 time_s = begin_s + (at + 0.5) * WINDOW_S / SAMPLES
                 values = {"cpu": 100 * run, "waiting": 100 * wait}
                 samples += [MetricSample(vm.host or "", vm.id, "instance", *one, time_s) for one in values.items()]
-        self._turn_to(begin_s + WINDOW_S - 1)
-        self.advisor.telemetry.ingest(samples)
+        return samples
 
     def _turn_to(self, time_s: float) -> None:
         self.clock[0] = datetime.fromtimestamp(time_s, UTC)

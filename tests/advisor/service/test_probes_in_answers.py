@@ -89,7 +89,7 @@ def test_what_counts_is_known_at_once_and_forgotten_with_its_result(advisor: Adv
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for hosts that are either capped or not."""
-    limit_trees(monkeypatch, 40, boosters=1)
+    limit_trees(monkeypatch, 40, boosters=1, folds=3)
 
 
 @pytest.mark.usefixtures("few_trees")
