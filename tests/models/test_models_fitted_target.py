@@ -120,6 +120,7 @@ def test_unknown_features_do_not_count_as_far_away(fitted: FittedTarget, world_e
     assert not fitted.outside(blind).any()
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize(("name", "seen", "asked"), [("cpu_set", 1, 2), ("load", 0.6, 1.0)])
 def test_to_choose_among_cpus_or_a_higher_load_is_outside_where_training_had_none(
     world_examples: Examples, name: str, seen: float, asked: float
@@ -175,6 +176,7 @@ def one_victim(examples: Examples) -> Examples:
     )
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_with_one_victim_rows_are_left_out_and_what_was_measured_is_learned(world_examples: Examples) -> None:
     """Every left-out pair leaves out its neighbour: without rows nobody would be judged as known."""
     examples = one_victim(world_examples)
@@ -194,6 +196,7 @@ def with_memory(examples: Examples, memory_mb: Floats) -> Examples:
     return replace(examples, x=x)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(world_examples: Examples) -> None:
     """Platforms p2 and p3 have the same numbers, which tell only p1 from a new one."""
     examples = one_victim(world_examples)
@@ -212,6 +215,7 @@ def test_a_new_platform_is_unknown_and_no_more_certain_than_those_of_training(wo
     assert width[1] > width[0]
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_examples: Examples) -> None:
     """Each platform has a shift of its own, which hosts' numbers tell of those that were seen only."""
     examples = one_victim(world_examples)
@@ -227,6 +231,7 @@ def test_what_misleads_on_left_out_platforms_is_not_believed_on_new_ones(world_e
     assert mixed[0] == 0.0 != mixed[1]
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_the_ratio_itself_carries_over_to_new_platforms_where_left_out_ones_say_so(
     world_examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
