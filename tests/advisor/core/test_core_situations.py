@@ -306,7 +306,7 @@ def trained() -> Predictor:
 
 
 @pytest.mark.skipif(not LAB.is_dir(), reason="the lab's measurements are not here")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_so_it_is_with_a_trained_model(trained: Predictor, seed: int) -> None:
     profiles = tuple(load_dataset(LAB).profiles)
     names = sorted({one.name for one in profiles})

@@ -17,25 +17,28 @@ from tests.advisor.planning.planning_asked import capacity
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 
 MIX = (vm("n", memory_mb=1000, load=0.05),)
+FOUR_A_HOST = (vm("n", memory_mb=2000, load=0.05),)
 
 
 def racks(*names: str) -> tuple[Host, ...]:
-    """Hosts with room for eight of the mix each, in these racks."""
+    """Hosts with 8,100 MB each, in these racks."""
     return tuple(replace(host(f"h{at}", 8100, pcpus=8), labels={"rack": name}) for at, name in enumerate(names))
 
 
 def spare(hosts: tuple[Host, ...], count: int, label: str | None = None) -> SpareCapacity:
-    asked = PlanRequest("capacity", MIX, spare_hosts=count, spare_label=label, keep_ratio=0.1, time_limit_s=60.0)
+    asked = PlanRequest(
+        "capacity", FOUR_A_HOST, spare_hosts=count, spare_label=label, keep_ratio=0.1, time_limit_s=60.0
+    )
     answer = capacity(cloud(hosts=hosts), asked)
-    assert answer.spare and answer.fit == 8 * len(hosts)
+    assert answer.spare and answer.fit == 4 * len(hosts)
     return answer.spare
 
 
 def test_so_many_fit_as_hosts_that_are_left_have_room_for() -> None:
     four = racks("a", "a", "b", "b")
-    assert (spare(four, 1).fit, spare(four, 2).fit) == (24, 16)
+    assert (spare(four, 1).fit, spare(four, 2).fit) == (12, 8)
     reserved = spare(four, 1, "rack")
-    assert (reserved.fit, reserved.too_many) == (16, 17)
+    assert (reserved.fit, reserved.too_many) == (8, 9)
     assert reserved.in_the_way.startswith("if h")
 
 

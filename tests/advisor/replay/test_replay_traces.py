@@ -17,6 +17,7 @@ from pyarrow import parquet
 
 from advisor.errors import InvalidInput
 from advisor.replay import cells, grid, load_trace
+from advisor.replay.trace import Trace
 from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 from tests.examples import examples
 
@@ -74,17 +75,20 @@ def test_what_is_written_in_the_own_form_is_read_back(
         np.testing.assert_allclose(trace.cpu[:, number], expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return load_trace(write_csv(tmp_path_factory.mktemp("whole") / "trace.csv", many()))[0]
+
+
 @given(at=st.integers(0, 14), column=st.sampled_from(list(many()[0])), text=st.text(max_size=6))
 @settings(max_examples=examples(60))
 def test_a_damaged_cell_is_refused_or_kept_as_it_is(
-    tmp_path_factory: pytest.TempPathFactory, at: int, column: str, text: str
+    tmp_path_factory: pytest.TempPathFactory, whole: Trace, at: int, column: str, text: str
 ) -> None:
-    folder = tmp_path_factory.mktemp("trace")
-    whole, _ = load_trace(write_csv(folder / "whole.csv", many()))
     rows = many()
     rows[at][column] = text
     try:
-        trace, _ = load_trace(write_csv(folder / "damaged.csv", rows))
+        trace, _ = load_trace(write_csv(tmp_path_factory.mktemp("trace") / "damaged.csv", rows))
     except InvalidInput as error:
         assert error.field in {"trace", "interval"}
         assert error.message.startswith("damaged.csv")
