@@ -227,8 +227,14 @@ def test_without_the_service_the_own_placer_decides_on_the_document_as_it_came(a
     ],
     ids=lambda said: f"{said[0]} {said[1][:30].decode()}",
 )  # fmt: skip
-def test_an_answer_that_is_none_leaves_it_to_the_own_placer(saying: Any, said: tuple[int, bytes]) -> None:
-    done = saying(said).run("place", document(Machine(32)))
+def test_an_answer_that_is_none_is_one_kind_of_error(saying: Any, said: tuple[int, bytes]) -> None:
+    service = bridge.BridgeSettings(saying(said).url, token="", timeout_s=PATIENCE_S, placer="", most_moves=1)
+    with pytest.raises(bridge.BridgeError):
+        bridge.advice(service, "/opennebula/place", {"VMS": []})
+
+
+def test_an_answer_that_is_none_leaves_it_to_the_own_placer(saying: Any) -> None:
+    done = saying((200, b"[" * 100_000)).run("place", document(Machine(32)))
     assert (done.returncode, hosts_of(done)) == (0, {"32": "5"})
     assert "WARN: placing without Cotenant" in done.stderr
 
