@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 import lightgbm
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples, Neighbour
@@ -85,6 +85,12 @@ def unlevelled(value: Floats) -> Floats:
     return np.maximum(np.where(value <= 1, value, np.exp(np.maximum(value, 1) - 1)), _LEAST_RATIO)
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries that compute in threads, sought once: that takes 12 ms, and a training fits dozens of times."""
+    return ThreadpoolController()
+
+
 def fit_base_learners(
     rows: GroupedExamples,
     which: Ints,
@@ -98,7 +104,8 @@ def fit_base_learners(
     without `direct` those are left out."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
-    with threadpool_limits(1, "blas"):  # the matrices are small: synchronising threads costs more than it saves
+    # the matrices are small: synchronising threads costs more than it saves
+    with _libraries().limit(limits=1, user_api="blas"):
         smooth = fit_kernel_ridge(
             part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed
         )
