@@ -144,7 +144,8 @@ def test_rates_are_told_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(f
         assert SpeedCorrection(run.windows, 1).follows <= 0.1
         estimate = outcome(run, (0, 1), 0)
         known.append((estimate.together / estimate.alone - 0.7) / estimate.error)
-        unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / estimate.error)
+        if seed % 3 == 0:  # they differ by a factor, which a few tell
+            unknown.append(outcome(on_two_speeds(seed, 0.7, follows, known=False), (0, 1), 0).error / estimate.error)
     assert abs(fmean(known)) < 0.6
     assert fmean(abs(value) <= student_t.ppf(0.975, 19) for value in known) >= 0.85
     assert fmean(unknown) > (2 if follows else 0.9)

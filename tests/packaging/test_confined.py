@@ -22,7 +22,7 @@ from tests.servers.service import Answer, ask
 
 SERVICE, AGENT = PACKAGING / "cotenant.service", PACKAGING / "cotenant-profiler.service"
 COTENANT, PROFILER = (Path(sys.executable).with_name(name) for name in ("cotenant", "cotenant-profiler"))
-NEWCOMERS = ROOT / "examples" / "newcomers.yaml"
+CLOUD = ROOT / "examples" / "cloud.yaml"
 INVENTORY = {
     "mode": "replace",
     "hosts": [{"id": f"h{number}", "kind": "lxc", "pcpus": 4, "memory_mb": 8192} for number in (1, 2)],
@@ -118,11 +118,10 @@ class Done:
 def done(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("done")
     dataset, report = World(workloads=4, repeats=1).write(folder / "world"), folder / "plan.html"
-    cloud = folder / "cloud.json"
-    cloud.write_text(json.dumps({name: INVENTORY[name] for name in ("hosts", "instances")}), encoding="utf-8")
+    newcomers = CLOUD.with_name("newcomers.yaml")
     commands = (
         ("train", "--dataset", dataset, "--json"),
-        ("plan", cloud, "--add", NEWCOMERS, "--json", "--report", report),
+        ("plan", CLOUD, "--add", newcomers, "--json", "--report", report),
     )
     words = json.dumps(commands, default=str)
     argv = confined(SERVICE, sys.executable, "-c", COMMANDS, words)
