@@ -181,7 +181,8 @@ def tilt_at_level(
 
 
 def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floats, first: int, part: Floats) -> float:
-    """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K > `cpus`."""
+    """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K above both
+    `cpus` and `hogs`."""
     start = max(math.floor(ready[first] - hogs + 1e-6), 0.0) + hogs
     points = max(int(ready[-1] - start + 0.05) + 1, 1)
     stride = max(1.0, points / POINTS)
@@ -199,11 +200,11 @@ def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floa
         if chance[point] < highest - NEVER:  # rates of K only ever turn against it
             break
     total = crowded = 0.0
-    left = first
+    left, most = first, max(cpus, hogs)
     for point in range(last + 1):
         here, wanted = math.exp(chance[point] - highest), start + stride * point
         total += here
-        if wanted > cpus + 1e-9:
+        if wanted > most + 1e-9:
             crowded += here
         while left < len(ready) - 2 and ready[left + 1] < wanted:
             left += 1
@@ -219,7 +220,10 @@ def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floa
 def bursts_meet(
     cpus: float, vcpus: Floats, demand: Floats, kind: Ints, weight: Floats, run: Floats, want: Floats, short: Floats
 ) -> float:
-    """`share_cpus` where every open loop's work is served in the end: the steady state of the birth-death process."""
+    """`share_cpus` where every open loop's work is served in the end: the steady state of the birth-death process.
+
+    Returns the part of the time in which more vCPUs want a CPU than there are CPUs, and than hogs have.
+    """
     count, nodes = len(vcpus), BELOW + ABOVE
     hogs = usual = top = 0.0
     of_hogs = np.zeros(count)
@@ -260,14 +264,14 @@ def bursts_meet(
         if node > first:
             ready[node] = max(ready[node], ready[node - 1])
     part = np.zeros(nodes)
-    crowded = steady_state(cpus, hogs, ready, up, down, first, part)
+    over = steady_state(cpus, hogs, ready, up, down, first, part)
     average(part, got, run)
     average(part, wanted, want)
     average(part, lacking, short)
     left = conserve(cpus, vcpus, demand, kind, run, want)
     if hogs >= cpus:
         share_rest(left, of_hogs, weight, run, want)
-    return crowded
+    return over
 
 
 def average(part: Floats, values: Floats, found: Floats) -> None:
@@ -336,9 +340,9 @@ def share_cpus(
     """Fill in what N consumers run and want, in CPUs, for how long each is short, and its fair part; (N,).
 
     Consumers want `demand` CPUs alone (a hog all of its `vcpus`), and may use all `cpus`. `weight` decides who gets
-    more where demand is never met, and `brief` where bursts meet. By `astray` a wait is longer while some CPU idles,
-    for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as if there were no
-    bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
+    more where demand is never met, and `brief` where bursts meet. By `astray` a wait is longer while some CPU idles
+    or has only a hog, for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as
+    if there were no bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
 
     `loop` and `brief` are changed: who is never served in the end becomes a hog, and hogs heed weights in full.
     """
@@ -356,15 +360,32 @@ def share_cpus(
             fair[at] = min(fair[at], level * weight[at])
             if loop[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
                 loop[at] = HOG
+    hogs = 0.0
     for at in range(count):
         if loop[at] == HOG:
             brief[at] = weight[at]
-    crowded = bursts_meet(cpus, vcpus, demand, loop, brief, run, want, short)
+            hogs += vcpus[at]
+    over = bursts_meet(cpus, vcpus, demand, loop, brief, run, want, short)
     if cpus >= 2:
-        for at in range(count):
-            if loop[at] != HOG:  # which always wants all its vCPUs, no more
-                want[at] = run[at] + (want[at] - run[at]) * (1 + astray * (1 - crowded))
-    return crowded
+        go_astray(cpus, vcpus, loop, brief, astray * (1 - over), run, want)
+    return 1.0 if hogs > cpus + 1e-9 else over
+
+
+def go_astray(cpus: float, vcpus: Floats, loop: Ints, weight: Floats, astray: float, run: Floats, want: Floats) -> None:
+    """Lengthen waits by `astray` times what they would be with one hog on each CPU, the heaviest.
+
+    Further hogs are waited for as well, but work finds its CPU neither later nor sooner for them: on two CPUs, three
+    hogs must not leave a burst more than two do.
+    """
+    heaviest = weigh = 0.0
+    for at in range(len(vcpus)):
+        if loop[at] == HOG:
+            heaviest = max(heaviest, weight[at])
+            weigh += vcpus[at] * weight[at]
+    behind = max(weigh / cpus - heaviest, 0.0)  # on each CPU
+    for at in range(len(vcpus)):
+        if loop[at] != HOG:  # which always wants all its vCPUs, no more
+            want[at] += astray * max(want[at] - run[at] * (1 + behind / weight[at]), 0.0)
 
 
 def ordered(values: Floats) -> Ints:
@@ -610,7 +631,7 @@ _compiling = threading.Lock()
 _exiting = threading.Event()
 _FUNCTIONS = (  # in the order in which they call each other
     "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
-    "average", "share_rest", "conserve", "bursts_meet", "unhindered", "share_cpus", "ordered", "share_set",
+    "average", "share_rest", "conserve", "bursts_meet", "unhindered", "go_astray", "share_cpus", "ordered", "share_set",
     "share_host", "sets_of", "moved", "moment_factors", "share_hosts",
 )  # fmt: skip
 fastest: Callable[..., None] = share_hosts  # which is compiled once `compile_all` was called

@@ -19,7 +19,7 @@ from models.physics.demands import GOODPUT
 from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
 from models.physics.queueing import budget_runs_out, cap_stall, processor_sharing
-from profiler.observed import Host, Instance, NetworkSettings
+from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 from tests.examples import examples
 from tests.models.synthetic import NAMES, TABLE, Scene, batch, dedicated, host, instance, instances, scenes, shared
 
@@ -31,6 +31,14 @@ BURSTS = ProfileTable.build(
         WorkloadProfile("game", {"cpu": 2.0, "execution": 20.0, "net_mbit": 0.1, "latency_mean_ms": 1.0}),
         WorkloadProfile("fills", {"cpu": 2.0, "net_mbit": 900.0}),
         WorkloadProfile("spin", {"cpu": 100.0, "execution": 1.0}),
+    ]
+)
+DEVICES_ALONE = ProfileTable.build(  # without CPU time, which who waits for a device leaves to others
+    [
+        WorkloadProfile("disk", {"cpu": 0.0, "disk_mb_s": 200.0, "block": 100.0}),
+        WorkloadProfile("log", {"cpu": 0.0, "disk_mb_s": 40.0}),
+        WorkloadProfile("copy", {"cpu": 0.0, "mem_bw_mb_s": 9000.0}),
+        WorkloadProfile("idle", {"cpu": 0.0}),
     ]
 )
 LINE = 10 * GOODPUT
@@ -257,20 +265,36 @@ def test_without_classes_packets_wait_for_those_of_the_others_in_one_queue() -> 
 # what must hold everywhere
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
-    st.sampled_from([("spin", "half", "idle", None), ("disk", "log", "idle"), ("copy", "idle")]),
+    st.sampled_from([("spin", "half", "idle"), ("disk", "log", "idle"), ("copy", "idle")]),
     st.sampled_from(["kvm", "lxc"]),
     st.data(),
 )
 def test_where_one_resource_is_shared_one_more_neighbour_shortens_nobodys_wait(
-    names: tuple[str | None, ...], kind: str, data: st.DataObject
+    names: tuple[str, ...], kind: str, data: st.DataObject
 ) -> None:
+    """On CPUs of closed loops of one vCPU, which are exact: how other bursts meet there is approximated."""
     there, those = data.draw(scenes(kinds=(kind,), names=names, least=1, most=3))
-    further = replace(data.draw(instances(there.pcpus, names)), id="further")
-    fewer, more = solve(batch((there, those))), solve(batch((there, [*those, further])))
+    all_of_them = [*those, replace(data.draw(instances(there.pcpus, names)), id="further")]
+    if "spin" in names:
+        all_of_them = [
+            Instance(one.id, workload=one.workload, settings=IsolationSettings(weight=one.settings.weight))
+            for one in all_of_them
+        ]
+    table = TABLE if "spin" in names else DEVICES_ALONE
+    fewer, more = (solve(batch((there, some), table=table)) for some in (all_of_them[:-1], all_of_them))
     assert (more.latency[0, :-1] >= fewer.latency[0] * (1 - 1e-6)).all()
     assert (more.jitter[0, :-1] >= fewer.jitter[0] * (1 - 1e-6)).all()
+
+
+@pytest.mark.xfail(
+    strict=True, reason="an open loop becomes a hog once a CPU's demand exceeds it, though closed ones yield"
+)
+def test_on_a_full_cpu_one_more_neighbour_shortens_nobodys_wait() -> None:
+    there = [instance(workload="half"), instance(load=0.5)]
+    fewer, more = (ratios(host("lxc"), *some)[0] for some in (there, [*there, instance(workload="half", load=0.1)]))
+    assert (more[:2] >= fewer * (1 - 1e-6)).all()
 
 
 def test_the_prior_alone_answers_with_intervals_that_grow_with_the_ratio() -> None:

@@ -393,21 +393,34 @@ def test_no_scenes_and_scenes_without_instances_have_answers_of_their_shape() ->
     assert mixed.throughput.tolist() == [[1.0], [1.0]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
-    st.sampled_from([("spin", "half", "idle", None), ("bulk", "stream"), ("disk", "log", "idle"), ("copy", "idle")]),
+    st.sampled_from([("spin", "half", "idle"), ("bulk", "stream"), ("disk", "log", "idle"), ("copy", "idle")]),
     st.sampled_from(["kvm", "lxc"]),
     st.data(),
 )
 def test_where_one_resource_is_contended_one_more_neighbour_helps_nobody(
-    names: tuple[str | None, ...], kind: str, data: st.DataObject
+    names: tuple[str, ...], kind: str, data: st.DataObject
 ) -> None:
+    """T/B of profiles is exact max-min. Shares of bursts, as of unknown workloads, are approximated (decision 70)."""
     there, instances = data.draw(scenes(kinds=(kind,), names=names, least=2, most=5))
     bare = replace(there, kind="lxc" if "bulk" in names else there.kind)
     if "bulk" in names:  # the link alone: no CPU for pages, no CPU to speak of for the servers
         bare = replace(bare, pcpus=64)
     fewer, more = solve(batch((bare, instances[:-1]))), solve(batch((bare, instances)))
     assert (more.throughput[0, :-1] <= fewer.throughput[0] + 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", ["kvm", "lxc"])
+@pytest.mark.parametrize("weight", [1, 64, 256, 1024])
+@pytest.mark.parametrize("load", [0.1, 0.5, 1.0])
+def test_one_hog_more_than_there_are_cpus_leaves_an_unknown_workload_no_more(
+    kind: str, weight: int, load: float
+) -> None:
+    hogs = [instance(), instance(), *[instance(weight=weight)] * 3]
+    got = [of(host(kind, 2), instance(workload=None, load=load), *hogs[:count])[0] for count in range(2, 6)]
+    assert (np.diff(got) < 0).all()
+    assert got[1] > got[0] - 0.01 or weight > 1
 
 
 @settings(max_examples=examples(100), deadline=None)
