@@ -68,10 +68,10 @@ class RefusedByGate(Conflict):
     code = "model.refused"
 
 
-class ClusterFailed(AdvisorError):  # noqa: N818
-    """A cluster that was to do some work cannot be reached, has no workers, or lost one; nothing was written."""
+class ProcessLost(AdvisorError):  # noqa: N818
+    """A process that was to do a part of the work ended before it was done; nothing was written."""
 
-    code = "cluster.failed"
+    code = "process.lost"
 
 
 class SeriesUnavailable(AdvisorError):  # noqa: N818

@@ -19,7 +19,6 @@ from starlette.routing import Match, Route
 from advisor.errors import (
     AdvisorError,
     BrokenArtifact,
-    ClusterFailed,
     Conflict,
     DeadlinePassed,
     IdentityUnavailable,
@@ -29,6 +28,7 @@ from advisor.errors import (
     NotFound,
     OutOfSpace,
     PreconditionFailed,
+    ProcessLost,
     RefusedByGate,
     SchemaMismatch,
     SeriesUnavailable,
@@ -111,8 +111,8 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     RefusedByGate: Kind(
         "model.refused", 409, "Refused by the gate", "Train on more data, or activate by force; the active one stays."
     ),
-    ClusterFailed: Kind(
-        "cluster.failed", 503, "Cluster failed", "Start the Dask scheduler and its workers, and train again."
+    ProcessLost: Kind(
+        "process.lost", 503, "A process ended", "Look at its memory; use fewer processes or smaller parts."
     ),
     SeriesUnavailable: Kind(
         "series.unavailable",

@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_
 from models.features.feature_matrix import WANTED
 from models.features.probe_features import usual_host, with_probe_features
 from models.learning import artifact
-from models.learning.fitted_target import Boost, FittedTarget, fit_share, fit_target
+from models.learning.fitted_target import FittedTarget, fit_share, fit_target
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS
 
@@ -27,24 +26,15 @@ Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
 
 
-def train(
-    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, *, scheduler: str | None = None
-) -> Path:
+def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
-    With a `scheduler` (tcp://host:port) the final boosters are trained on its Dask cluster. DatasetError when a dataset
-    is broken or all of them together hold too few measured rows to learn from, ClusterError when the cluster fails.
+    DatasetError when a dataset is broken or all of them together hold too few measured rows to learn from.
     """
     say = progress or (lambda _what, _done: None)
-    with ExitStack() as stack:
-        boost: Boost | None = None
-        if scheduler is not None:  # first: who cannot reach it need not wait for the rest
-            from models.scale.cluster import connected  # imports Dask, so it is imported on use
-
-            boost = stack.enter_context(connected(scheduler)).boost
-        say("reading datasets", 0.0)
-        loaded = [load_dataset(path) for path in sorted(datasets, key=holds_windows)]
-        predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done), boost=boost)
+    say("reading datasets", 0.0)
+    loaded = [load_dataset(path) for path in sorted(datasets, key=holds_windows)]
+    predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done))
     say("writing the artifact", 0.97)
     path = artifact.save(model_dir, predictor, _card(loaded, predictor))
     say("done", 1.0)
@@ -57,12 +47,8 @@ def fit_predictor(
     targets: Collection[str] = tuple(OUTCOME_OF_TARGET),
     seed: int = 0,
     progress: Progress | None = None,
-    boost: Boost | None = None,
 ) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`.
-
-    `boost` trains the final booster of each elsewhere.
-    """
+    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`."""
     say = progress or (lambda _what, _done: None)
     datasets = [with_probe_features(one) for one in datasets]
     # Windows bring no metrics.
@@ -85,9 +71,9 @@ def fit_predictor(
         def step(what: str, done: float, number: int = number) -> None:
             say(what, (number + done) / len(rows_of))
 
-        fitted[name] = fit_target(rows, name, seed=seed, progress=step, boost=boost)
+        fitted[name] = fit_target(rows, name, seed=seed, progress=step)
     if "share" in targets and len(windows) >= LEAST_ROWS:
-        fitted["share"] = fit_share(windows, seed=seed, progress=say, boost=boost)
+        fitted["share"] = fit_share(windows, seed=seed, progress=say)
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:
         for profile in dataset.profiles:

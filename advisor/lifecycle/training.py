@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.domain import ModelCard
-from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.errors import BrokenArtifact, InvalidInput, OutOfSpace, StorageUnavailable
 from advisor.prediction import active
 from advisor.progress import Progress
 from advisor.validation import check_unique
@@ -23,28 +22,17 @@ from profiler.whole_files import replace_whole
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
 
-SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:[0-9]{1,5}")
 
-
-def train(
-    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, *, scheduler: str | None = None
-) -> Path:
+def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
     """Fit a model on dataset directories and write its artifact below `model_dir`; returns the artifact's folder.
 
-    With `scheduler` (tcp://host:port) on that Dask cluster. InvalidInput when a dataset breaks a rule, ClusterFailed
-    when the cluster does not do it, OutOfSpace or StorageUnavailable when the artifact cannot be written.
+    InvalidInput when a dataset breaks a rule, OutOfSpace or StorageUnavailable when the artifact cannot be written.
     """
     from models import training
-    from models.scale.cluster import ClusterError
 
     _check_datasets(datasets, "training")
-    if scheduler is not None and not SCHEDULER.fullmatch(scheduler):
-        raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
     with speaking(model_dir):
-        try:
-            return training.train(datasets, model_dir, progress, scheduler=scheduler)
-        except ClusterError as error:
-            raise ClusterFailed(str(error), field="scheduler") from error
+        return training.train(datasets, model_dir, progress)
 
 
 def evaluate(

@@ -30,13 +30,12 @@ def replay_trace(
     host_type: Path | None = None,
     model: Path | None = None,
     settings: Settings,
-    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Replay a trace file under several policies, with the active model or the one in the folder `model`.
 
     `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
-    instances may run. InvalidInput names file and field; ClusterFailed says why a cluster failed.
+    instances may run. InvalidInput names file and field.
     """
     from advisor import replay  # imports readers, solver and predictors, so it is imported on use
 
@@ -58,7 +57,6 @@ def replay_trace(
         host=cloud.hosts[0],
         workloads=cloud.workloads,
         now=datetime.now(UTC),
-        scheduler=scheduler,
         progress=progress,
     )
 

@@ -51,7 +51,6 @@ def replay(
     host: Host,
     workloads: Sequence[WorkloadProfile] = (),
     now: datetime,
-    scheduler: str | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> Replay:
@@ -90,7 +89,7 @@ def replay(
         )
         for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
     ]
-    runs = spread(simulate, tasks, scheduler=scheduler, processes=processes, progress=progress)
+    runs = spread(simulate, tasks, processes=processes, progress=progress)
     policies = tuple(
         summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in request.policies
     )

@@ -1,4 +1,4 @@
-"""Runs independent tasks in parallel: in processes of this machine, or on the workers of a Dask cluster."""
+"""Runs independent tasks in parallel, in processes of this machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import TypeVar
 
-from advisor.errors import ClusterFailed, InvalidInput
-from advisor.lifecycle.training import SCHEDULER
+from advisor.errors import ProcessLost
 from advisor.progress import Progress
 
 Task = TypeVar("Task")
@@ -21,15 +20,13 @@ def spread(
     function: Callable[[Task], Result],
     tasks: Sequence[Task],
     *,
-    scheduler: str | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """The function's results in the order of the tasks; the same wherever they run.
+    """The function's results in the order of the tasks; the same in however many processes.
 
-    With `scheduler` (tcp://host:port) tasks run on that Dask cluster, else in at most `processes`, None = one per
-    usable CPU; a single task or process runs here. Function and tasks must be picklable and belong to a module. Errors
-    of tasks are raised; ClusterFailed when a cluster or process is lost.
+    Tasks run in at most `processes`, None = one per usable CPU; a single task or process runs here. Function and tasks
+    must be picklable and belong to a module. Errors of tasks are raised; ProcessLost when a process is lost.
     """
 
     def done(count: int) -> None:
@@ -37,8 +34,6 @@ def spread(
             progress(f"{count} of {len(tasks)} runs done", count / max(len(tasks), 1))
 
     done(0)
-    if scheduler is not None:
-        return _on_cluster(function, tasks, scheduler, done)
     count = min(processes or len(os.sched_getaffinity(0)), len(tasks))
     if count > 1:
         return _in_processes(function, tasks, count, done)
@@ -47,20 +42,6 @@ def spread(
         results.append(function(task))
         done(number + 1)
     return results
-
-
-def _on_cluster(
-    function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str, done: Callable[[int], None]
-) -> list[Result]:
-    if not SCHEDULER.fullmatch(scheduler):
-        raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
-    from models.scale.cluster import ClusterError, connected  # imports Dask, so it is imported on use
-
-    try:
-        with connected(scheduler) as cluster:
-            return cluster.map(function, tasks, done)
-    except ClusterError as error:
-        raise ClusterFailed(str(error), field="scheduler") from error
 
 
 def _in_processes(
@@ -75,7 +56,7 @@ def _in_processes(
                 results[running[future]] = future.result()
                 done(number)
         except BrokenProcessPool as error:
-            raise ClusterFailed(
+            raise ProcessLost(
                 "a process that did a part of the work ended before it was done; it may have run out of memory: use "
                 "fewer processes or smaller parts"
             ) from error

@@ -51,9 +51,6 @@ def train(
             "where windows showed it to be worse than the prior.",
         ),
     ] = False,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port.")
-    ] = None,
     register: Annotated[
         bool, typer.Option("--register/--no-register", help="Register the model in the database as a candidate.")
     ] = True,
@@ -82,7 +79,7 @@ def train(
                     _look_back(advisor, as_json=as_json)
                 folders.append(advisor.window_dataset(span_s))
         with progress() as advance:
-            artifact = offline.train(folders, settings=chosen, progress=advance, scheduler=scheduler)
+            artifact = offline.train(folders, settings=chosen, progress=advance)
         _take_in(artifact, chosen, register=register, auto=auto, as_json=as_json)
 
     if pause_s is None:

@@ -80,12 +80,6 @@ def replay(
             "model that advises; or the prior."
         ),
     ] = "demand",
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Run on this Dask cluster, tcp://host:port.", show_default="processes of this machine"
-        ),
-    ] = None,
     report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
@@ -118,7 +112,6 @@ def replay(
             host_type=host_type,
             model=model,
             settings=settings(),
-            scheduler=scheduler,
             progress=advance,
         )
     if report is not None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +32,6 @@ from models.learning.residual_model import (
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
 Progress = Callable[[str, float], None]
-Boost = Callable[[GroupedExamples], lightgbm.Booster]
 
 OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
@@ -222,15 +220,11 @@ class FittedTarget:
         return foreign
 
 
-def fit_target(
-    examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None, boost: Boost | None = None
-) -> FittedTarget:
+def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
     """Cross-validate on what is left out, choose stacking weights, fit on all rows, and calibrate.
 
     Pairs, workloads and platforms are left out in turn. Where most left-out pairs take a workload with them, such as
     with one victim only, single rows are, too: hardly anything else would judge what is said of known workloads.
-
-    `boost` trains the final booster elsewhere.
     """
     say = progress or (lambda _what, _done: None)
     rows = group_repeats(examples)
@@ -260,9 +254,7 @@ def fit_target(
     everything = np.arange(len(rows.examples))
     direct = any(weights.of("direct") for weights in whole)
     model = ResidualModel(
-        base_learners=fit_base_learners(
-            rows, everything, seed=seed, given=None if boost is None else boost(rows), direct=direct
-        ),
+        base_learners=fit_base_learners(rows, everything, seed=seed, direct=direct),
         effects=effects,
         known_weights=known_weights,
         unknown_weights=unknown_weights,
@@ -274,11 +266,9 @@ def fit_target(
     return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
 
 
-def fit_share(
-    examples: Examples, *, seed: int = 0, progress: Progress | None = None, boost: Boost | None = None
-) -> FittedTarget:
+def fit_share(examples: Examples, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
     """Fit the share of CPU time that instances get, from windows: judged on hosts and instances that were left out, and
-    on the newest windows. `boost` trains the final booster elsewhere.
+    on the newest windows.
 
     Stacking weights are chosen on left-out hosts among the older windows, so that the newest ones choose nothing.
     """
@@ -302,8 +292,7 @@ def fit_share(
     predictions = [replace(one, known=np.zeros(len(one.row), dtype=bool)) for one in judged]
     blend = _stacking_weights(rows, predictions[:1], known=False)
     say("share: fitting", 0.9)
-    given = None if boost is None else boost(rows)
-    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed, given=given, direct=False)
+    learners = fit_base_learners(rows, np.arange(len(rows.examples)), seed=seed, direct=False)
     model = ResidualModel(learners, Effects(), StackingWeights(), blend, frozenset())
     return _fitted(examples, "share", model, [(one, rows.group) for one in predictions])
 

@@ -97,11 +97,9 @@ def fit_base_learners(
     *,
     seed: int = 0,
     boosters: int | None = None,
-    given: lightgbm.Booster | None = None,
     direct: bool = True,
 ) -> BaseLearners:
-    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained elsewhere;
-    without `direct` those are left out."""
+    """Fit the base learners on rows `which`; without `direct`, no trees of T/B itself."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
     # the matrices are small: synchronising threads costs more than it saves
@@ -110,7 +108,7 @@ def fit_base_learners(
             part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed
         )
     return BaseLearners(
-        (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
+        fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
         fit_forest(part.x, residual, weight, part.monotone, seed=seed),
         smooth,
         fit_boosters(part.x, levelled(np.exp(residual) * part.base), weight, part.monotone, seed=seed, count=boosters)

@@ -13,14 +13,14 @@ from api.cli.lazy import Listed
 from tests.api import cli_runs
 
 HEAVY = (
-    "alembic", "dask", "fastapi", "httpx", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas",
+    "alembic", "fastapi", "httpx", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas",
     "pyarrow", "pydantic", "river", "scipy", "sklearn", "sqlalchemy",
 )  # fmt: skip
 COMMAND = "from api.cli import main; main()"
 PROFILER = "from profiler.cli import main; main()"
 LAB = "from lab.cli import main; main()"
 OF_A_QUESTION = (
-    "alembic", "dask", "fastapi", "httpx", "lightgbm", "matplotlib", "openstack", "ortools", "pandas", "pyarrow",
+    "alembic", "fastapi", "httpx", "lightgbm", "matplotlib", "openstack", "ortools", "pandas", "pyarrow",
     "river", "sklearn", "sqlalchemy",
 )  # fmt: skip
 

@@ -197,16 +197,6 @@ def test_train_on_a_broken_dataset_names_it() -> None:
     assert "nope" in result.stderr.splitlines()[-1]
 
 
-def test_train_on_a_cluster_that_does_not_answer_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.scale.cluster.CONNECT_S", 0.3)
-    papers = Path(__file__).resolve().parents[2] / "datasets" / "papers"
-    result = run("train", "--dataset", str(papers), "--scheduler", "tcp://127.0.0.1:1")
-    assert result.exit_code == 1
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in result.stderr
-    assert not Path("var/models").exists()
-    assert run("train", "--dataset", str(papers), "--scheduler", "nowhere").exit_code == 2
-
-
 def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("var/models/m-1").mkdir(parents=True)
     Path("var/models/m-1/card.json").write_text("{}", encoding="utf-8")

@@ -49,7 +49,7 @@ METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
 ELSEWHERE = {
     "auth.unavailable",
     "limit.rate",
-    "cluster.failed",
+    "process.lost",
     "internal",
     "storage.unavailable",
     "storage.full",

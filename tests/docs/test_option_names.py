@@ -36,7 +36,6 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--push": ("the server that gets what is measured", {"run", "probe"}),
     "--report": ("a file for a report", {"plan", "evaluate", "replay", "worth", "lab show"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
-    "--scheduler": ("address of a Dask cluster", {"train", "replay"}),
     "--seconds": ("how long is measured", {"run", "probe"}),
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),

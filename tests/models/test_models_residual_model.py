@@ -209,13 +209,3 @@ def test_where_the_direct_member_has_no_weight_it_is_left_out(world_examples: Ex
     found = fit_base_learners(rows, np.arange(len(rows.examples)), seed=3, boosters=1, direct=False)
     assert found.direct == ()
     assert not found.predict(rows.examples.x, rows.examples.base)[:, 3].any()
-
-
-def test_a_booster_from_elsewhere_takes_the_place_of_ours(members: BaseLearners, world_examples: Examples) -> None:
-    rows = group_repeats(world_examples)
-    theirs = members.boosters[1]
-    found = fit_base_learners(rows, np.arange(len(rows.examples)), seed=0, given=theirs)
-    assert found.boosters == (theirs,)
-    np.testing.assert_array_equal(
-        found.predict(rows.examples.x, rows.examples.base)[:, 0], theirs.predict(rows.examples.x)
-    )

@@ -68,7 +68,6 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
         (("--policies", ","), "--policies names none"),
         (("--history", "9"), "history 32400 s leaves nothing to replay of the trace"),
         (("--report", "/nowhere/out.html"), "folder /nowhere does not exist"),
-        (("--scheduler", "localhost"), "scheduler 'localhost' is not an address"),
         (("--host-count", "1", "--shards", "2"), "1 hosts cannot be dealt out to 2 shards"),
     ],
 )
