@@ -29,11 +29,13 @@ LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
 def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
-    DatasetError when a dataset is broken or all of them together hold too few measured rows to learn from.
+    DatasetError when a dataset is broken or all of them together hold too few measured rows to learn from, OSError
+    when the artifact cannot be written.
     """
     say = progress or (lambda _what, _done: None)
     say("reading datasets", 0.0)
     loaded = [load_dataset(path) for path in sorted(datasets, key=holds_windows)]
+    artifact.check_writable(model_dir)
     predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done))
     say("writing the artifact", 0.97)
     path = artifact.save(model_dir, predictor, _card(loaded, predictor))

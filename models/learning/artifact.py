@@ -56,6 +56,16 @@ def save(directory: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) 
     return final
 
 
+def check_writable(directory: Path) -> None:
+    """Raise OSError where `save` could not make the directory or write into it; leaves nothing behind."""
+    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        error.filename = str(there)  # the name of the file, which nobody chose, says nothing
+        raise
+
+
 def _intact(path: Path) -> bool:
     try:
         read_card(path)

@@ -33,7 +33,6 @@ from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
 from tests.advisor.service.service_clock import Clock
-from tests.models.made_models import limit_trees
 
 PAPERS = Path(__file__).parents[3] / "datasets" / "papers"
 HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))
@@ -220,7 +219,6 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
 def test_a_broken_dataset_leaves_no_artifact_and_a_state_folder_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_trees(monkeypatch, 2, boosters=1, folds=2)
     settings = Settings(state_dir=tmp_path / "state")
     with pytest.raises(InvalidInput, match="not a dataset directory"):
         offline.train([tmp_path / "none"], settings=settings)
@@ -234,6 +232,7 @@ def test_a_broken_dataset_leaves_no_artifact_and_a_state_folder_that_cannot_be_u
             call([PAPERS, tmp_path / "link"])
     assert not settings.model_dir.exists()
     (tmp_path / "state").touch()
+    monkeypatch.setattr("models.training.fit_predictor", lambda *_, **__: pytest.fail("it is told before the training"))
     with pytest.raises(StorageUnavailable, match="cannot be used"):
         offline.train([PAPERS], settings=settings)
 
