@@ -148,7 +148,6 @@ class _Workers:
     def run(self, listen: Callable[[], None]) -> int:
         started = self._all_listen()
         if not started:
-            log.error("a worker did not start")
             self._stop()
         if not self._stopping:
             listen()
@@ -182,6 +181,8 @@ class _Workers:
                 if self._stopping:
                     return True
                 if not worker.process.is_alive():
+                    exit_code = worker.process.exitcode
+                    log.error("worker %d ended with exit code %s before it listened", worker.number, exit_code)
                     return False
         return True
 

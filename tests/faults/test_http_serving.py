@@ -76,6 +76,21 @@ def test_workers_count_together_are_replaced_and_end_together(service: Service) 
     assert not [one for one in workers if Path(f"/proc/{one}").exists()]
 
 
+def test_a_worker_that_ends_before_it_listens_ends_the_service_which_says_how(tmp_path: Path) -> None:
+    service = Service(f"sqlite:///{tmp_path}/db.sqlite3", tmp_path, "--workers", "2")
+
+    def kill_the_first() -> None:
+        while service.running.process is None or not (workers := children(service)):
+            time.sleep(0.01)
+        os.kill(workers[0], signal.SIGKILL)
+
+    killing = threading.Thread(target=kill_the_first)
+    killing.start()
+    with pytest.raises(RuntimeError, match="ended with exit code -9 before it listened"):
+        service.start()
+    killing.join()
+
+
 @pytest.mark.parametrize("service", [(2, 0)], indirect=True)
 def test_workers_end_with_their_parent(service: Service) -> None:
     workers = children(service)

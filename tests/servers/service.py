@@ -46,9 +46,13 @@ class Service:
         }
         argv = [str(COTENANT), "serve", "--listen", f"127.0.0.1:{self.port}", *arguments]
         log = state / f"serve-{self.port}.log"
-        self.running = Running(argv, self._alive, log, drop=False, environment=environment, forked=forked)
+        self.running = Running(argv, self._listens, log, drop=False, environment=environment, forked=forked)
+        self._former_log = 0
 
     def start(self) -> Service:
+        """Wait until all workers listen: the first may answer earlier, and one that is killed before ends them all."""
+        log = self.running.log
+        self._former_log = log.stat().st_size if log.exists() else 0
         self.running.start()
         return self
 
@@ -60,9 +64,10 @@ class Service:
         """Ask; OSError when nobody answers."""
         return ask(f"{self.url}{path}", method, body, timeout=timeout)
 
-    def _alive(self) -> bool:
-        with suppress(OSError):
-            return self.ask("GET", "/healthz", timeout=2).status == 200
+    def _listens(self) -> bool:
+        with suppress(OSError):  # also of a log that a forked one has not begun
+            announced = b"Cotenant listens on " in self.running.log.read_bytes()[self._former_log :]
+            return announced and self.ask("GET", "/healthz", timeout=2).status == 200
         return False
 
 
