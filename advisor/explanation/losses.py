@@ -13,7 +13,7 @@ from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, m
 from advisor.prediction.effects import cpu_time
 from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
-from models.physics.demands import capacity
+from models.physics.demands import capacity, guessed
 from models.physics.prior import RESOURCES, PriorResult, solve
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
@@ -170,7 +170,7 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
     if len(involved) == 1:
         return "No contention is expected: it would be alone on this host."
     unprofiled = [slot for slot in involved if arrays.scenes.profile[at, slot] == 0]
-    unknown = [involved[slot].id for slot in unprofiled if np.isnan(arrays.scenes.cpu_demand[at, slot, 0])]
+    unknown = [involved[slot].id for slot in unprofiled if guessed(arrays.scenes)[at, slot]]
     slow = min(involved, key=lambda slot: round(arrays.ratio(at, slot), 9))
     if slow == last or arrays.ratio(at, slow) >= 1 - MIN_LOSS:
         if _late(arrays, at):
