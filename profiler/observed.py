@@ -20,6 +20,12 @@ DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to 
 MAX_WEIGHT = 65_535  # xl(1), sched-credit
 ANTI_AFFINITY_LABEL = "anti_affinity"  # names the group of which no two instances share a host
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
+# Where nothing is limited, tools write 0, -1, or a number that no machine reaches, and each its own one: 2^44-1 µs as a
+# quota (libvirt since 7.0), 2^64/1000 before, 2^63 rounded to pages, 2^53. What is as large as this is no limit.
+NO_CAP_PERCENT = 100.0 * MAX_CPUS
+NO_DISK_LIMIT_BYTES = 1e15  # per second; QEMU accepts no larger one (THROTTLE_VALUE_MAX)
+NO_RATE_MBIT = 1e7
+NO_MEMORY_LIMIT_BYTES = 2.0**50
 _ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NOT_PROBED: Mapping[str, float] = MappingProxyType({})
@@ -34,6 +40,11 @@ def check_id(value: str, what: str = "id") -> str:
     if not _ID.match(value):
         raise ValueError(f"{what} {value[:60]!r} is not 1-255 letters, digits or ._:- characters (and not . or ..)")
     return value
+
+
+def real_limit(value: float | None, none_from: float) -> float | None:
+    """A limit as a tool prints it, None where that means that there is none: 0, below 0, or `none_from` and more."""
+    return value if value is not None and 0 < value < none_from else None
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -73,7 +84,10 @@ class Pinning:
 
     @classmethod
     def parse(cls, text: str) -> Pinning | None:
-        """Read `0:2|1:3` or `0:2-3` (vCPU:pCPU list); an empty text means unpinned and gives None."""
+        """Read `0:2|1:3` or `0:2-3` (vCPU:pCPU list); an empty text means unpinned and gives None.
+
+        An empty list means any pCPU, as in `0:2|1:`.
+        """
         if not text.strip():
             return None
         by_vcpu: dict[int, tuple[int, ...]] = {}
@@ -83,7 +97,7 @@ class Pinning:
                 raise ValueError(f"{part!r} in pinning {text!r} is not vCPU:pCPUs")
             if int(vcpu) in by_vcpu:
                 raise ValueError(f"vCPU {int(vcpu)} stands twice in pinning {text!r}")
-            by_vcpu[int(vcpu)] = parse_cpus(cpus)
+            by_vcpu[int(vcpu)] = parse_cpus(cpus) if cpus.strip() else ()
         if sorted(by_vcpu) != list(range(len(by_vcpu))):
             raise ValueError(f"vCPUs in pinning {text!r} are not numbered from 0 without gaps")
         return cls(tuple(by_vcpu[vcpu] for vcpu in range(len(by_vcpu))))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
-from advisor.render.names import disk_target, iothreads, mac_address
+from advisor.render.names import disk_target, iothreads, mac_address, vcpu_numbers
 from advisor.render.policing import policed
 from advisor.render.tc import on_uplink
 from advisor.render.virsh import other_threads
@@ -32,10 +32,10 @@ def _cputune(change: SettingsChange, cgroup: int) -> ElementTree.Element | None:
         ElementTree.SubElement(tune, "period").text = str(period)
         ElementTree.SubElement(tune, "quota").text = str(quota)
     if wanted.pinning is not None:
-        for vcpu in range(instance.vcpus):
+        for vcpu, number in enumerate(vcpu_numbers(instance)):
             cpus = change.allowed(wanted.pinning, vcpu)
             if cpus != change.every_cpu:
-                ElementTree.SubElement(tune, "vcpupin", vcpu=str(vcpu), cpuset=format_cpus(cpus))
+                ElementTree.SubElement(tune, "vcpupin", vcpu=str(number), cpuset=format_cpus(cpus))
     _, others = other_threads(change)
     if others != change.every_cpu and (wanted.pinning is not None or change.comes):
         ElementTree.SubElement(tune, "emulatorpin", cpuset=format_cpus(others))

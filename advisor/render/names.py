@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from advisor.errors import InvalidInput
-from profiler.observed import Host, Instance
+from profiler.observed import Host, Instance, parse_cpus
 
 # What the inventory may say about an instance in its labels, and about its host.
 MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
     "mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy",
 )  # fmt: skip
+VCPU_IDS = "vcpu_ids"  # the numbers of its vCPUs, where an unplug left gaps between them
 UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
 GUEST = "guest"  # how Proxmox VE (qemu/100) and KubeVirt (NAMESPACE/NAME) know an instance
 TARGETS = ("native", "openstack", "cloudstack", "proxmox", "kubernetes")
@@ -97,6 +98,18 @@ def disk_number(instance: Instance) -> str | None:
 def iothreads(instance: Instance) -> int:
     """The label `iothreads`: how many I/O threads the domain has, 0 where nothing is said."""
     return int(_labelled(instance, IOTHREADS, _IOTHREADS, "a number of I/O threads (1-99)") or 0)
+
+
+def vcpu_numbers(instance: Instance) -> tuple[int, ...]:
+    """How the hypervisor numbers the instance's vCPUs: by the label `vcpu_ids`, else from 0.
+
+    A label that does not fit the instance is not refused: only numbers of it are written into a command.
+    """
+    try:
+        numbers = parse_cpus(instance.labels.get(VCPU_IDS, ""))
+    except ValueError:
+        numbers = ()
+    return numbers if len(numbers) == instance.vcpus else tuple(range(instance.vcpus))
 
 
 def cloud_name(instance: Instance, label: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from advisor.domain import Command
 from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, weighted
-from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address
+from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address, vcpu_numbers
 from advisor.render.policing import Policed, loosens, policed
 from models.physics.cap_periods import DEFAULT_US
 from profiler.observed import Host, Instance, format_cpus
@@ -18,8 +18,9 @@ NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What virsh can do of a change, but the network; see `Phase` for the order."""
     name = domain_name(change.instance)
+    numbers = vcpu_numbers(change.instance)
     for vcpu, now, then in change.moved_vcpus():
-        pin = ("virsh", "vcpupin", "--domain", name, "--vcpu", str(vcpu), "--live", "--cpulist")
+        pin = ("virsh", "vcpupin", "--domain", name, "--vcpu", str(numbers[vcpu]), "--live", "--cpulist")
         # `r` is every CPU (virsh(1), vcpupin)
         yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
     yield from _driver_threads(change, name)

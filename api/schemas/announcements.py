@@ -24,7 +24,7 @@ from api.schemas.base import (
 from api.schemas.inventory import CpuList
 from api.schemas.settings import Isolation, PinningMap, to_settings
 from profiler.host_kinds import HostKind
-from profiler.observed import MAX_CPUS, DiskKind
+from profiler.observed import MAX_CPUS, NO_CAP_PERCENT, DiskKind, real_limit
 
 _SKEW_S = 30.0  # a larger offset of a host's clock becomes a note
 Seconds = Annotated[float, Field(strict=True, ge=1, le=86_400)]
@@ -102,7 +102,11 @@ def _facts(instance: AnnouncedInstance) -> dict[str, Any]:
     if instance.isolation is not None:
         settings = to_settings(instance.isolation, instance.pinning)
         facts["settings"] = {
-            name: getattr(settings, name) for name in ("pinning", "cap_percent", "weight", "network", "disk_limit_mb_s")
+            "pinning": settings.pinning,
+            "cap_percent": real_limit(settings.cap_percent, NO_CAP_PERCENT),  # older agents send libvirt's sentinel
+            "weight": settings.weight,
+            "network": settings.network,
+            "disk_limit_mb_s": settings.disk_limit_mb_s,
         }
     return facts
 

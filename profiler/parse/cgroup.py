@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler.observed import parse_cpus
+from profiler.observed import NO_CAP_PERCENT, NO_DISK_LIMIT_BYTES, parse_cpus, real_limit
 from profiler.parse.text import ParseError, count, lines
 
 
@@ -18,7 +18,7 @@ class Quota:
     @property
     def percent(self) -> float | None:
         """The cap, 100 = one whole CPU."""
-        return None if self.quota_us is None else 100.0 * self.quota_us / self.period_us
+        return None if self.quota_us is None else real_limit(100.0 * self.quota_us / self.period_us, NO_CAP_PERCENT)
 
 
 def parse_flat(text: str, where: str = "") -> dict[str, int]:
@@ -102,7 +102,9 @@ def parse_device_limits(text: str, where: str = "") -> dict[str, int]:
         fields = line.split()
         if len(fields) != 2:
             raise ParseError("blkio limit", where, number, "device and number expected")
-        by_device[fields[0]] = count(fields[1], "blkio limit", where, number)
+        limit = count(fields[1], "blkio limit", where, number)
+        if real_limit(limit, NO_DISK_LIMIT_BYTES) is not None:
+            by_device[fields[0]] = limit
     return by_device
 
 
@@ -112,9 +114,11 @@ def parse_io_max(text: str, where: str = "") -> dict[str, int]:
     for number, line in lines(text):
         device, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
-        limits = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
+        told = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
+        counts = [count(limit, "io.max", where, number) for limit in told]
+        limits = [limit for limit in counts if real_limit(limit, NO_DISK_LIMIT_BYTES) is not None]
         if limits:
-            by_device[device] = min(count(limit, "io.max", where, number) for limit in limits)
+            by_device[device] = min(limits)
     return by_device
 
 

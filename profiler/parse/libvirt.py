@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from profiler.observed import MAX_CPUS, parse_cpus
+from profiler.observed import MAX_CPUS, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
@@ -55,7 +55,11 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class DomainDescription:
-    """What the XML of a running domain says; `pins` holds the vCPUs that are pinned, limits are bytes per second.
+    """What the XML of a running domain says; limits are bytes per second.
+
+    `pins` are the pCPUs of each of its `vcpus`, in the order of their numbers, empty = any: those of its <vcpupin>,
+    else those of <vcpu cpuset>. vCPUs that are not plugged in do not count, and where such ones leave gaps between the
+    numbers of the others, the label `vcpu_ids` has the numbers.
 
     `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel's counts
@@ -66,7 +70,7 @@ class DomainDescription:
 
     vcpus: int
     memory_mb: float
-    pins: Mapping[int, tuple[int, ...]]
+    pins: tuple[tuple[int, ...], ...]
     bandwidths: tuple[Bandwidth | None, ...]
     disk_limits: tuple[int, ...]
     direct_disks: bool
@@ -253,23 +257,34 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
     vcpu = root.find("vcpu")
     if vcpu is None:
         raise ParseError("domain XML", where, 1, "no element vcpu")
-    vcpus = _count(vcpu.get("current") or vcpu.text, where)
-    if not 1 <= vcpus <= MAX_CPUS:
-        raise ParseError("domain XML", where, 1, f"{vcpus} vCPUs are not 1-{MAX_CPUS}")
+    numbers = _plugged_in(root, vcpu, where)
+    everyone = _cpus(vcpu.get("cpuset"), where) if vcpu.get("cpuset") else ()
     pins = {_count(pin.get("vcpu"), where): _cpus(pin.get("cpuset"), where) for pin in root.iterfind("cputune/vcpupin")}
     disks = [_tuned(tune, where) for tune in root.iterfind("devices/disk/iotune")]
     devices = [_tuned(device, where) for device in root.iterfind("blkiotune/device")]
     return DomainDescription(
-        vcpus,
+        len(numbers),
         _memory_mb(root, where),
-        pins,
+        tuple(pins.get(number, everyone) for number in numbers),
         tuple(_bandwidth(interface, where) for interface in root.iterfind("devices/interface")),
         tuple(limit for limit in (*disks, *devices) if limit is not None),
         all(_direct(disk) for disk in root.iterfind("devices/disk")),
-        _labels(root),
+        _labels(root) | ({} if numbers == tuple(range(len(numbers))) else {"vcpu_ids": format_cpus(numbers)}),
         root.findtext("name") or "",
         _quotas(root),
     )
+
+
+def _plugged_in(root: ET.Element, vcpu: ET.Element, where: str) -> tuple[int, ...]:
+    """The numbers of the vCPUs that a domain has now: after an unplug in the middle they have gaps."""
+    vcpus = _count(vcpu.get("current") or vcpu.text, where)
+    if not 1 <= vcpus <= MAX_CPUS:
+        raise ParseError("domain XML", where, 1, f"{vcpus} vCPUs are not 1-{MAX_CPUS}")
+    each = root.findall("vcpus/vcpu")
+    numbers = {_count(one.get("id"), where) for one in each if one.get("enabled") == "yes"}
+    if len(each) > MAX_CPUS or (numbers and max(numbers) >= MAX_CPUS):
+        raise ParseError("domain XML", where, 1, f"vCPU {max(numbers, default=0)} of {len(each)} is beyond {MAX_CPUS}")
+    return tuple(sorted(numbers)) or tuple(range(vcpus))
 
 
 def parse_nodeinfo(text: str, where: str = "virsh nodeinfo") -> NodeInfo:
@@ -350,10 +365,16 @@ def _count(text: str | None, where: str) -> int:
 
 
 def _cpus(text: str | None, where: str) -> tuple[int, ...]:
+    """A list, in which ^3 takes CPU 3 out of what stands before it (libvirt: formatdomain, CPU Allocation)."""
+    cpus: set[int] = set()
     try:
-        return parse_cpus(text or "")
+        for part in (text or "").split(","):
+            taken_out = part.strip().startswith("^")
+            named = parse_cpus(part.strip().removeprefix("^"))
+            cpus = cpus.difference(named) if taken_out else cpus.union(named)
     except ValueError as error:
         raise ParseError("domain XML", where, 1, str(error)) from None
+    return tuple(sorted(cpus))
 
 
 def _memory_mb(root: ET.Element, where: str) -> float:
@@ -397,7 +418,7 @@ def _tuned(element: ET.Element, where: str) -> int | None:
 
 def _positive(element: ET.Element, name: str, where: str) -> int | None:
     text = element.findtext(name)
-    return (_count(text, where) or None) if text is not None else None
+    return _count(text, where) if text is not None and real_limit(_count(text, where), NO_DISK_LIMIT_BYTES) else None
 
 
 def scheduler_number(parameters: object, name: str) -> float | None:

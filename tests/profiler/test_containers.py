@@ -44,6 +44,17 @@ def test_both_versions_give_the_same_counters(version: str) -> None:
     assert sum(task.run_ns for task in counters.tasks.values()) == 1_000_000_000
 
 
+def test_a_group_without_a_cpuset_of_its_own_is_pinned_as_the_group_above() -> None:
+    host = host_of_shop(version=2)
+    path = next(name for name in host.files if name.endswith("/cpuset.cpus.effective"))
+    above = path.rsplit("/", 2)[0]
+    host.files[f"{above}/cpuset.cpus.effective"] = "4-5\n"
+    del host.files[path]
+    backend = LxcBackend(host)
+    (instance,) = backend.list_instances()
+    assert str(backend.read_isolation(instance).pinning) == "0:4-5|1:4-5"
+
+
 def test_a_task_that_ends_while_it_is_read_is_left_out() -> None:
     host = FakeHost()
     host.version_1("lxc/shop", [1, 2], 5)

@@ -347,6 +347,17 @@ def test_the_whole_domains_quota_counts_where_it_is_lower(host: LibvirtHost) -> 
     assert open_backend(host).read_isolation(Instance("shop")).cap_percent == 80.0
 
 
+@pytest.mark.parametrize("quota", [-1, 0, 17_592_186_044_415, 18_446_744_073_709_551, 18_446_744_073_709_551_615])
+def test_a_quota_that_stands_for_none_is_no_cap(host: LibvirtHost, quota: int) -> None:
+    host.values[f"libvirt scheduler {UUID.format(1)}"] |= {"vcpu_quota": quota, "global_quota": quota}
+    assert open_backend(host).read_isolation(Instance("shop")).cap_percent is None
+
+
+def test_a_real_quota_counts_beside_one_that_stands_for_none(host: LibvirtHost) -> None:
+    host.values[f"libvirt scheduler {UUID.format(1)}"] |= {"global_quota": 17_592_186_044_415}
+    assert open_backend(host).read_isolation(Instance("shop")).cap_percent == 150.0
+
+
 def test_weights_of_version_2_groups_are_on_their_own_scale(host: LibvirtHost) -> None:
     host.files["/proc/mounts"] = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
     host.values[f"libvirt scheduler {UUID.format(1)}"] |= {"cpu_shares": 200}

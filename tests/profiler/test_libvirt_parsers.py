@@ -49,7 +49,7 @@ def test_real_statistics_are_read() -> None:
 
 def test_pins_limits_and_memory_are_read() -> None:
     assert parse_domain(domain_xml("a", tuning=PINNED, devices=LIMITED)) == DomainDescription(
-        2, 1024.0, {0: (0, 1), 1: (3,)}, (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True, name="a"
+        2, 1024.0, ((0, 1), (3,)), (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True, name="a"
     )
 
 
@@ -71,6 +71,42 @@ def test_drives_that_bypass_the_page_cache_of_this_host_are_direct(disk: str, di
 def test_vcpus_that_are_plugged_in_count_not_those_that_could_be() -> None:
     text = domain_xml("a").replace("<vcpu placement='static'>2", "<vcpu placement='static' current='3'>8")
     assert parse_domain(text).vcpus == 3
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "tuning", "pins"),
+    [
+        ("4-5", "", ((4, 5), (4, 5))),
+        ("4-7,^5", "", ((4, 6, 7), (4, 6, 7))),
+        ("4-5", "<cputune><vcpupin vcpu='1' cpuset='9'/></cputune>", ((4, 5), (9,))),
+        ("4-5", "<cputune><emulatorpin cpuset='1'/></cputune>", ((4, 5), (4, 5))),
+        ("", "<cputune><vcpupin vcpu='1' cpuset='9'/></cputune>", ((), (9,))),
+        ("", "<cputune><emulatorpin cpuset='1'/></cputune>", ((), ())),
+        ("", "<cputune><vcpupin vcpu='7' cpuset='9'/></cputune>", ((), ())),
+    ],
+)
+def test_a_vcpu_without_a_pin_of_its_own_has_the_domains_cpuset(
+    cpuset: str, tuning: str, pins: tuple[tuple[int, ...], ...]
+) -> None:
+    vcpu = f"<vcpu placement='static' cpuset='{cpuset}'>2" if cpuset else "<vcpu placement='static'>2"
+    assert parse_domain(domain_xml("a", tuning=tuning).replace("<vcpu placement='static'>2", vcpu)).pins == pins
+
+
+def test_pins_stay_with_their_vcpus_after_an_unplug_in_the_middle() -> None:
+    plugged = "".join(
+        f"<vcpu id='{number}' enabled='{state}' hotpluggable='yes'/>"
+        for number, state in enumerate(("yes", "no", "yes", "yes", "no"))
+    )
+    pins = "".join(f"<vcpupin vcpu='{number}' cpuset='{10 + number}'/>" for number in range(5))
+    text = domain_xml("a", tuning=f"<vcpus>{plugged}</vcpus><cputune>{pins}</cputune>")
+    described = parse_domain(text.replace("<vcpu placement='static'>2", "<vcpu placement='static' current='3'>5"))
+    assert (described.vcpus, described.pins) == (3, ((10,), (12,), (13,)))
+    assert described.labels["vcpu_ids"] == "0,2-3"
+
+
+def test_a_disk_limit_that_no_disk_reaches_is_none() -> None:
+    tune = "<disk><iotune><total_bytes_sec>9223372036854775807</total_bytes_sec></iotune></disk>"
+    assert parse_domain(domain_xml("a", devices=tune)).disk_limits == ()
 
 
 def test_limits_of_reading_and_writing_add_up_and_no_limit_is_none() -> None:

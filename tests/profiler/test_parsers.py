@@ -74,6 +74,23 @@ VALUES: dict[str, tuple[Callable[[str], object], str, object]] = {
     "a CPU limit": (lambda text: cgroup.parse_cpu_max(text).percent, "50000 100000\n", 50.0),
     "no CPU limit, version 1": (lambda quota: cgroup.parse_cfs_quota(quota, "100000\n").percent, "-1\n", None),
     "a CPU limit, version 1": (lambda quota: cgroup.parse_cfs_quota(quota, "100000\n").percent, "150000\n", 150.0),
+    "a CPU limit beyond every machine": (
+        lambda text: cgroup.parse_cpu_max(text).percent,
+        "17592186044415 100000\n",
+        None,
+    ),
+    "a CPU limit beyond every machine, version 1": (
+        lambda quota: cgroup.parse_cfs_quota(quota, "100000\n").percent,
+        "9223372036854775807\n",
+        None,
+    ),
+    "a disk limit beyond every disk": (cgroup.parse_io_max, "8:0 rbps=18446744073709551615 wbps=max\n", {}),
+    "a disk limit beyond every disk beside one that holds": (
+        cgroup.parse_io_max,
+        "8:0 rbps=18446744073709551615 wbps=7000000\n",
+        {"8:0": 7_000_000},
+    ),
+    "a disk limit beyond every disk, version 1": (cgroup.parse_device_limits, "8:0 18446744073709551615\n", {}),
     "an empty cpuset": (cgroup.parse_cpuset, "\n", ()),
     "cpu.stat of version 2 by key": (lambda text: cgroup.parse_flat(text)["usage_usec"], CPU_STAT_V2, 73_808_942),
     "read and written bytes of each device": (

@@ -12,7 +12,7 @@ from profiler.parse.libvirt import parse_cells, parse_domain, parse_nodeinfo
 from profiler.parse.text import ParseError
 
 KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
-OWN_LABELS = frozenset({"source", "uuid", "domain", "name", "title", "image", "flavor_name", "project"})
+OWN_LABELS = frozenset({"source", "uuid", "domain", "name", "title", "image", "flavor_name", "project", "vcpu_ids"})
 
 
 def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source: str) -> Facts:
@@ -46,7 +46,7 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
     return facts
 
 
-def instance_facts(uuid: str, xml: str, host: str, pcpus: int, source: str, *, runs: bool) -> Facts:
+def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -> Facts:
     """A domain by its XML; ValueError says what is wrong there. Its weight is not told: what the number means depends
     on the version of the host's control groups."""
     described = parse_domain(xml)
@@ -58,7 +58,7 @@ def instance_facts(uuid: str, xml: str, host: str, pcpus: int, source: str, *, r
         "vcpus": described.vcpus,
         "memory_mb": described.memory_mb,
         "settings": {
-            "pinning": pinning(described, pcpus),
+            "pinning": pinning(described),
             "cap_percent": cap_percent(described.quotas, described.vcpus),
             "network": network(described.bandwidths),
             "disk_limit_mb_s": min(described.disk_limits) / 1e6 if described.disk_limits else None,

@@ -97,7 +97,7 @@ class Libvirt:
         answer = _Answer(Part(shown, "read", rows=len(states)), host)
 
         def facts(uuid: str, xml: str) -> Facts:
-            return instance_facts(uuid, xml, str(host["id"]), host["pcpus"], NAME, runs=states[uuid] != _STOPPED)
+            return instance_facts(uuid, xml, str(host["id"]), NAME, runs=states[uuid] != _STOPPED)
 
         definitions = self._definitions(uri, list(states))
         instances = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")

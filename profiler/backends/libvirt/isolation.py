@@ -6,9 +6,17 @@ from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.linux import or_none
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.source import HostSource
-from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
+from profiler.observed import (
+    DEFAULT_WEIGHT,
+    MAX_WEIGHT,
+    NO_CAP_PERCENT,
+    NO_RATE_MBIT,
+    IsolationSettings,
+    NetworkSettings,
+    Pinning,
+    real_limit,
+)
 from profiler.parse.libvirt import Bandwidth, DomainDescription, DomainRecord, parse_domain, scheduler_number
-from profiler.parse.proc import parse_stat
 
 _MBIT = 8 / 1000  # of libvirt's kilobytes per second: virNetDevBandwidthSet hands them to tc as kbps, 1000 bytes each
 
@@ -25,7 +33,7 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
     described = or_none(parse_domain, xml, key) if isinstance(xml, str) else None
     parameters = or_none(source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid))
     return IsolationSettings(
-        pinning=pinning(described, _pcpus(source, described)) if described else None,
+        pinning=pinning(described) if described else None,
         cap_percent=cap_percent(parameters, described.vcpus) if described else None,
         weight=_weight(source, parameters),
         network=network(described.bandwidths) if described else None,
@@ -33,20 +41,9 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
     )
 
 
-def _pcpus(source: HostSource, described: DomainDescription) -> int:
-    """How many CPUs the host has, read only where some vCPUs are pinned and others not; 0 = not known."""
-    if not 0 < len(described.pins) < described.vcpus:
-        return 0
-    stat = or_none(lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
-    return stat.cpus if stat else 0
-
-
-def pinning(described: DomainDescription, pcpus: int) -> Pinning | None:
-    """Which pCPUs each vCPU may use; None where none is pinned. An unpinned one beside pinned ones may use all."""
-    if not described.pins:
-        return None
-    everywhere = tuple(range(pcpus))
-    return Pinning(tuple(described.pins.get(vcpu, everywhere) for vcpu in range(described.vcpus)))
+def pinning(described: DomainDescription) -> Pinning | None:
+    """Which pCPUs each vCPU may use; None where none is pinned. An unpinned one beside pinned ones may use any."""
+    return Pinning(described.pins) if any(described.pins) else None
 
 
 def cap_percent(parameters: object, vcpus: int) -> float | None:
@@ -57,7 +54,7 @@ def cap_percent(parameters: object, vcpus: int) -> float | None:
         period = scheduler_number(parameters, f"{scope}_period")
         if quota is not None and period is not None:
             caps.append(100.0 * times * quota / period)
-    return min(caps, default=None)
+    return real_limit(min(caps, default=None), NO_CAP_PERCENT)
 
 
 def _weight(source: HostSource, parameters: object) -> int | None:
@@ -72,7 +69,11 @@ def _weight(source: HostSource, parameters: object) -> int | None:
 
 def network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:
     """The limits of all interfaces together; None where one of them has no limit, for then the instance has none."""
-    limits = [limit for limit in bandwidths if limit is not None and limit.average > 0]
+    limits = [
+        limit
+        for limit in bandwidths
+        if limit is not None and real_limit(limit.average * _MBIT, NO_RATE_MBIT) is not None
+    ]
     if not limits or len(limits) < len(bandwidths):
         return None
     rate = sum(limit.average for limit in limits) * _MBIT

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from profiler.backends.linux import attempt, reason
 from profiler.backends.source import HostSource
-from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NO_MEMORY_LIMIT_BYTES, real_limit
 from profiler.parse.cgroup import (
     Quota,
     parse_cfs_quota,
@@ -27,7 +27,6 @@ from profiler.parse.text import ParseError, count
 
 V1_DEFAULT_SHARES = 1024
 V2_DEFAULT_WEIGHT = 100
-_V1_NO_LIMIT = 1 << 62  # the kernel writes the largest number of whole pages where there is none
 _V2_TIMES = {"system_ns": "system_usec", "throttled_ns": "throttled_usec"}
 _FEW_IDS = 1000  # characters; longer lists change with every reading, and would only fill the memory
 _DEPTH = 6  # deepest known nesting of a container's group: kubepods.slice/…/…/cri-….scope is 4
@@ -153,8 +152,7 @@ class GroupsV1:
         return _xen_weight(shares, V1_DEFAULT_SHARES)
 
     def memory_limit_bytes(self, path: str) -> int | None:
-        limit = parse_counter(*self._read("memory", path, "memory.limit_in_bytes"))
-        return limit if limit < _V1_NO_LIMIT else None
+        return _memory_limit(parse_counter(*self._read("memory", path, "memory.limit_in_bytes")))
 
     def disk_limit_bytes(self, path: str) -> int | None:
         limits: list[int] = []
@@ -214,7 +212,15 @@ class GroupsV2:
         return sum(parse_io_stat(*self._read(path, "io.stat")).values())
 
     def cpus(self, path: str) -> tuple[int, ...]:
-        return parse_cpuset(*self._read(path, "cpuset.cpus.effective"))
+        """Where the cpuset controller is not enabled for a group, the group above it decides."""
+        here = path.strip("/")
+        while True:
+            try:
+                return parse_cpuset(*self._read(here, "cpuset.cpus.effective"))
+            except FileNotFoundError:
+                if not here:
+                    raise
+                here = here.rpartition("/")[0]
 
     def quota(self, path: str) -> Quota:
         return parse_cpu_max(*self._read(path, "cpu.max"))
@@ -224,7 +230,7 @@ class GroupsV2:
 
     def memory_limit_bytes(self, path: str) -> int | None:
         text, where = self._read(path, "memory.max")
-        return None if text.strip() == "max" else parse_counter(text, where)
+        return None if text.strip() == "max" else _memory_limit(parse_counter(text, where))
 
     def disk_limit_bytes(self, path: str) -> int | None:
         return min(parse_io_max(*self._read(path, "io.max")).values(), default=None)
@@ -253,6 +259,10 @@ def _entry(stat: Mapping[str, int], key: str, where: str) -> int:
     if key not in stat:
         raise ParseError("flat keyed file", where, 1, f"no line {key}")
     return stat[key]
+
+
+def _memory_limit(limit: int) -> int | None:
+    return limit if real_limit(limit, NO_MEMORY_LIMIT_BYTES) is not None else None
 
 
 def _xen_weight(value: int, default: int) -> int:

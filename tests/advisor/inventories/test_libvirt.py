@@ -103,12 +103,19 @@ def test_a_host_and_its_domains_become_facts() -> None:
     assert (host["threads_per_core"], host["cpu_mhz"], host["numa"]) == (2, 2600, ((0, 1, 2, 3), (4, 5, 6, 7)))
     old, web = reading.instances
     assert (web["id"], web["host"], web["vcpus"], web["memory_mb"]) == ("web-1", "kvm01", 4, 1024)
-    assert str(web["settings"]["pinning"]) == "0:2-3|1:0-7|2:0-7|3:0-7"
+    assert str(web["settings"]["pinning"]) == "0:2-3|1:|2:|3:"
     assert web["settings"]["cap_percent"] == 200
     assert web["settings"]["network"] == NetworkSettings("dedicated", 10.0)
     assert web["settings"]["disk_limit_mb_s"] == 5
     assert "load" not in web
     assert old["load"] == STOPPED_LOAD
+
+
+def test_a_quota_that_stands_for_none_and_the_domains_cpuset_are_read_as_libvirt_means_them() -> None:
+    text = _domain("web", 2, "<cputune><vcpupin vcpu='1' cpuset='6'/><quota>17592186044415</quota></cputune>")
+    (facts,) = Machines(a=Machine("kvm01", {A: text.replace("<vcpu", "<vcpu cpuset='2-3'", 1)})).read().instances
+    assert facts["settings"]["cap_percent"] is None
+    assert str(facts["settings"]["pinning"]) == "0:2-3|1:6"
 
 
 @pytest.mark.parametrize("capabilities", ["", "<no", _cells("0 1", "1 9"), "<!DOCTYPE x><capabilities/>"])

@@ -55,6 +55,21 @@ def test_a_difference_becomes_a_virsh_command_with_its_undo(
     assert [" ".join(command.argv), " ".join(command.undo)] == of_domain
 
 
+def test_vcpus_are_named_by_their_numbers_where_an_unplug_left_gaps() -> None:
+    guest = replace(SHOP, labels={"vcpu_ids": "0,5"})
+    now, then = IsolationSettings(Pinning(((1,), (2,)))), IsolationSettings(Pinning(((1,), (3,))))
+    (command,) = commands(HOST, guest, now, then)
+    assert command.argv[command.argv.index("--vcpu") + 1] == command.undo[command.undo.index("--vcpu") + 1] == "5"
+
+
+@pytest.mark.parametrize("label", ["0,2,5", "5", "--all", "", "9-1"])
+def test_numbers_of_vcpus_that_do_not_fit_the_instance_are_counted_from_0(label: str) -> None:
+    guest = replace(SHOP, labels={"vcpu_ids": label})
+    now, then = IsolationSettings(Pinning(((1,), (2,)))), IsolationSettings(Pinning(((1,), (3,))))
+    (command,) = commands(HOST, guest, now, then)
+    assert command.argv[command.argv.index("--vcpu") + 1] == "1"
+
+
 def test_pinning_a_guest_sends_its_other_threads_to_the_driver_s_cpus_and_unpinning_frees_them() -> None:
     host = replace(HOST, driver_cpus=(0,))
     guest = replace(SHOP, labels={"iothreads": "2"})
