@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from advisor.domain import Headroom, Host, Instance, Objective
 from advisor.scheduling.scoring import Scores
 from models.arrays import Floats
-from models.data.scene import SceneBatch, slot_values
+from models.data.scene import SETTING_FIELDS, SceneBatch, slot_values
 from models.prediction import InterferencePrediction, Predictor
-
-SETTINGS = ("cap", "weight", "net_mode", "net_rate", "net_ceil", "disk_limit")  # of a slot, beside its pinning
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class CandidateArrays:
         settings = {}
         for slot, instance in self.involved(at).items():
             values = slot_values(instance, 0, width, width)
-            settings[slot] = {name: float(values[name]) for name in SETTINGS}
+            settings[slot] = {name: float(values[name]) for name in SETTING_FIELDS}
         return settings
 
     def changed(self, at: int) -> frozenset[int]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu
-from advisor.explanation.candidate_arrays import SETTINGS, CandidateArrays
+from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
 from advisor.prediction.effects import cpu_time
 from models.arrays import Floats
-from models.data.scene import SceneBatch, stack
+from models.data.scene import SETTING_FIELDS, SceneBatch, stack
 from models.physics.demands import capacity, guessed
 from models.physics.prior import RESOURCES, PriorResult, solve
 
@@ -57,7 +57,7 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
 
 def _absent(arrays: CandidateArrays) -> SceneBatch:
     """The hosts without the newcomer, with everybody's known settings."""
-    fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTINGS)}
+    fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTING_FIELDS)}
     for at in range(len(arrays.hosts)):
         for slot in arrays.changed(at):
             for name, value in arrays.known(at)[slot].items():

@@ -12,9 +12,8 @@ from advisor.domain import Instance
 from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import TraceDemand
 from advisor.rounding import SLACK
-from advisor.snapshot.host_arrays import HOST_FIELDS
 from models.arrays import Floats, Ints
-from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
+from models.data.scene import SCENE_FIELDS, ProfileTable, SceneBatch, build_batch, empty_slots, slot_values
 from models.prediction import Predictor
 
 MAX_CELLS = 300_000  # scenes x slots x slots that are predicted at a time
@@ -115,15 +114,11 @@ class _Layout:
         load = demand.loads(step, step + len(where))[moment, who]
         table, row = self._table(demand, step, moment, who, load)
         own = {"present": True, "profile": row, "load": load, "vcpus": demand.trace.vcpus[who]}
-        columns = {}
+        columns = empty_slots(shape, demand.host.pcpus)
         for name, value in self.anybody.items():
-            empty = np.zeros((*shape, *np.shape(value)), dtype=value.dtype)
-            if name not in {"present", "load", "vcpus", "profile", "affinity"}:
-                empty[...] = value
-            empty[scene, slot] = own.get(name, value)
-            columns[name] = empty
+            columns[name][scene, slot] = own.get(name, value)
         hosts = np.zeros(len(first), dtype=np.int64)
-        of_hosts = {name: getattr(self.host, name)[hosts] for name in HOST_FIELDS}
+        of_hosts = {name: getattr(self.host, name)[hosts] for name in SCENE_FIELDS}
         return SceneBatch(table=table, **of_hosts, **columns), scene, slot, moment
 
     def _table(

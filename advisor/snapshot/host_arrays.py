@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.domain import Host, Instance
-from models.arrays import Bools, Floats, Ints
-from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
+from advisor.domain import Instance
+from models.arrays import Bools, Floats, Ints, axis_fields, over
+from models.data.scene import EMPTY_SLOT, SCENE_FIELDS, SLOT_FIELDS, SceneBatch
 
 Bytes = NDArray[np.bytes_]
-
-SLOT_FIELDS = tuple(slot_values(Instance("any"), 0, 1, 1))
-HOST_FIELDS = tuple(field.name for field in fields(SceneBatch) if field.name not in {"table", *SLOT_FIELDS})
-_SLOT_FILL = {  # field: value of an empty slot
-    "driver_asked": 0.0,
-    "min_ratio": np.nan,
-    "max_latency": np.nan,
-    "max_short": np.nan,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +30,25 @@ class HostArrays:
 
     residents: tuple[tuple[Instance, ...], ...]
     scenes: SceneBatch
-    used_vcpus: Floats
-    used_memory_mb: Floats
-    used_disk_gb: Floats
-    room_vcpus: Floats
-    room_memory_mb: Floats
-    room_disk_gb: Floats
-    room_driver_cpus: Floats
-    driver_asked: Floats
-    demand_sums: Floats
-    rooms: Floats
-    node_cpus: Floats
-    node_memory_mb: Floats
-    restrained: Bools
-    enabled: Bools
-    exclusive: Bools
-    min_ratio: Floats
-    max_latency: Floats
-    max_short: Floats
-    fingerprints: Bytes
+    used_vcpus: Floats = field(metadata=over("host"))
+    used_memory_mb: Floats = field(metadata=over("host"))
+    used_disk_gb: Floats = field(metadata=over("host"))
+    room_vcpus: Floats = field(metadata=over("host"))
+    room_memory_mb: Floats = field(metadata=over("host"))
+    room_disk_gb: Floats = field(metadata=over("host"))
+    room_driver_cpus: Floats = field(metadata=over("host"))
+    driver_asked: Floats = field(metadata=over("slot", empty=0.0))
+    demand_sums: Floats = field(metadata=over("host"))
+    rooms: Floats = field(metadata=over("host"))
+    node_cpus: Floats = field(metadata=over("host"))
+    node_memory_mb: Floats = field(metadata=over("host"))
+    restrained: Bools = field(metadata=over("host"))
+    enabled: Bools = field(metadata=over("host"))
+    exclusive: Bools = field(metadata=over("host"))
+    min_ratio: Floats = field(metadata=over("slot", empty=np.nan))
+    max_latency: Floats = field(metadata=over("slot", empty=np.nan))
+    max_short: Floats = field(metadata=over("slot", empty=np.nan))
+    fingerprints: Bytes = field(metadata=over("host"))
 
 
 def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions: Ints) -> HostArrays:
@@ -80,31 +71,27 @@ def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions
     def exchange_slots(before: NDArray[Any], after: NDArray[Any], nobody: Any) -> NDArray[Any]:
         return exchange(_with_slot_count(before, slots, nobody), _with_slot_count(after, slots, nobody))
 
-    nobody = _empty_slot_scene(new.scenes.table, new.scenes.driver_cpus.shape[1])
     scenes = SceneBatch(
         table=new.scenes.table,
-        **{name: exchange(getattr(old.scenes, name), getattr(new.scenes, name)) for name in HOST_FIELDS},
+        **{name: exchange(getattr(old.scenes, name), getattr(new.scenes, name)) for name in SCENE_FIELDS},
         **{
-            name: exchange_slots(getattr(old.scenes, name), getattr(new.scenes, name), getattr(nobody, name)[0, 0])
+            name: exchange_slots(getattr(old.scenes, name), getattr(new.scenes, name), EMPTY_SLOT[name])
             for name in SLOT_FIELDS
         },
     )
     residents = [old.residents[row] if row >= 0 else () for row in source.tolist()]
     for place, new_residents in zip(positions.tolist(), new.residents, strict=True):
         residents[place] = new_residents
-    arrays = {}
-    for name in (field.name for field in fields(HostArrays) if field.name not in {"residents", "scenes"}):
-        before, after = getattr(old, name), getattr(new, name)
-        arrays[name] = (
-            exchange_slots(before, after, _SLOT_FILL[name]) if name in _SLOT_FILL else exchange(before, after)
-        )
-    return HostArrays(residents=tuple(residents), scenes=scenes, **arrays)
-
-
-def _empty_slot_scene(table: ProfileTable, width: int) -> SceneBatch:
-    """A scene with one empty slot; the second scene only gives the batch a slot."""
-    host = Host("any", "lxc", pcpus=width, memory_mb=1.0)
-    return build_batch([(host, ()), (host, (Instance("any"),))], table)
+    return HostArrays(
+        residents=tuple(residents),
+        scenes=scenes,
+        **{name: exchange(getattr(old, name), getattr(new, name)) for name in axis_fields(HostArrays, "host")},
+        **{
+            one.name: exchange_slots(getattr(old, one.name), getattr(new, one.name), one.metadata["empty"])
+            for one in fields(HostArrays)
+            if one.name in axis_fields(HostArrays, "slot")
+        },
+    )
 
 
 def _with_slot_count(values: NDArray[Any], slots: int, nobody: Any) -> NDArray[Any]:

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
-from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
+from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import (
     CPU_DEMAND,
     DEVICE_DEMAND,
     DEVICES,
+    SCENE_FIELDS,
+    SETTING_FIELDS,
+    SLOT_FIELDS,
     ProfileTable,
     SceneBatch,
     build_batch,
@@ -194,7 +197,7 @@ class _Templates:
         """One scene per host; `at` (H, N) is the template in each slot, -1 = empty."""
         nobody = len(self.batch) - 1
         scene = np.where(at >= 0, at + self.first, nobody)
-        columns: dict[str, Any] = {name: getattr(self.batch, name)[self.host] for name in HOST_FIELDS}
+        columns: dict[str, Any] = {name: getattr(self.batch, name)[self.host] for name in SCENE_FIELDS}
         for name in SLOT_FIELDS:
             values = getattr(self.batch, name)
             columns[name] = values[scene, 0] if self.batch.slots else values[self.host]
@@ -210,18 +213,13 @@ class _Templates:
 
 def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
     """A sortable description of each resident template: workload, profile, settings, pCPUs."""
-    plain = [
-        name
-        for name in SLOT_FIELDS
-        if name not in {"present", "profile", "vcpus", "load", "affinity", "cpu_demand", "device_demand"}
-    ]
     profiles: dict[int, bytes] = {}
     descriptions = []
     for scene, cpus in enumerate(pcpus, start=first):
         row = int(batch.profile[scene, 0])
         if row not in profiles:
             profiles[row] = fingerprints.of_profile(batch.table, row)
-        numbers = [float(getattr(batch, name)[scene, 0]) for name in plain]
+        numbers = [float(getattr(batch, name)[scene, 0]) for name in SETTING_FIELDS]
         affinity = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
         descriptions.append((batch.table.names[row], profiles[row], *numbers, affinity))
     return descriptions

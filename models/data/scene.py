@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Bools, Floats, Ints
+from models.arrays import Bools, Floats, Ints, axis_fields, over
 from models.data.demand_classes import completed
 from models.data.profile import WorkloadProfile
 from models.once import Once
@@ -140,33 +140,44 @@ class SceneBatch:
     that any vCPU of it may use. `cpu_demand` (S, N, 18): its demand for CPUs over time in the order of CPU_DEMAND, nan
     = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
     in the order of DEVICE_DEMAND.
+
+    Each array is declared `over` its axes; those per slot with what an `empty` slot has, and those that say how an
+    instance is isolated, beside its pinning, as a `setting`. ValueError where an array has other axes than declared.
     """
 
     table: ProfileTable
-    host_numbers: Floats
-    kind: Ints
-    disk_kind: Ints
-    disk_mb_s: Floats
-    mem_bw_mb_s: Floats
-    platform: NDArray[np.str_]
-    probed: Floats
-    driver_cpus: Bools
-    driver_weight: Floats
-    node: Ints
-    present: Bools
-    profile: Ints
-    load: Floats
-    vcpus: Floats
-    cap: Floats
-    prompt: Bools
-    weight: Floats
-    net_mode: Ints
-    net_rate: Floats
-    net_ceil: Floats
-    disk_limit: Floats
-    affinity: Bools
-    cpu_demand: Floats
-    device_demand: Floats
+    host_numbers: Floats = field(metadata=over("scene"))
+    kind: Ints = field(metadata=over("scene"))
+    disk_kind: Ints = field(metadata=over("scene"))
+    disk_mb_s: Floats = field(metadata=over("scene"))
+    mem_bw_mb_s: Floats = field(metadata=over("scene"))
+    platform: NDArray[np.str_] = field(metadata=over("scene"))
+    probed: Floats = field(metadata=over("scene"))
+    driver_cpus: Bools = field(metadata=over("scene"))
+    driver_weight: Floats = field(metadata=over("scene"))
+    node: Ints = field(metadata=over("scene"))
+    present: Bools = field(metadata=over("slot", empty=False))
+    profile: Ints = field(metadata=over("slot", empty=0))
+    load: Floats = field(metadata=over("slot", empty=0.0))
+    vcpus: Floats = field(metadata=over("slot", empty=0.0))
+    cap: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
+    prompt: Bools = field(metadata=over("slot", empty=False, setting=True))
+    weight: Floats = field(metadata=over("slot", empty=1.0, setting=True))
+    net_mode: Ints = field(metadata=over("slot", empty=0, setting=True))
+    net_rate: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
+    net_ceil: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
+    disk_limit: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
+    affinity: Bools = field(metadata=over("slot", empty=False))
+    cpu_demand: Floats = field(metadata=over("slot", empty=np.nan))
+    device_demand: Floats = field(metadata=over("slot", empty=np.nan))
+
+    def __post_init__(self) -> None:
+        shape = self.present.shape
+        for names, axes in ((SCENE_FIELDS, shape[:1]), (SLOT_FIELDS, shape[:2])):
+            for name in names:
+                found = getattr(self, name).shape
+                if found[: len(axes)] != axes:
+                    raise ValueError(f"{name} has the shape {found}, where scenes and slots are {shape}")
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -203,8 +214,14 @@ class SceneBatch:
 
     def take(self, scenes: Ints) -> SceneBatch:
         """The scenes with these indices, in this order; an index may repeat."""
+        return SceneBatch(self.table, **{name: getattr(self, name)[scenes] for name in ARRAYS})
+
+    def each_alone(self, scenes: Ints, slots: Ints) -> SceneBatch:
+        """One scene with one slot for each pair of a scene and a slot: that instance alone on its host."""
         return SceneBatch(
-            self.table, **{f.name: getattr(self, f.name)[scenes] for f in fields(self) if f.name != "table"}
+            self.table,
+            **{name: getattr(self, name)[scenes] for name in SCENE_FIELDS},
+            **{name: getattr(self, name)[scenes, slots][:, None] for name in SLOT_FIELDS},
         )
 
     def with_slot(self, **values: NDArray[np.generic]) -> SceneBatch:
@@ -223,15 +240,20 @@ class SceneBatch:
         return replace(self, **changed)
 
 
+SCENE_FIELDS = axis_fields(SceneBatch, "scene")
+SLOT_FIELDS = axis_fields(SceneBatch, "slot")
+SETTING_FIELDS = axis_fields(SceneBatch, "slot", setting=True)
+ARRAYS = (*SCENE_FIELDS, *SLOT_FIELDS)
+EMPTY_SLOT: Mapping[str, Any] = {
+    one.name: one.metadata["empty"] for one in fields(SceneBatch) if one.name in SLOT_FIELDS
+}
+
+
 def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
     """Batches of equal width, slots and profile table one after another."""
     return SceneBatch(
         batches[0].table,
-        **{
-            f.name: np.concatenate([getattr(batch, f.name) for batch in batches])
-            for f in fields(SceneBatch)
-            if f.name != "table"
-        },
+        **{name: np.concatenate([getattr(batch, name) for batch in batches]) for name in ARRAYS},
     )
 
 
@@ -303,10 +325,16 @@ def _demand_row(instance: Instance, resource: Resource, names: Sequence[str]) ->
     return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in names])
 
 
-_EMPTY: dict[str, float] = {
-    "present": False, "profile": 0, "load": 0.0, "vcpus": 0.0, "cap": np.inf, "prompt": False, "weight": 1.0,
-    "net_mode": 0, "net_rate": np.inf, "net_ceil": np.inf, "disk_limit": np.inf,
-}  # fmt: skip
+_ANYBODY = slot_values(Instance("any"), 0, 1, 1)
+
+
+def empty_slots(shape: tuple[int, ...], width: int) -> dict[str, NDArray[Any]]:
+    """Every per-slot field of empty slots in this shape, in a batch of `width` pCPUs."""
+    own = {"affinity": (width,)}
+    return {
+        name: np.full((*shape, *own.get(name, np.shape(value))), EMPTY_SLOT[name], dtype=value.dtype)
+        for name, value in _ANYBODY.items()
+    }
 
 
 def host_numbers(host: Host) -> list[float]:
@@ -329,13 +357,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     count = len(scenes)
     slots = max([len(instances) for _, instances in scenes], default=0)
     width = max([host.pcpus for host, _ in scenes], default=1)
-    columns = {name: np.full((count, slots), empty) for name, empty in _EMPTY.items()}
-    columns["present"] = columns["present"].astype(bool)
-    slotted = {
-        "affinity": np.zeros((count, slots, width), dtype=bool),
-        "cpu_demand": np.full((count, slots, len(CPU_DEMAND)), np.nan),
-        "device_demand": np.full((count, slots, len(DEVICES), len(DEVICE_DEMAND)), np.nan),
-    }
+    columns = empty_slots((count, slots), width)
     driver = np.zeros((count, width), dtype=bool)
     node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
@@ -346,7 +368,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         for slot, instance in enumerate(instances):
             row = table.row(instance.workload, host.platform)
             for name, value in slot_values(instance, row, host.pcpus, width).items():
-                (slotted if name in slotted else columns)[name][scene, slot] = value
+                columns[name][scene, slot] = value
     return SceneBatch(
         table=table,
         host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
@@ -359,6 +381,5 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,
-        **slotted,
         **columns,
     )

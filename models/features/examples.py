@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Floats, Ints
+from models.arrays import Floats, Ints, axis_fields, over
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
@@ -44,21 +44,21 @@ class Examples:
     host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
     """
 
-    x: Floats
+    x: Floats = field(metadata=over("row"))
     names: tuple[str, ...]
     monotone: NDArray[np.int8]
-    ratio: Floats
-    base: Floats
-    victim: tuple[str, ...]
-    neighbours: tuple[tuple[Neighbour, ...], ...]
-    pair: tuple[str, ...]
-    platform: tuple[str, ...]
-    setting: tuple[str, ...]
-    run: tuple[str, ...]
-    size: Ints
-    key: tuple[str, ...] = ()
-    ends_s: Floats = field(default_factory=lambda: np.zeros(0))
-    importance: Floats = field(default_factory=lambda: np.zeros(0))
+    ratio: Floats = field(metadata=over("row"))
+    base: Floats = field(metadata=over("row"))
+    victim: tuple[str, ...] = field(metadata=over("row"))
+    neighbours: tuple[tuple[Neighbour, ...], ...] = field(metadata=over("row"))
+    pair: tuple[str, ...] = field(metadata=over("row"))
+    platform: tuple[str, ...] = field(metadata=over("row"))
+    setting: tuple[str, ...] = field(metadata=over("row"))
+    run: tuple[str, ...] = field(metadata=over("row"))
+    size: Ints = field(metadata=over("row"))
+    key: tuple[str, ...] = field(default=(), metadata=over("row"))
+    ends_s: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
+    importance: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -86,7 +86,7 @@ class Examples:
         return np.array([workload in pair.split("+") for pair in self.pair], dtype=bool)
 
 
-_OF_ROWS = tuple(one.name for one in fields(Examples) if one.name not in {"names", "monotone"})
+_OF_ROWS = axis_fields(Examples, "row")
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,6 @@ from models.data.scene import SceneBatch
 from models.physics.prior import solve
 
 OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
-_OF_SCENE = frozenset(
-    (
-        "table",
-        "host_numbers",
-        "kind",
-        "disk_kind",
-        "disk_mb_s",
-        "mem_bw_mb_s",
-        "platform",
-        "driver_cpus",
-        "driver_weight",
-        "node",
-    )
-)
 
 
 def solo_ratio_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:
@@ -50,12 +35,5 @@ def solo_ratio(scenes: SceneBatch, target: str) -> Floats:
     scene, slot = np.nonzero(scenes.present & limited)
     if not len(scene):
         return ratio
-    chosen = scenes.take(scene)
-    row = np.arange(len(scene))
-    of_slot: dict[str, Any] = {
-        field.name: getattr(chosen, field.name)[row, slot][:, None]
-        for field in fields(SceneBatch)
-        if field.name not in _OF_SCENE
-    }
-    ratio[scene, slot] = getattr(solve(replace(chosen, **of_slot)), target)[:, 0]
+    ratio[scene, slot] = getattr(solve(scenes.each_alone(scene, slot)), target)[:, 0]
     return ratio

@@ -22,7 +22,7 @@ HELD_OUT = "held_out.csv"  # file name in an artifact; .gz is added where it is 
 TARGETS = ("throughput", "latency", "jitter", "share")
 PROTOCOLS = ("unseen_pair", "unseen_workload", "unseen_platform", "random_row", "unseen_host", "newest")
 COLUMNS = ("target", "protocol", "key", "platform", "pair", "measured", "prior", "expected", "lower", "upper")
-NUMBERS = COLUMNS[5:]
+LABELS, NUMBERS = COLUMNS[2:5], COLUMNS[5:]  # of each row
 MOST_ROWS = 100_000  # rows kept of one table: 10 MB of text, and far more than a comparison needs
 LARGE = 1_000_000  # bytes of text above which the file is compressed
 
@@ -52,7 +52,7 @@ class HeldOutPredictions:
         if self.target not in TARGETS or self.protocol not in PROTOCOLS:
             message = f"{self.target!r} under {self.protocol!r} is not among {TARGETS} and {PROTOCOLS}"
             raise ValueError(message)
-        columns = (self.platform, self.pair, *(getattr(self, name) for name in NUMBERS))
+        columns = [getattr(self, name) for name in (*LABELS, *NUMBERS)]
         if {len(column) for column in columns} != {len(self.key)}:
             raise ValueError(f"held-out rows of {self.target}, {self.protocol}: the columns differ in length")
         for name in ("measured", "prior", "expected"):
@@ -67,7 +67,7 @@ class HeldOutPredictions:
 
     def take(self, rows: NDArray[np.int64]) -> HeldOutPredictions:
         """The rows with these numbers, in this order."""
-        labels = {name: tuple(getattr(self, name)[row] for row in rows) for name in ("key", "platform", "pair")}
+        labels = {name: tuple(getattr(self, name)[row] for row in rows) for name in LABELS}
         picked: dict[str, Any] = labels | {name: getattr(self, name)[rows] for name in NUMBERS}
         return replace(self, **picked)
 

@@ -11,9 +11,8 @@ from advisor.domain import Host, Instance
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
 from advisor.rounding import SLACK
 from advisor.scheduling.scoring import harm, losses, more_short
-from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS
 from models.arrays import Floats, Ints
-from models.data.scene import SceneBatch, build_batch
+from models.data.scene import SCENE_FIELDS, SLOT_FIELDS, SceneBatch, build_batch
 from models.prediction import Predictor
 
 PatternKey = tuple[int, Kinds]  # host class, and everybody there
@@ -153,7 +152,7 @@ class PatternEvaluator:
         return (
             SceneBatch(
                 table=problem.table,
-                **{name: getattr(empty, name)[of_class] for name in HOST_FIELDS},
+                **{name: getattr(empty, name)[of_class] for name in SCENE_FIELDS},
                 **{name: getattr(slots, name)[scene, 0] for name in SLOT_FIELDS},
             ),
             kind,
