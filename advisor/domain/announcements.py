@@ -18,7 +18,8 @@ ANNOUNCED = ("new", "changed", "moved", "stopped", "gone")  # what may happen to
 class Announcement:
     """What the agent of one host tells: facts of it and of all that run there, what is not known left out.
 
-    `machine` tells two machines of one name apart, empty = unknown. News come every `every_s` seconds.
+    `machine` tells two machines of one name apart, empty = unknown. News come every `every_s` seconds. `bound`: the
+    sender's token speaks for this host only.
     """
 
     host: Mapping[str, Any]
@@ -26,6 +27,7 @@ class Announcement:
     machine: str
     every_s: float
     time: datetime
+    bound: bool = False
 
     @property
     def host_id(self) -> str:
@@ -34,8 +36,12 @@ class Announcement:
 
     def names(self) -> set[str]:
         """Every id that an instance of it may have in the inventory."""
+        return {str(instance["id"]) for instance in self.instances} | self.uuids()
+
+    def uuids(self) -> set[str]:
+        """The UUIDs of its instances, where these are known."""
         uuids = {instance.get("labels", {}).get(UUID) for instance in self.instances}
-        return {str(instance["id"]) for instance in self.instances} | {uuid for uuid in uuids if uuid}
+        return {uuid for uuid in uuids if uuid}
 
     @property
     def again(self) -> timedelta:

@@ -4,6 +4,9 @@ Several sources may tell of one thing. What was written down by hand or over RES
 (OpenStack, CloudStack …), then the agent, which fills in what the others leave open. Where an instance runs is another
 matter: a file says where it was, so there the agent comes before it. The label `source` says where a thing is from, and
 `source.FIELD` which single fields the agent filled in.
+
+A token that is bound to a host speaks for what is on that host by another source's word, or by its own announcement
+that no other host contests: the UUID must be that of the instance, and its former host must no longer report it.
 """
 
 from __future__ import annotations
@@ -28,18 +31,21 @@ _OF_CONTAINERS = 1000.0  # vCPUs for each CPU: a container without a limit may u
 _ALIKE = 0.1  # two sources may differ by so much of the larger: firmware keeps some memory for itself
 _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
+# Labels that the service sets itself, or that say who may change what; no agent may.
+_RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, DOMAIN})
 _OWN_HOST_LABELS = frozenset({"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "agent", MACHINE})
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
     """What is stored around an announcement: its host (None = new), who is there or is told of, the hosts of those, and
-    which hosts are silent."""
+    which hosts are silent. `owners` are the ids of instances by their UUID."""
 
     host: Host | None
     instances: Mapping[str, Instance]
     hosts: Mapping[str, Host]
     silent: frozenset[str]
+    owners: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,6 +66,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
         raise InvalidInput(message, field="instances")
     _check_machine(announcement, around)
     notes = _Notes()
+    announcement = _without_reserved(announcement, notes)
     bare = _host(announcement, around.host, notes)
     kinds: dict[str, list[str]] = {name: [] for name in ANNOUNCED}
     put: list[Instance] = []
@@ -72,7 +79,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
             continue
         names.add(name)
         try:
-            former, instance = around.instances.get(name), _instance(facts, bare, around, notes)
+            former, instance = around.instances.get(name), _instance(facts, bare, around, announcement.bound, notes)
         except (ValueError, InvalidInput) as error:
             notes.left_out.append(str(error))
             continue
@@ -98,6 +105,27 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     )
     by_kind = {name: tuple(sorted(ids)) for name, ids in kinds.items()}
     return diff, Announced(**by_kind, notes=(*notes.left_out, *notes.differing))
+
+
+def owners(instances: Iterable[Instance]) -> dict[str, str]:
+    """Ids of these by the UUID that their label has."""
+    return {instance.labels[UUID]: instance.id for instance in instances if instance.labels.get(UUID)}
+
+
+def _without_reserved(announcement: Announcement, notes: _Notes) -> Announcement:
+    """Without labels that only the service and other sources set."""
+
+    def plain(facts: Facts) -> Facts:
+        labels = facts.get("labels", {})
+        reserved = sorted(name for name in labels if name in _RESERVED or name.startswith(f"{SOURCE}."))
+        if not reserved:
+            return facts
+        notes.left_out.append(f"{facts['id']}: the label {reserved[0]} is reserved, and is dropped")
+        return {**facts, "labels": {name: text for name, text in labels.items() if name not in reserved}}
+
+    return replace(
+        announcement, host=plain(announcement.host), instances=[plain(facts) for facts in announcement.instances]
+    )
 
 
 def _known_as(facts: Facts, around: Around) -> Facts:
@@ -145,16 +173,16 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
     return host
 
 
-def _instance(facts: Facts, host: Host, around: Around, notes: _Notes) -> Instance | None:
+def _instance(facts: Facts, host: Host, around: Around, bound: bool, notes: _Notes) -> Instance | None:
     """The instance as it is now, None = this word of it does not count."""
     former = around.instances.get(str(facts["id"]))
-    labels = dict(facts.get("labels", {}))
+    labels = _own_labels(facts, host, around, notes)
     settings = replace(IsolationSettings(), **facts.get("settings", {}))
     plain = {name: value for name, value in facts.items() if name not in {"labels", "settings"}}
     if former is None:
         instance = Instance(**plain, host=host.id, settings=settings, labels={**labels, SOURCE: AGENT})
     else:
-        if former.host not in {None, host.id} and not _may_move(former, labels, host, around, notes):
+        if former.host != host.id and not _may_move(former, labels, host, around, bound, notes):
             return None
         instance = _awake(former)
         if former.host != host.id:  # a pin ends with its host: nobody has said that it holds on another one
@@ -179,37 +207,60 @@ def _instance(facts: Facts, host: Host, around: Around, notes: _Notes) -> Instan
     return instance
 
 
-def _may_move(former: Instance, labels: Mapping[str, str], host: Host, around: Around, notes: _Notes) -> bool:
-    """Whether this host's word counts for an instance that is stored elsewhere."""
+def _own_labels(facts: Facts, host: Host, around: Around, notes: _Notes) -> dict[str, str]:
+    """Its labels, without a UUID by which an instance elsewhere is known."""
+    labels = dict(facts.get("labels", {}))
+    owner = around.instances.get(around.owners.get(labels.get(UUID, ""), ""))
+    if owner is not None and owner.id != facts["id"] and owner.host not in {None, host.id}:
+        notes.differing.append(f"{facts['id']} has the UUID of {owner.id} on {owner.host}; it counts without one")
+        del labels[UUID]
+    return labels
+
+
+def _may_move(
+    former: Instance, labels: Mapping[str, str], host: Host, around: Around, bound: bool, notes: _Notes
+) -> bool:
+    """Whether this host's word counts for an instance that is stored elsewhere, or nowhere."""
     stored_uuid, uuid = former.labels.get(UUID, former.id if DOMAIN in labels else None), labels.get(UUID)
-    where = str(former.host)
+    where = former.host or "no host"
     if stored_uuid and uuid and stored_uuid != uuid:
-        notes.left_out.append(
+        notes.differing.append(
             f"{former.id} on {host.id} is not the {former.id} on {where} (their UUIDs differ); rename one of them"
         )
         return False
-    source = former.labels.get(SOURCE, "")
-    if source and not _is_agents(former, "host"):
+    source, agents = former.labels.get(SOURCE, ""), _is_agents(former, "host")
+    if source and not agents and (bound or former.host is not None):
         notes.differing.append(f"{former.id} runs here, but {source} says that it is on {where}")
         return False
+    if former.host is None:
+        return True
     stored_host = around.hosts.get(where)
     has_agent = stored_host is not None and stored_host.labels.get(MACHINE, "") != "" and where not in around.silent
-    if has_agent and _is_agents(former, "host") and STOPPED_AT not in former.labels:
-        notes.left_out.append(f"{former.id} is also told by {where}; it moves here when {where} no longer has it")
+    released = STOPPED_AT in former.labels
+    if has_agent and not released:
+        notes.differing.append(f"{former.id} is also told by {where}; it moves here when {where} no longer has it")
+        return False
+    same_uuid = bool(uuid) and uuid == stored_uuid
+    if bound and not (same_uuid and (agents or released)) and not (agents and released and not (uuid or stored_uuid)):
+        says = "no UUID shows that it is the same" if agents else "it was written down there"
+        notes.differing.append(f"{former.id} runs here, but it is on {where}, and {says}: move it in the inventory")
         return False
     return True
 
 
 def _missing(instance: Instance, now: datetime, notes: _Notes) -> Instance | None:
-    """An instance that its host no longer tells of: stopped at first, None = gone."""
-    if not _is_agents(instance, "host"):
-        if not instance.labels.get(SOURCE):
-            notes.differing.append(f"{instance.id} is written down here, but does not run")
-        return instance
-    stopped_at = instance.labels.get(STOPPED_AT)
+    """An instance that its host no longer tells of: stopped at first, None = gone.
+
+    One that was written down is only marked, so that another host's agent may claim it.
+    """
+    agents, stopped_at = _is_agents(instance, "host"), instance.labels.get(STOPPED_AT)
+    if not agents:
+        if instance.labels.get(SOURCE):
+            return instance
+        notes.differing.append(f"{instance.id} is written down here, but does not run")
     if stopped_at is None:
-        stamp = now.isoformat(timespec="seconds")
-        return replace(instance, load=STOPPED_LOAD, labels={**instance.labels, STOPPED_AT: stamp})
+        labels = {**instance.labels, STOPPED_AT: now.isoformat(timespec="seconds")}
+        return replace(instance, labels=labels, load=STOPPED_LOAD if agents else instance.load)
     if instance.labels.get(SOURCE) == AGENT and now - _time(stopped_at, now) >= GONE_AFTER:
         return None
     return instance

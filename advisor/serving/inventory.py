@@ -231,6 +231,8 @@ class InventoryService:
             instance.id: instance
             for instance in instances.get_many(connection, announcement.names() - instances_by_id.keys())
         }
+        unowned = announcement.uuids() - instances_by_id.keys() - announced.owners(instances_by_id.values()).keys()
+        instances_by_id |= {instance.id: instance for instance in instances.of_uuids(connection, unowned)}
         where = {instance.host for instance in instances_by_id.values() if instance.host} | {announcement.host_id}
         seen, patience = hosts.sightings_of(connection, where), hosts.patience(connection, where)
         fresh_s = self._fresh.total_seconds()
@@ -240,7 +242,8 @@ class InventoryService:
             if seen_at > now + CLOCK_SKEW or (now - seen_at).total_seconds() > patience.get(name, fresh_s)
         }
         hosts_by_id = {known.id: known for known in hosts.get_many(connection, where)}
-        return Around(host, instances_by_id, hosts_by_id, frozenset(silent))
+        owners = announced.owners(instances_by_id.values())
+        return Around(host, instances_by_id, hosts_by_id, frozenset(silent), owners)
 
     def generation(self) -> int:
         """How often the inventory was written so far."""

@@ -10,6 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from advisor.domain import EVIDENCE_LEVELS, evidence_counts
+from advisor.inventories.announced import DISAGREEMENT
 from advisor.prediction.active import ActivePredictor
 from advisor.serving.snapshot_cache import CloudView
 
@@ -21,7 +22,7 @@ class Vitals:
     `hosts_without_data` were not seen for as long as is allowed and are rejected for that; `pending` answers hold their
     hosts; `demand` counts instances by what is known of their demand for CPUs (EVIDENCE_LEVELS); `found` and `missed`
     count what the model was to be asked and was remembered or not, since it answers; `alarms` counts those that stand
-    by cause.
+    by cause; `disagreements` are hosts on which sources differ, with one sentence each.
     """
 
     generation: int
@@ -36,6 +37,7 @@ class Vitals:
     found: int
     missed: int
     alarms: Mapping[str, int]
+    disagreements: Mapping[str, str]
 
 
 def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: float) -> Vitals:
@@ -54,6 +56,9 @@ def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: fl
         found=found,
         missed=missed,
         alarms=Counter(alarm.cause for alarm in view.alarms),
+        disagreements={
+            host.id: host.labels[DISAGREEMENT] for host in view.inventory.hosts if DISAGREEMENT in host.labels
+        },
     )
 
 

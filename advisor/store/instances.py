@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import sqlalchemy as sa
 
@@ -56,6 +57,12 @@ def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Instance, .
     return tuple(sorted(map(_read, among(connection, instances.c.id, ids)), key=lambda instance: instance.id))
 
 
+def of_uuids(connection: sa.Connection, uuids: Iterable[str]) -> tuple[Instance, ...]:
+    """Those whose label `uuid` is one of these, by id; reads every row where there are any."""
+    rows = selected(connection, sa.select(instances), instances.c.labels["uuid"].as_string(), uuids)
+    return tuple(sorted((_read(row._mapping) for row in rows), key=attrgetter("id")))
+
+
 def delete(connection: sa.Connection, instance_id: str) -> bool:
     """False when there is no such instance."""
     return connection.execute(sa.delete(instances).where(instances.c.id == instance_id)).rowcount > 0
@@ -64,6 +71,12 @@ def delete(connection: sa.Connection, instance_id: str) -> bool:
 def keep(connection: sa.Connection, ids: Iterable[str]) -> None:
     """Delete every instance but these."""
     keep_only(connection, instances.c.id, ids)
+
+
+def places(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str | None]:
+    """Of those of `ids` that are instances the host, None = none."""
+    rows = selected(connection, sa.select(instances.c.id, instances.c.host), instances.c.id, ids)
+    return {row.id: row.host for row in rows}
 
 
 def unplace(connection: sa.Connection) -> None:

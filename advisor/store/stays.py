@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from advisor.store import locks
 from advisor.store.recommendations import recommendations
 from advisor.store.rollups import BUCKET_S
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import chunks, upsert
+from advisor.store.statements import chunks, selected, upsert
 
 MOST_ENDED = 20_000  # rows of instances that have left; a cloud of short jobs forgets sooner
 BEFORE = 0.0  # `since_s` of who was there before anybody looked
@@ -65,6 +66,15 @@ def seats(connection: sa.Connection) -> dict[str, str]:
     return {row.instance: row.host for row in connection.execute(query)}
 
 
+def times_on(connection: sa.Connection, host: str, instances: Iterable[str]) -> dict[str, list[tuple[float, float]]]:
+    """When these instances were on a host: from when until when, for ever where the last look found them there."""
+    query = sa.select(stays.c.instance, stays.c.since_s, stays.c.ended_s).where(stays.c.host == host)
+    times: dict[str, list[tuple[float, float]]] = {}
+    for row in selected(connection, query, stays.c.instance, instances):
+        times.setdefault(row.instance, []).append((row.since_s, math.inf if row.ended_s is None else row.ended_s))
+    return times
+
+
 def change(connection: sa.Connection) -> dict[str, str]:
     """The same, which nobody else changes before this transaction ends; do this first in it."""
     locks.alone(connection, "stays")
@@ -82,11 +92,9 @@ def begin(connection: sa.Connection, arrivals: Sequence[Stay]) -> None:
 
 
 def end(connection: sa.Connection, instances: Iterable[str], now_s: float) -> None:
-    """End the stays of these instances; those that began before anybody looked are deleted."""
+    """End the stays of these instances."""
     for part in chunks(sorted(set(instances))):
-        here = (stays.c.instance.in_(part), _OPEN)
-        connection.execute(sa.delete(stays).where(*here, stays.c.since_s == BEFORE))
-        connection.execute(sa.update(stays).where(*here).values(ended_s=now_s))
+        connection.execute(sa.update(stays).where(stays.c.instance.in_(part), _OPEN).values(ended_s=now_s))
 
 
 def reopen(connection: sa.Connection, stay: Stay, since_s: float) -> bool:

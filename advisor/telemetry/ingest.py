@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
-from advisor.store import colocations, counters, hosts, instances, rollups, samples
+from advisor.store import colocations, counters, hosts, instances, rollups, samples, stays
 from advisor.telemetry import demands
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
@@ -30,16 +30,54 @@ class Ingested:
     news: News
 
 
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """What a sender may speak for: one host, the instances on it, and those that were on it in their times (s).
+
+    A `host` of None = everything.
+    """
+
+    host: str | None
+    here: frozenset[str] = frozenset()
+    times: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, host: str | None, batch: Sequence[MetricSample]) -> _Voice:
+        """Of a batch's sender: its instances may have left the host before what was measured of them arrived."""
+        if host is None:
+            return cls(None)
+        places = instances.places(connection, _named(batch))
+        here = frozenset(name for name, place in places.items() if place == host)
+        away = places.keys() - here
+        return cls(host, here, stays.times_on(connection, host, away) if away else {})
+
+    def denies(self, host: str) -> str | None:
+        """Why it may not speak for a host, None = it may."""
+        return None if self.host in {None, host} else f"this token is for the agent of host {self.host}, not of {host}"
+
+    def denies_instance(self, sample: MetricSample) -> str | None:
+        """Why it may not speak for the instances that a sample names, None = it may."""
+        if self.host is None:
+            return None
+        for name in _named([sample]):
+            was_here = (begin_s <= sample.time_s <= end_s for begin_s, end_s in self.times.get(name, ()))
+            if name not in self.here and not any(was_here):
+                return f"this token is for the agent of host {self.host}, and {name[:60]} is not on it"
+        return None
+
+
 def ingest(
     connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float, only: str | None = None
 ) -> Ingested:
     """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times.
 
-    `only` is the one host that the sender may speak for, None = any.
+    `only` is the one host that the sender may speak for, None = any: of instances it may report what was measured
+    while they were there.
     """
     known_hosts = hosts.known(connection, (sample.host for sample in batch))
     known_instances = instances.known(connection, _named(batch))
     batch = _by_id(connection, batch, known_hosts, known_instances)
+    voice = _Voice.of(connection, only, batch)
     begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
     of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
     taken: list[MetricSample] = []
@@ -48,9 +86,9 @@ def ingest(
         key = sample.host, sample.instance, sample.scope, sample.metric
         if key not in of_series:
             of_series[key] = (
-                _misnamed(sample) or _not_theirs(sample, only) or _stranger(sample, known_hosts, known_instances)
+                _misnamed(sample) or voice.denies(sample.host) or _stranger(sample, known_hosts, known_instances)
             )
-        reason = of_series[key]
+        reason = of_series[key] or voice.denies_instance(sample)
         if reason is None and not (0 <= sample.value < math.inf and begin_s <= sample.time_s <= end_s):
             reason = _fault(sample, begin_s, now.timestamp())
         if reason is None:
@@ -135,11 +173,6 @@ def _named(batch: Iterable[MetricSample]) -> Iterator[str]:
 def _waited_for(metric: str) -> str:
     """The instance in the metric's name; empty = none."""
     return metric.removeprefix(WAITED_FOR) if metric.startswith(WAITED_FOR) else ""
-
-
-def _not_theirs(sample: MetricSample, only: str | None) -> str | None:
-    """Whether the sender speaks for another host than its own."""
-    return None if only in {None, sample.host} else f"this token is for the agent of host {only}, not of {sample.host}"
 
 
 def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[str]) -> str | None:

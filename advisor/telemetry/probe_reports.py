@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
@@ -35,19 +35,19 @@ def take(
 ) -> TakenProbes:
     """Store the newest result of each probe of a host, instance or pair.
 
-    `only` is the one host that the sender may speak for, None = any. Raises InvalidInput for a value that no database
-    stores.
+    `only` is the one host that the sender may speak for, with the instances on it, None = any. Raises InvalidInput for
+    a value that no database stores.
     """
     check_value([(report.result.circumstances, report.result.marks) for report in batch])
     counters.hold(connection, "inventory")  # before any row: whoever changes hosts holds it first, too
     known_hosts = hosts.staying(connection, (report.host for report in batch))
     named = {name for report in batch for name in (report.instance, report.peer) if name}
-    known_instances = instances.known(connection, named)
-    peers = known_instances | hosts.known(connection, named)
+    places = instances.places(connection, named)
+    peers = places.keys() | hosts.known(connection, named)
     newest: dict[tuple[str, str, str, str], ProbeReport] = {}
     dropped: list[tuple[int, str]] = []
     for position, report in enumerate(batch):
-        reason = _fault(report, now, only, known_hosts, known_instances, peers)
+        reason = _fault(report, now, only, known_hosts, places, peers)
         if reason:
             dropped.append((position, reason))
         elif report.key not in newest or newest[report.key].taken_at < report.taken_at:
@@ -84,7 +84,7 @@ def _fault(
     now: datetime,
     only: str | None,
     known_hosts: set[str],
-    known_instances: set[str],
+    places: Mapping[str, str | None],
     peers: set[str],
 ) -> str:
     """Why a result is not taken; empty where it is."""
@@ -94,8 +94,10 @@ def _fault(
         return f"there is no probe {report.result.probe[:60]!r}; there are {', '.join(PROBE_NAMES)}"
     if report.host not in known_hosts:
         return f"unknown host {report.host[:60]!r}"
-    if report.instance and report.instance not in known_instances:
+    if report.instance and report.instance not in places:
         return f"unknown instance {report.instance[:60]!r}"
+    if only is not None and report.instance and places[report.instance] != only:
+        return f"this token is for the agent of host {only}, and {report.instance[:60]} is not on it"
     if report.peer and report.peer not in peers:
         return f"unknown peer {report.peer[:60]!r}; it is a host or an instance of the inventory"
     if report.taken_at > now + CLOCK_SKEW:

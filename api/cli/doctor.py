@@ -12,7 +12,7 @@ from api.schemas.alarms import ContradictionOut, DoctorOut
 
 
 def doctor(database: Database = None, as_json: AsJson = False) -> None:
-    """Say what is wrong now: contradictions, hosts without data, a broken model.
+    """Say what is wrong now: contradictions, hosts without data, sources that disagree, a broken model.
 
     Exit code 1 where anything is.
     """
@@ -24,6 +24,7 @@ def doctor(database: Database = None, as_json: AsJson = False) -> None:
             f"{vitals.hosts_without_data} of {vitals.hosts} hosts sent nothing of late and get no instances: look at "
             "their agents."
         )
+    problems += [f"Sources disagree on {host}: {text}." for host, text in sorted(vitals.disagreements.items())]
     if vitals.degraded:
         problems.append("The active model cannot be read, and the queueing prior stands in: look at cotenant models.")
     if as_json:

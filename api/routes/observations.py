@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import Response
 from starlette.exceptions import HTTPException
 
@@ -28,7 +30,7 @@ def announcements(
     """
     if caller.host not in {"", body.host.id}:
         raise HTTPException(403, f"this token is for the agent of host {caller.host}, not of {body.host.id}")
-    announcement = body.to_domain()
+    announcement = replace(body.to_domain(), bound=bool(caller.host))
     result = inventory.announce(announcement)
     offset_s = (announcement.time - cloud.clock()).total_seconds()
     return AnnouncementAnswer.of(announcement.host_id, result, offset_s=offset_s)

@@ -57,6 +57,11 @@ class StateCollector(Collector):
             "Hosts that were not seen for COTENANT_FRESH_S and are rejected for that",
             vitals.hosts_without_data,
         )
+        yield _gauge(
+            "cotenant_hosts_disagreeing",
+            "Hosts on which sources differ in size, kind or place of something",
+            len(vitals.disagreements),
+        )
         known = GaugeMetricFamily(
             "cotenant_instances", "Instances by what is known of their demand for CPUs", labels=("demand",)
         )

@@ -6,11 +6,13 @@ import base64
 import logging
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from advisor.access.tokens import CACHE_S
+from advisor.domain import Instance
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -84,6 +86,31 @@ def test_a_scope_below_is_refused_before_anything_is_looked_up_and_the_scope_its
             if (answer.status_code != 403) != may:
                 wrong.append((route.method, path, scope, answer.text))
     assert wrong == []
+
+
+def test_the_token_of_a_hosts_agent_opens_three_routes_and_no_page(advisor: Advisor, client: Client) -> None:
+    token = advisor.access.tokens.create("h1", "write", lasts=None, host="h1")[1]
+    opened = set()
+    for route, path in zip(ROUTES, PATHS, strict=True):
+        answer = client.ask(route.method, path, headers=bearer(token), content=b"{")
+        if route.needs != "open" and answer.status_code != 403:
+            opened.add((route.method, path))
+    assert opened == {("POST", "/v1/samples"), ("POST", "/v1/announcements"), ("POST", "/v1/probes")}
+
+
+def test_it_moves_nothing_that_was_written_down_on_another_host(advisor: Advisor, client: Client) -> None:
+    mine, other = advisor.inventory.hosts().items[:2]
+    advisor.inventory.put_instance(Instance("ledger", host=other.id))
+    token = advisor.access.tokens.create("agent", "write", lasts=None, host=mine.id)[1]
+    guest = {"id": "ledger", "vcpus": 1, "labels": {"source": "agent"}}
+    now = datetime.now(UTC).isoformat()
+    body = {"host": {"id": mine.id}, "instances": [guest], "time": now}
+    told = client.ask("POST", "/v1/announcements", headers=bearer(token), json=body)
+    sample = {"host": mine.id, "instance": "ledger", "scope": "instance", "metric": "cpu", "value": 9, "time": now}
+    counted = client.ask("POST", "/v1/samples", headers=bearer(token), json={"samples": [sample]})
+    assert (told.status_code, told.json()["moved"], counted.json()["accepted"]) == (200, [], 0)
+    kept = advisor.inventory.instance("ledger")
+    assert (kept.host, dict(kept.labels)) == (other.id, {})
 
 
 @pytest.mark.parametrize(
