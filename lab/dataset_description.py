@@ -57,6 +57,7 @@ def describe_dataset(
         "licence": campaign.licence,
         "learn": campaign.learn,
         "solo": "own settings",  # the base case keeps an instance's cap, rate and disk limit
+        **({} if campaign.emulated is None else {"generators": "outside"}),  # of the measured host's CPUs
         "machine": f"{machine.labels.get('cpu_model', platform.machine())}, {machine.pcpus} CPUs,"
         f" {machine.memory_mb or 0:.0f} MB",
         "kernel": f"Linux {machine.labels.get('kernel', platform.release())}",

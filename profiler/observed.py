@@ -354,7 +354,8 @@ class Colocation:
     """Instances that shared a host under their settings, each with T_i against B_i: one training example.
 
     `ends_s` (since the epoch) is the end of the agent's window that it is made of, 0 = it is not made of one;
-    `importance` is its weight in training beside other windows.
+    `importance` is its weight in training beside other windows. `generators` are the load generators of the instances
+    (models.data.load_generators): each uses CPUs of the host and has no outcome.
     """
 
     run: str
@@ -366,3 +367,4 @@ class Colocation:
     finding: str = ""
     ends_s: float = 0.0
     importance: float = 1.0
+    generators: tuple[Instance, ...] = ()

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from models.data.load_generators import with_generators
 from models.data.profile import WorkloadProfile
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import RESOURCES, Demand, Resource
@@ -162,7 +163,7 @@ def load_dataset(path: Path) -> Dataset:
     meta = _read_meta(path)
     platforms, numbers = _read_platforms(path)
     profiles = _read_profiles(path, platforms, str(meta["origin"]))
-    runs = _read_colocations(path, platforms)
+    runs = with_generators(path, meta, profiles, _read_colocations(path, platforms))
     platforms = _with_pinned_cpus(platforms, runs)
     return Dataset(
         name=str(meta["name"]),
@@ -451,8 +452,8 @@ def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocati
     most = {name: host.pcpus for name, host in platforms.items()}
     for colocation in colocations:
         used = set(colocation.driver_cpus)
-        for outcome in colocation.outcomes:
-            pinning = outcome.instance.settings.pinning
+        for instance in (*(outcome.instance for outcome in colocation.outcomes), *colocation.generators):
+            pinning = instance.settings.pinning
             used |= pinning.union if pinning else frozenset()
         most[colocation.platform] = max(most[colocation.platform], max(used, default=0) + 1)
     return {name: replace(host, pcpus=most[name]) for name, host in platforms.items()}
@@ -461,7 +462,7 @@ def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocati
 def _fingerprint(path: Path) -> str:
     """SHA-256 over names and contents of the dataset's files; the model card records it."""
     digest = hashlib.sha256()
-    for name in ("dataset", "platforms", "profiles", "colocations", "probes"):
+    for name in ("dataset", "platforms", "profiles", "colocations", "probes", "runs"):
         for suffix in (".yaml", ".csv", ".parquet"):
             file = path / f"{name}{suffix}"
             if file.is_file():

@@ -15,9 +15,9 @@ from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.data.topology import cpu_overlap
+from models.features.base_ratio import base_ratio
 from models.features.feature_matrix import CORES, PLATFORM, SOCKETS, VCPUS, build_matrix
 from models.features.feature_selection import is_feature, select_metrics
-from models.features.solo_ratio import solo_ratio_for
 from profiler.observed import Colocation, Host, Instance, Outcome
 
 # The outcome that each target but throughput is made of.
@@ -38,10 +38,10 @@ class Examples:
     """R measured rows.
 
     `x` (R, F) are features; `names` and `monotone` (F,) are as in FeatureMatrix. `ratio` (R,) was measured, `base` (R,)
-    is the prior's value of it. `victim` (R,) is the row's workload, `neighbours` are those beside it. `pair` (R,) has
-    the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and `run` (R,). `size` (R,) is
-    the number of instances in the run. `key` (R,) identifies a row across trainings. Of windows, whose `pair` is their
-    host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
+    is the prior's value of it (models.features.base_ratio). `victim` (R,) is the row's workload, `neighbours` are those
+    beside it. `pair` (R,) has the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and
+    `run` (R,). `size` (R,) is the number of instances in the run. `key` (R,) identifies a row across trainings. Of
+    windows, whose `pair` is their host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
     """
 
     x: Floats = field(metadata=over("row"))
@@ -190,7 +190,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         names=matrix.names,
         monotone=matrix.monotone,
         ratio=np.array(ratio),
-        base=(matrix.prior_of(target) / solo_ratio_for(batch, target, dataset.meta)[matrix.scene, matrix.slot])[keep],
+        base=base_ratio(matrix, batch, target, dataset.meta, [one for one, _ in used], scenes)[keep],
         victim=tuple(victims),
         neighbours=tuple(neighbours),
         pair=tuple(pairs),
