@@ -11,10 +11,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.domain import Host, Instance
-from advisor.errors import InvalidInput
+from advisor.domain import Host, Instance, listed
+from advisor.errors import InvalidInput, NotFound
 
 MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
+MOST_SHOWN = 255  # characters of a name
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums finite
 
 
@@ -75,6 +76,16 @@ def check_one_of(field: str, value: str, known: Sequence[str]) -> None:
     """Refuse a value that is none of the known ones."""
     if value not in known:
         raise InvalidInput(f"{field} {value[:60]!r} is none of {', '.join(known)}", field=field)
+
+
+def the_one(ids: Sequence[str], what: str, name: str, field: str | None = None) -> str:
+    """The id that goes by a name; NotFound where there is none, InvalidInput with the ids where there are several."""
+    if not ids:
+        raise NotFound(f"there is no {what} {name[:MOST_SHOWN]}")
+    if len(ids) > 1:
+        message = f"{len(ids)} {what}s have the name {name[:MOST_SHOWN]}: {listed(ids)}; give the id of one"
+        raise InvalidInput(message, field=field or what)
+    return ids[0]
 
 
 def picture_kind(path: Path) -> Literal["png", "svg"]:

@@ -72,6 +72,7 @@ from advisor.domain.evidence import (
     held_in_words,
 )
 from advisor.domain.list_words import listed
+from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import Page
 from advisor.domain.plans import (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from advisor.errors import InvalidInput
+from profiler.instance_ids import instance_id
 from profiler.observed import Host, Instance, parse_cpus
 
 # What the inventory may say about an instance in its labels, and about its host.
@@ -14,6 +15,7 @@ MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
     "mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy",
 )  # fmt: skip
 VCPU_IDS = "vcpu_ids"  # the numbers of its vCPUs, where an unplug left gaps between them
+NAME = "name"  # where it cannot be an id: the hypervisor knows the instance by it
 UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
 GUEST = "guest"  # how Proxmox VE (qemu/100) and KubeVirt (NAMESPACE/NAME) know an instance
 TARGETS = ("native", "openstack", "cloudstack", "proxmox", "kubernetes")
@@ -49,7 +51,8 @@ def domain_name(instance: Instance) -> str:
     a domain id before they look at names (libxl_domain_qualifier_to_domid; virshLookupDomainInternal), so that a VM
     named `0` would be the driver domain on Xen.
     """
-    name = not_an_option(instance.id, "instance")
+    own = instance.labels.get(NAME, "")
+    name = not_an_option(own if own.isprintable() and instance_id(own) == instance.id else instance.id, "instance")
     if name.isdecimal() or name in ("Domain-0", ".", ".."):
         raise InvalidInput(
             f"no command can be rendered for instance {name!r}: tools would take that name for something else; "
@@ -63,13 +66,19 @@ def group_path(instance: Instance) -> str:
     """The control group of a container, below its hierarchy: the label `cgroup`, else where LXC 4 and later put it."""
     path = instance.labels.get(CGROUP) or f"lxc.payload.{instance.id}"
     parts = not_an_option(path, "control group").split("/")
-    if any(part in (".", "..") or not _GROUP_PART.match(part) for part in parts):
+    if any(part in (".", "..") or not _is_group(part) for part in parts):
         raise InvalidInput(
             f"instance {instance.id}: control group {path[:80]!r} is not a plain path below the hierarchy "
             "(such as lxc.payload.shop-7)",
             field=f"instance.labels.{CGROUP}",
         )
     return path
+
+
+def _is_group(part: str) -> bool:
+    """Whether it is a plain name of a group; letters of other scripts are, what is not seen or parts words is not."""
+    ascii_part = "".join("x" if char > "\x7f" and char.isprintable() else char for char in part)
+    return _GROUP_PART.match(ascii_part) is not None
 
 
 def uplink_name(host: Host, uplink: str | None) -> str | None:

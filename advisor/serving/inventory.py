@@ -30,6 +30,7 @@ from advisor.inventories.writes import Only, anyway
 from advisor.settings import CLOCK_SKEW
 from advisor.store import counters, hosts, instances, pending, workloads
 from advisor.store.transactions import Transactions
+from advisor.validation import is_storable, the_one
 
 T = TypeVar("T")
 FOLLOW_TRIES = 3  # at comparing with another system while others may write
@@ -59,6 +60,13 @@ class InventoryService:
         """One host; NotFound when there is none such."""
         with self._read() as connection:
             return _found(hosts.get(connection, host_id), "host", host_id)
+
+    def find_host(self, name: str) -> Host:
+        """The host of this id, else the one that goes by this name; NotFound, or InvalidInput where several do."""
+        with self._read() as connection:
+            ids = hosts.called(connection, name) if is_storable(name) else ()
+            found = hosts.get(connection, the_one(ids, "host", name))
+            return _found(found, "host", name)
 
     def delete_host(self, host_id: str, *, only_if: Only[Host] = anyway) -> None:
         """Conflict while instances are on it, NotFound when there is none such."""
@@ -90,6 +98,13 @@ class InventoryService:
         with self._read() as connection:
             return _found(instances.get(connection, instance_id), "instance", instance_id)
 
+    def find_instance(self, name: str) -> Instance:
+        """The instance of this id, else the one that goes by this name; NotFound, or InvalidInput where several do."""
+        with self._read() as connection:
+            ids = instances.called(connection, name) if is_storable(name) else ()
+            found = instances.get(connection, the_one(ids, "instance", name))
+            return _found(found, "instance", name)
+
     def delete_instance(self, instance_id: str, *, only_if: Only[Instance] = anyway) -> None:
         """Forget it, wherever it is; NotFound when there is none such."""
         with self._change("instance.delete", instance_id) as connection:
@@ -109,7 +124,7 @@ class InventoryService:
             return instances.list_page(connection, host=host, workload=workload, part=part, cursor=cursor, limit=limit)
 
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
-        """Instances with `part` in their id, whatever its case; those that begin with it come first."""
+        """Instances with `part` in their id or in their label `name`; what begins with it comes first."""
         with self._read() as connection:
             return instances.named(connection, part, limit)
 

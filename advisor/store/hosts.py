@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from advisor.domain import Host, Page, codec
 from advisor.settings import CLOCK_SKEW
+from advisor.store import statements
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import among, existing, keep_only, page, selected, upsert
 
@@ -65,6 +66,11 @@ def get(connection: sa.Connection, host_id: str) -> Host | None:
 def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Host, ...]:
     """Those of `ids` that are hosts, by id."""
     return tuple(sorted(map(_read, among(connection, hosts.c.id, ids)), key=lambda host: host.id))
+
+
+def called(connection: sa.Connection, name: str) -> tuple[str, ...]:
+    """The id where it is one, else ids of hosts that go by this name."""
+    return (name,) if known(connection, [name]) else statements.called(connection, hosts, name)
 
 
 def delete(connection: sa.Connection, host_id: str) -> bool:

@@ -9,6 +9,7 @@ from operator import attrgetter
 import sqlalchemy as sa
 
 from advisor.domain import Instance, NamedSize, Page, codec
+from advisor.store import statements
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import among, existing, keep_only, page, selected, upsert
@@ -61,6 +62,11 @@ def of_uuids(connection: sa.Connection, uuids: Iterable[str]) -> tuple[Instance,
     """Those whose label `uuid` is one of these, by id; reads every row where there are any."""
     rows = selected(connection, sa.select(instances), instances.c.labels["uuid"].as_string(), uuids)
     return tuple(sorted((_read(row._mapping) for row in rows), key=attrgetter("id")))
+
+
+def called(connection: sa.Connection, name: str) -> tuple[str, ...]:
+    """The id where it is one, else ids of instances that go by this name."""
+    return (name,) if known(connection, [name]) else statements.called(connection, instances, name)
 
 
 def delete(connection: sa.Connection, instance_id: str) -> bool:
@@ -124,10 +130,11 @@ def list_page(
 
 
 def named(connection: sa.Connection, part: str, limit: int) -> tuple[Instance, ...]:
-    """Those with `part` in their id, whatever its case; those that begin with it come first."""
-    column = instances.c.id
-    behind = sa.case((column.istartswith(part, autoescape=True), 0), else_=1)
-    query = sa.select(instances).where(column.icontains(part, autoescape=True)).order_by(behind, column).limit(limit)
+    """Those with `part` in their id or in their label `name`, whatever its case; what begins with it comes first."""
+    columns = (instances.c.id, instances.c.labels["name"].as_string())
+    first = sa.or_(*(sa.func.coalesce(column.istartswith(part, autoescape=True), sa.false()) for column in columns))
+    there = sa.or_(*(column.icontains(part, autoescape=True) for column in columns))
+    query = sa.select(instances).where(there).order_by(sa.case((first, 0), else_=1), instances.c.id).limit(limit)
     return tuple(_read(row) for row in connection.execute(query).mappings())
 
 

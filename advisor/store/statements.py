@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from advisor.domain import Page, codec
+from advisor.domain import NAMES, Page, codec, spellings
 from advisor.errors import InvalidInput
 from advisor.validation import is_storable
 
@@ -19,6 +19,14 @@ MAX_PAGE = 1000
 CHUNK = 500  # values in one IN list, far below every database's limit
 T = TypeVar("T")
 Row = Mapping[str, Any]
+
+
+def called(connection: sa.Connection, table: sa.Table, name: str) -> tuple[str, ...]:
+    """Ids of at most 20 rows of which a label of `NAMES` holds this name, in order."""
+    texts = spellings(name)
+    holds = sa.or_(*(table.c.labels[label].as_string().in_(texts) for label in NAMES))
+    query = sa.select(table.c.id).where(holds).order_by(table.c.id).limit(20)
+    return tuple(row.id for row in connection.execute(query))
 
 
 def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from advisor.domain import Instance
+from advisor.domain import Instance, ids_by_name, spoken
 from advisor.errors import InvalidInput
 from advisor.telemetry.series_store import Scraped
 from models.profiling.demand_estimation import LARGEST, Tally, Window, estimated, wanted_cpus
@@ -28,7 +28,6 @@ ENOUGH = 12  # windows, an hour of them, before a history says anything
 _PART = timedelta(days=1)  # of a query: Prometheus gives at most 11,000 points of a series
 _EXTRA = ("waiting", "throttled")
 _MOST_BYTES = 1 << 16
-_NAMES = ("name", "uuid", "domain")  # labels of an instance by which another system may know it
 Progress = Callable[[int, int], None]  # parts read, of how many
 Row = Mapping[float, float]  # end of a window → value
 
@@ -201,7 +200,7 @@ class _SeriesOwners:
             texts = [series.labels.get(part, "") for part in parts]
             if all(texts):
                 text = ".".join(texts)
-                yield from names_in_group(text) if text.startswith("/") else (text,)
+                yield from names_in_group(text) if text.startswith("/") else filter(None, [spoken(text)])
 
 
 def _rows(owners: _SeriesOwners, scraped: Iterable[Scraped]) -> Mapping[str, Row]:
@@ -218,12 +217,7 @@ def _rows(owners: _SeriesOwners, scraped: Iterable[Scraped]) -> Mapping[str, Row
 
 def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:
     """Id by every name that another system may use; a name that two instances have says nothing."""
-    ids_by_name: dict[str, set[str]] = defaultdict(set)
-    for instance in instances:
-        for name in {instance.id, *(instance.labels[label] for label in _NAMES if instance.labels.get(label))}:
-            ids_by_name[name].add(instance.id)
-    ids_by_name |= {instance.id: {instance.id} for instance in instances}  # its own id is never somebody else's name
-    return {name: next(iter(ids)) for name, ids in ids_by_name.items() if len(ids) == 1}
+    return {name: next(iter(ids)) for name, ids in ids_by_name(instances).items() if len(ids) == 1}
 
 
 def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:

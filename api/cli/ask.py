@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +12,14 @@ import typer
 
 from advisor import offline
 from advisor.domain import (
+    Host,
     Instance,
     Inventory,
     PlacementRequest,
     Recommendation,
     Scene,
     SceneEffects,
+    known_as,
     like_another,
     recommendation_as_json,
     recommendation_from_json,
@@ -25,6 +28,7 @@ from advisor.domain import (
 )
 from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
+from advisor.validation import the_one
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
@@ -72,14 +76,18 @@ def where(
     service = asked_service(server, token_file, inventory, model=model)
     if instance is None and like is None:
         raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
-    others = Inventory()
+    cloud = others = Inventory()
     if service is not None:
         asked, now_on = _asked_of(service, instance)
+        like = None if like is None else service.id_of("instances", like)
+        named = tuple(service.id_of("hosts", name) for name in names_of("--hosts", hosts) or ()) or None
     elif inventory is not None:
-        asked, now_on, others = _asked(offline.load_inventory(inventory), instance, like)
+        cloud = offline.load_inventory(inventory)
+        asked, now_on, others = _asked(cloud, instance, like)
+        named = ids_of("--hosts", hosts, cloud.hosts)
     request = PlacementRequest(
         instance=asked,
-        hosts=names_of("--hosts", hosts),
+        hosts=named,
         objective=objective,
         limit=limit,
         explain=explain,
@@ -147,7 +155,7 @@ def _asked_of(service: Service, instance: str | None) -> tuple[Instance, str | N
     from api.schemas.inventory import InstanceItem  # a question on files does without it
 
     with service.read_as("instance"):
-        known = InstanceItem.model_validate(service.get("instances", instance)).as_domain()
+        known = InstanceItem.model_validate(service.named("instances", instance)).as_domain()
     return _unplaced(known), known.host
 
 
@@ -192,9 +200,7 @@ def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[In
     """The instance in question without a place, where it is now, and the cloud without it."""
     if like is None:
         return _find(cloud, str(instance))
-    other = next((resident for resident in cloud.instances if resident.id == like), None)
-    if other is None:
-        raise InvalidInput(f"--like {like}: there is no instance of that name")
+    other = instance_of(cloud, like, "--like")
     if instance is None:
         return like_another(Instance(NEW), other, ()), None, cloud
     asked, now_on, others = _find(cloud, instance)
@@ -215,12 +221,24 @@ def is_file(wanted: str) -> bool:
     return Path(wanted).is_file() or Path(wanted).suffix in {".yaml", ".yml", ".json"}
 
 
-def instance_of(cloud: Inventory, name: str) -> Instance:
-    """The instance of this name; InvalidInput where there is none."""
-    for instance in cloud.instances:
-        if instance.id == name:
-            return instance
-    raise InvalidInput(f"--instance {name}: there is no such file, and no instance of that name")
+def instance_of(cloud: Inventory, name: str, option: str = "--instance") -> Instance:
+    """The instance of this id, else of this name; InvalidInput where there is none, or several have the name."""
+    ids = known_as(cloud.instances, name)
+    if not ids:
+        no_file = "there is no such file, and no" if option == "--instance" else "there is no"
+        raise InvalidInput(f"{option} {name}: {no_file} instance of that name", field=option.strip("-"))
+    known = the_one(ids, "instance", name, option.strip("-"))
+    return next(instance for instance in cloud.instances if instance.id == known)
+
+
+def ids_of(option: str, given: str | None, there: Sequence[Host] | Sequence[Instance]) -> tuple[str, ...] | None:
+    """The ids of the names in a list such as a,b; what has no such name stays as it is, for the answer to say so."""
+    names = names_of(option, given)
+    if names is None:
+        return None
+    what = "instance" if option == "--movable" else "host"
+    known = [(name, known_as(there, name)) for name in names]
+    return tuple(the_one(ids, what, name, option.strip("-")) if ids else name for name, ids in known)
 
 
 def _only_one(path: Path) -> Instance:

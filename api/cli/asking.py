@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from advisor.domain import spoken
 from advisor.errors import AdvisorError, InvalidInput, NotFound
+from advisor.validation import the_one
+from profiler.observed import check_id
 
 if TYPE_CHECKING:  # httpx takes 0.1 s to load, which questions on files do without
     from cotenant_client import Client
@@ -75,6 +78,25 @@ class Service:
         with self._our_errors():
             return self.client.get(path_of("v1", *steps))
 
+    def named(self, what: Literal["hosts", "instances"], name: str) -> Any:
+        """The host or instance of this id, else of this name; NotFound, or InvalidInput where several have it."""
+        with suppress(NotFound):
+            if _is_id(name):
+                return self.get(what, name)
+        label = {"q": spoken(name)} if what == "instances" else {"label": f"name={name}"}
+        with self._our_errors():
+            there = list(self.client.every_item(f"/v1/{what}", **label))
+        with self.read_as(what):
+            known = {item["id"]: item for item in there if spoken(item["labels"].get("name", "")) == spoken(name)}
+        return known[the_one(sorted(known), what.removesuffix("s"), name)]
+
+    def id_of(self, what: Literal["hosts", "instances"], name: str) -> str:
+        """The id of what `named` finds; the name itself where it finds nothing, which the answer then says."""
+        try:
+            return str(self.named(what, name)["id"])
+        except NotFound:
+            return name
+
     def all_of(self, what: str) -> Iterator[Any]:
         """Each item of a list that the service gives in pages; errors as of `get`."""
         with self._our_errors():
@@ -108,6 +130,14 @@ class Service:
         except client.CotenantError as error:
             refused = f"{self.url} refuses with {error.status}: {error}" if error.problem else str(error)
             raise ServiceFailed(refused) from error
+
+
+def _is_id(name: str) -> bool:
+    try:
+        check_id(name)
+    except ValueError:
+        return False
+    return True
 
 
 def asked_service(

@@ -9,7 +9,7 @@ import typer
 
 from advisor import offline, validation
 from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
@@ -68,7 +68,7 @@ def profile(
 
     Each phase has its metrics with 90 % intervals, its load, and whether it was measured alone and long enough.
     """
-    _check_arguments(instance, picture)
+    _check_arguments(instance if samples or prometheus else None, picture)
     if samples and prometheus is not None:
         raise InvalidInput("--samples and --prometheus are two sources; give one", field="prometheus")
     measured = offline.profile_samples(samples, instance) if samples else None
@@ -77,7 +77,7 @@ def profile(
     stored = None
     if measured is None or save:
         with Advisor(settings(database=database)) as advisor:
-            measured = measured or advisor.telemetry.profile(instance, since=since)
+            measured = measured or advisor.telemetry.profile(_known(advisor, instance), since=since)
             _check_phase(measured, phase)
             if save:
                 stored = advisor.telemetry.save_profile(
@@ -102,10 +102,20 @@ def profile(
         say(f"Picture written to {picture}.")
 
 
-def _check_arguments(instance: str, picture: Path | None) -> None:
+def _known(advisor: Advisor, name: str) -> str:
+    """The id of the instance by id or name; one that the inventory lacks may have samples all the same."""
+    try:
+        return advisor.inventory.find_instance(name).id
+    except NotFound:
+        _check_arguments(name, None)
+        return name
+
+
+def _check_arguments(instance: str | None, picture: Path | None) -> None:
     """Refuse what can be told to be wrong before anything is read, drawn or stored."""
     try:
-        check_id(instance, "instance")
+        if instance is not None:
+            check_id(instance, "instance")
     except ValueError as error:
         raise InvalidInput(str(error), field="instance") from error
     if picture:

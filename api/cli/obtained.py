@@ -13,7 +13,7 @@ from api.schemas.obtained import InstanceObtained
 
 
 def obtained(
-    instance: Annotated[str, typer.Argument(help="The instance.")],
+    instance: Annotated[str, typer.Argument(help="The instance, by id or name.")],
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
     database: Database = None,
     as_json: AsJson = False,
@@ -24,7 +24,8 @@ def obtained(
     left out (cotenant-profiler check says why).
     """
     with Advisor(settings(database=database)) as advisor:
-        measured = InstanceObtained.of(advisor.telemetry.obtained(instance, since=since))
+        name = advisor.inventory.find_instance(instance).id
+        measured = InstanceObtained.of(advisor.telemetry.obtained(name, since=since))
     if as_json:
         print_json(measured)
         return

@@ -12,7 +12,7 @@ from advisor.domain import Growth, Inventory, Plan, PlanFor, PlanKind, PlanReque
 from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
-from api.cli.ask import names_of
+from api.cli.ask import ids_of
 from api.cli.asking import Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
 from api.cli.options import (
@@ -161,9 +161,9 @@ def plan(
     request = PlanRequest(
         kind=wanted,
         instances=offline.load_instances(add) if add else (),
-        empty=names_of("--empty", empty) or (),
-        hosts=names_of("--hosts", hosts),
-        movable=names_of("--movable", movable),
+        empty=ids_of("--empty", empty, cloud.hosts) or (),
+        hosts=ids_of("--hosts", hosts, cloud.hosts),
+        movable=ids_of("--movable", movable, cloud.instances),
         objective=objective,
         plan_for=plan_for,
         keep_ratio=keep_ratio,

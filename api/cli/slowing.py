@@ -13,7 +13,7 @@ from api.schemas.slowing import HostSlowing, SlowingOut
 
 
 def slowing(
-    host: Annotated[str, typer.Argument(help="The host.")],
+    host: Annotated[str, typer.Argument(help="The host, by id or name.")],
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
     database: Database = None,
     as_json: AsJson = False,
@@ -24,7 +24,8 @@ def slowing(
     windows: the instance waits more while a certain other one runs.
     """
     with Advisor(settings(database=database)) as advisor:
-        shown = HostSlowing.of(advisor.telemetry.slowing(host, since=since), advisor.cloud.host(host).slowing)
+        name = advisor.inventory.find_host(host).id
+        shown = HostSlowing.of(advisor.telemetry.slowing(name, since=since), advisor.cloud.host(name).slowing)
     if as_json:
         print_json(shown)
         return

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -16,6 +16,7 @@ from advisor.domain import duration_in_words, time_part
 from api.demonstration import REFRESH_S
 from api.html import picture
 from api.schemas.pages import Problem
+from profiler.visible_text import visible
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -23,6 +24,7 @@ SIGN_IN = "/signin"
 _FOR_PROGRAMS = ("/v1", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static")
 
 _templates = Environment(
+    finalize=visible,
     loader=FileSystemLoader(_HERE / "templates"),
     autoescape=True,
     undefined=StrictUndefined,
@@ -54,6 +56,12 @@ def page(
         "form_key": getattr(state, "form_key", ""),
     }
     return HTMLResponse(_templates.get_template(template).render(common | values), status, headers)
+
+
+def to_page_of(request: Request, what: str, name: str) -> RedirectResponse:
+    """To the page of a host or an instance by its id, with the query of this address."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/{what}/{quote(name, safe='')}{query}", 303)
 
 
 def to_sign_in(request: Request) -> RedirectResponse:

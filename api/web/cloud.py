@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, HostNow, ResidentNow, time_part
+from advisor.domain import CloudNow, HostNow, ResidentNow, names_of, spoken, time_part
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
@@ -82,7 +82,7 @@ class Filter:
         """Whether a host is to be shown."""
         key, _, value = self.label.partition("=")
         return (
-            self.name.lower() in now.host.id.lower()
+            any(spoken(self.name).lower() in name.lower() for name in names_of(now.host))
             and (not self.label or "label" in self.wrong or now.host.labels.get(key.strip()) == value.strip())
             and (not self.kind or "kind" in self.wrong or now.host.kind == self.kind)
         )

@@ -58,17 +58,14 @@ class Form:
         asked, sized = bool(fields.get("instance") or fields.get("id")), {"vcpus", "memory_mb"} & fields.keys()
         return cls(values={**DEFAULTS, **fields}, asked=asked, sized=sized)
 
-    def take_line(self, exists: Callable[[str], bool]) -> None:
+    def take_line(self, known: Callable[[str], str | None]) -> None:
         """Fill in what was typed in one line, if anything was."""
         if not self.values["ask"]:
             return
         try:
-            fields = one_line.read(self.values["ask"], exists)
+            fields = one_line.read(self.values["ask"], known)
         except ValueError as error:
             self.errors["ask"] = str(error)
-            return
-        if "like" in fields and not exists(fields["like"]):
-            self.errors["ask"] = f"there is no instance {fields['like']!r} to be like"
             return
         self.values |= fields
         self.sized = {"vcpus", "memory_mb"} & fields.keys()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from advisor.domain import Histories, HostDetail, HostNow, Instance, Slowing, time_part
 from api.html import picture
-from api.html.render import page
-from api.routes.common import CloudDep, ModelDep, PathId, TelemetryDep
+from api.html.render import page, to_page_of
+from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import FELT
 from api.web import bars, chart
 from api.web.cloud import age
@@ -67,9 +67,18 @@ class HostedInstance:
 
 
 def host(
-    request: Request, cloud: CloudDep, telemetry: TelemetryDep, models: ModelDep, host: PathId, since: Span = "1h"
-) -> HTMLResponse:
-    """One host with everybody on it."""
+    request: Request,
+    cloud: CloudDep,
+    inventory: InventoryDep,
+    telemetry: TelemetryDep,
+    models: ModelDep,
+    host: PathName,
+    since: Span = "1h",
+) -> HTMLResponse | RedirectResponse:
+    """One host with everybody on it; a name of one that is not its id leads there."""
+    known = inventory.find_host(host).id
+    if known != host:
+        return to_page_of(request, "hosts", known)
     detail, now = cloud.host(host), cloud.now()
     histories = telemetry.histories(host=host, since=since)
     probed = telemetry.probes(host=host, instance="", limit=MOST)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from advisor.domain import (
     CloudNow,
@@ -22,8 +22,8 @@ from advisor.domain import (
 from advisor.errors import NotFound
 from advisor.service import InventoryService, TelemetryService
 from api.html import picture
-from api.html.render import page
-from api.routes.common import CloudDep, InventoryDep, ModelDep, PathId, TelemetryDep
+from api.html.render import page, to_page_of
+from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import beside
 from api.web import chart
 from api.web.cloud import age
@@ -47,13 +47,15 @@ def instance(
     inventory: InventoryDep,
     telemetry: TelemetryDep,
     models: ModelDep,
-    instance: PathId,
+    instance: PathName,
     since: Span = "24h",
-) -> HTMLResponse:
-    """One instance with what is predicted and measured of it."""
+) -> HTMLResponse | RedirectResponse:
+    """One instance with what is predicted and measured of it; a name of one that is not its id leads there."""
     now = cloud.now()
     place = _place(now, instance)
-    it, pending = (place[1], place[2]) if place else (inventory.instance(instance), False)
+    it, pending = (place[1], place[2]) if place else (inventory.find_instance(instance), False)
+    if it.id != instance:
+        return to_page_of(request, "instances", it.id)
     detail = cloud.host(place[0].host.id) if place else None
     histories = telemetry.histories(instance=instance, since=since)
     host_alarms = [alarm for alarm in cloud.alarms() if alarm.host == it.host]

@@ -11,7 +11,7 @@ _BETWEEN = re.compile(r"(?:[\s,;]+|and\b)+")
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vcpus", re.compile(rf"{_NUMBER}\s*(?:v?cpus?|cores?)\b", re.IGNORECASE)),
     ("memory_mb", re.compile(rf"{_NUMBER}\s*(?P<unit>[mgt])(?:i?b)?\b", re.IGNORECASE)),
-    ("like", re.compile(r"(?:like|as)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
+    ("like", re.compile(r"(?:like|as)\s+(?:\"(?P<quoted>[^\"]{1,255})\"|(?P<name>[^\s,;]{1,255}))", re.IGNORECASE)),
     ("id", re.compile(r"(?:named?|called)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
     (
         "min_throughput_ratio",
@@ -21,21 +21,28 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("service", re.compile(r"(?P<name>latency|throughput)\b", re.IGNORECASE)),
     ("exclusive", re.compile(r"(?P<name>alone|exclusive)\b", re.IGNORECASE)),
 )
+_LONG_NAME = re.compile(r"(?:like|as)\s+(?P<name>[^\s,;\"][^,;\"]{0,253}[^\s,;\"])\s*(?=[,;]|\Z)", re.IGNORECASE)
 EXAMPLE = "8 vCPUs, 16 GB, like db-142"
 
 
-def read(text: str, exists: Callable[[str], bool]) -> dict[str, str]:
-    """Fields of the form that the line fills; `exists` tells whether an instance is in the inventory.
+def read(text: str, known: Callable[[str], str | None]) -> dict[str, str]:
+    """Fields of the form that the line fills; `known` gives the id of an instance by a name, None = there is none.
 
-    ValueError says which part is not understood.
+    A name with blanks stands in double quotes, or ends at a comma. ValueError says which part is not understood.
     """
     text = text.strip()
-    if exists(text):
-        return {"instance": text}
+    instance = known(text)
+    if instance is not None:
+        return {"instance": instance}
     fields: dict[str, str] = {}
     at = _skip(text, 0)
-    for name, match in _parts(text):
+    for name, match in _parts(text, known):
         fields[name], at = _value(name, match), _skip(text, match.end())
+        if name == "like":
+            other = known(fields[name])
+            if other is None:
+                raise ValueError(f"there is no instance {fields[name]!r} to be like")
+            fields[name] = other
     if at < len(text):
         raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
     return fields
@@ -52,11 +59,16 @@ def unfinished(text: str) -> tuple[set[str], int]:
     return {name for name, _ in parts}, _skip(text, max(at, mark))
 
 
-def _parts(text: str) -> Iterator[tuple[str, re.Match[str]]]:
-    """Each part with the field that it fills, up to the first that is not understood."""
+def _parts(text: str, known: Callable[[str], object] = lambda _: None) -> Iterator[tuple[str, re.Match[str]]]:
+    """Each part with the field that it fills, up to the first that is not understood; a name with blanks counts where
+    it is `known`."""
     at = _skip(text, 0)
     while at < len(text):
-        part = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
+        long = _LONG_NAME.match(text, at)
+        if long and known(long["name"]) is not None:
+            part: tuple[str, re.Match[str]] | None = ("like", long)
+        else:
+            part = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
         if part is None:
             return
         yield part
@@ -79,7 +91,7 @@ def _value(name: str, match: re.Match[str]) -> str:
         return "yes"
     if name == "service":
         return parts["name"].lower()
-    return parts.get("number") or parts["name"]
+    return parts.get("number") or parts.get("quoted") or parts["name"]
 
 
 def _complaint(text: str, rest: str) -> str:

@@ -89,4 +89,6 @@ def _instances(inventory: InventoryService, part: str) -> Iterator[LineSuggestio
     for instance in inventory.named(part, limit=MOST):
         if instance.id != part:
             where = f"on {instance.host}" if instance.host else "on no host"
-            yield LineSuggestion(instance.id, f"{picture.size(instance)}, {where}")
+            name = instance.labels.get("name", instance.id)
+            known_as = "" if name == instance.id else f"{name}: "
+            yield LineSuggestion(instance.id, f"{known_as}{picture.size(instance)}, {where}")

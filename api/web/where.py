@@ -24,7 +24,7 @@ _OFFERED = 500  # instances and workloads in the pick lists; any other name can 
 def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> HTMLResponse:
     """Where should this instance go? A form and the ranked answer."""
     form = Form.read(request.query_params)
-    form.take_line(lambda name: _exists(inventory, name))
+    form.take_line(lambda name: _known(inventory, name))
     state = cloud.ready()
     recommendation = _ask(form, inventory, placements) if form.asked and not form.errors else None
     now = None if recommendation else cloud.now()
@@ -48,24 +48,31 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
     )
 
 
-def _exists(inventory: InventoryService, name: str) -> bool:
+def _known(inventory: InventoryService, name: str) -> str | None:
+    """The id of the instance that goes by this name, None = none does; ValueError where several do."""
     try:
-        inventory.instance(name)
-    except (NotFound, InvalidInput):
-        return False
-    return True
+        return inventory.find_instance(name).id
+    except NotFound:
+        return None
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
 
 
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
-        instance = _unpinned(inventory.instance(form.existing)) if form.existing else form.new_instance()
+        instance = _unpinned(inventory.find_instance(form.existing)) if form.existing else form.new_instance()
         if instance is None:
             return None
         if form.values["like"] and not form.existing:
-            if not _exists(inventory, form.values["like"]):
+            try:
+                other = _known(inventory, form.values["like"])
+            except ValueError as error:
+                form.errors["like"] = str(error)
+                return None
+            if other is None:
                 form.errors["like"] = f"there is no instance {form.values['like'][:60]!r}"
                 return None
-            instance = like_another(instance, inventory.instance(form.values["like"]), form.sized)
+            instance = like_another(instance, inventory.instance(other), form.sized)
         recommendation = placements.place(form.request(instance)).recommendation
         hosts = [candidate.host for candidate in recommendation.candidates]
         present: Candidate | None = None

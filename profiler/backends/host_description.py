@@ -10,6 +10,7 @@ from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.source import HostSource
 from profiler.host_kinds import TRAITS, HostKind
+from profiler.instance_ids import name_label
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse.text import ParseError
 from profiler.parse.xl_host import parse_xl_info
@@ -51,6 +52,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
     links, disks = files.links(), files.disks()
     _, disk_kind = max(disks.values(), key=lambda disk: disk[0], default=(0.0, ""))
     labels = {
+        "name": name_label(files.text("/proc/sys/kernel/hostname")).get("name", ""),
         "kernel": files.text("/proc/sys/kernel/osrelease"),
         "cpu_model": model,
         "sockets": files.sockets(cpus),

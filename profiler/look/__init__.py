@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from profiler.pictures import ACCENT, INK, LINE, PAPER, SERIES, SOFT, inline_svg
+from profiler.visible_text import visible
 
 FOLDER = Path(__file__).parent
 LONGEST = 44  # characters of a name in a picture
@@ -30,6 +31,7 @@ def environment(templates: Path | None = None) -> jinja2.Environment:
     """Templates of a folder, which may extend `report.html.j2`; everything that is put in is escaped."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder for folder in (templates, FOLDER) if folder]),
+        finalize=visible,
         autoescape=True,  # names come from outside
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from advisor.telemetry.guest_history import demands_of
 from advisor.telemetry.monitoring_history import load_preset, preset_names, read, teach
 from advisor.telemetry.openstack.endpoint import CloudEndpoint
 from advisor.telemetry.openstack.metric_storage import MetricStorage
-from advisor.telemetry.series_store import SeriesStore
+from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.demand_estimation import Tally
 from profiler.demand import Demand, Resource
 from tests.advisor.test_promql import NOTHING
@@ -191,6 +192,21 @@ def test_a_name_that_two_namespaces_have_is_left_out_and_told(store: Prometheus)
     found = asked(store, "kubevirt")
     assert set(found.demands) == {"vm-1"}
     assert found.unknown == ("bank.vm-2", "shop.vm-2")
+
+
+def test_guests_with_names_of_other_scripts_are_known_by_their_label() -> None:
+    class Watched:
+        def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
+            times = [begin.timestamp() + step_s * step for step in range(20)]
+            if "cpu_time" in query:
+                for name in ("Склад №3", unicodedata.normalize("NFD", "hôte"), "双", "сам"):
+                    yield Scraped({"domain": name}, times, [1.5] * 20)
+
+    labels = {"a-1": "Склад №3", "b-1": "hôte", "c-1": "双", "c-2": "双"}
+    guests = [Instance(name, vcpus=4, labels={"name": label}) for name, label in labels.items()]
+    found = read(Watched(), load_preset("libvirt-exporter"), guests, since_s=7200, now=datetime.now(UTC))
+    assert {name: demand["cpu"].mean for name, demand in found.demands.items()} == {"a-1": 1.5, "b-1": 1.5}
+    assert set(found.unknown) == {"双", "сам"}  # of two, and of none
 
 
 def test_a_subquery_as_aetos_takes_it_gives_what_a_range_does(store: Prometheus) -> None:

@@ -232,6 +232,13 @@ def test_a_host_is_described_by_its_files_as_far_as_they_go() -> None:
     assert describe_host("lxc", FakeHost()) == HostDescription("lxc")  # it shows nothing
 
 
+def test_a_host_whose_name_is_no_id_tells_it_as_a_label() -> None:
+    host = FakeHost()
+    for name, labels in (("hyper-ß\n", {"name": "hyper-ß"}), ("kvm01\n", {})):
+        host.files["/proc/sys/kernel/hostname"] = name
+        assert describe_host("lxc", host).labels == labels
+
+
 def test_dom0_asks_xen_what_the_host_is() -> None:
     host = _server()
     host.values["xl info"] = (

@@ -6,9 +6,10 @@ import errno
 
 import pytest
 
+from advisor.render import check_labels
 from profiler.backends import BackendError, LxcBackend
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.lxc.listing import names_in_group
+from profiler.instance_ids import instance_id
 from profiler.observed import Instance, check_id
 from tests.profiler.fake_host import FakeHost, host_of_shop
 
@@ -29,6 +30,22 @@ def test_containers_of_other_programs_are_found_by_their_groups() -> None:
     host.version_1("system.slice/ssh.service", [9], 5)
     names = [instance.id for instance in LxcBackend(host, host="h").list_instances()]
     assert names == sorted([DOCKER_ID[:12], "cd34cd34cd34", "ef56ef56ef56", instance_id("a b")])
+
+
+def test_a_name_that_no_id_can_be_goes_along_as_a_label() -> None:
+    host = FakeHost()
+    groups = {
+        "lxc.payload.магазин": "магазин",
+        r"machine.slice/machine-caf\xc3\xa9.scope": "café",
+        "lxc.payload.shop": None,
+    }
+    for tid, path in enumerate(groups, 1):
+        host.version_1(path, [tid], 5)
+        host.task(tid, 5)
+    found = {instance.labels["cgroup"]: instance for instance in LxcBackend(host, host="h").list_instances()}
+    assert {path: found[path].labels.get("name") for path in groups} == groups
+    for instance in found.values():
+        check_labels(instance)  # commands can be made of it
 
 
 @pytest.mark.parametrize(

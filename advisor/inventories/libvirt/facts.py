@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.isolation import cap_percent, network, pinning
 from profiler.host_kinds import HostKind
+from profiler.instance_ids import instance_id, name_label
 from profiler.parse.libvirt import parse_cells, parse_domain, parse_nodeinfo
 from profiler.parse.text import ParseError
 
@@ -33,7 +33,7 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         "pcpus": node.cpus,
         "memory_mb": node.memory_mb,
         "threads_per_core": node.threads_per_core,
-        "labels": {"source": source},
+        "labels": {"source": source, **name_label(name)},
     }
     if node.mhz:
         facts["cpu_mhz"] = node.mhz
@@ -63,6 +63,6 @@ def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -
             "network": network(described.bandwidths),
             "disk_limit_mb_s": min(described.disk_limits) / 1e6 if described.disk_limits else None,
         },
-        "labels": {"source": source, "uuid": uuid, **described.labels},
+        "labels": {"source": source, "uuid": uuid, **name_label(described.name), **described.labels},
     }
     return facts if runs else {**facts, "load": STOPPED_LOAD}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.libvirt.disks import Disks
 from profiler.backends.libvirt.events import Events
@@ -23,6 +22,7 @@ from profiler.backends.libvirt.stalls import GuestStalls
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, reason
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
+from profiler.instance_ids import instance_id, name_label
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse.libvirt import (
     ALIVE,
@@ -88,7 +88,7 @@ class LibvirtBackend:
         for record in _alive(self._listed()):
             described = self._described(record, _LOOK_AGAIN_S)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
-            labels = {"uuid": record.uuid, **(described.labels if described else {})}
+            labels = {"uuid": record.uuid, **name_label(record.name), **(described.labels if described else {})}
             name = instance_id(record.name)
             instances.append(Instance(name, vcpus=vcpus, memory_mb=memory_mb, host=self.host, labels=labels))
         return sorted(instances, key=lambda instance: instance.id)

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import GONE, HostReader, or_none
 from profiler.backends.lxc.container import ContainerReader
 from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
@@ -14,6 +13,7 @@ from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import TaskDelays
+from profiler.instance_ids import instance_id
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse.text import ParseError
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import or_none
 from profiler.backends.lxc.control_groups import Groups, walk
 from profiler.backends.lxc.manager_names import names_of
 from profiler.backends.source import HostSource
+from profiler.instance_ids import instance_id, name_label
 from profiler.observed import Instance
 
 # Groups of the container programs in use; `name` becomes the instance's id.
@@ -85,7 +85,7 @@ class ContainerListing:
             (vcpus, memory_mb), below = self._size_of(path, now_s), _below(paths, position)
             container = before.get(path)
             if container is None:
-                labels = {"cgroup": path, **names_of(self._source, path)}
+                labels = {"cgroup": path, **name_label(_name(path) or ""), **names_of(self._source, path)}
                 instance = Instance(identifier, vcpus, memory_mb, host=self._host, labels=labels)
                 container = ListedContainer(path, instance, below)
             elif (container.below, container.instance.vcpus, container.instance.memory_mb) != (below, vcpus, memory_mb):
@@ -122,11 +122,17 @@ def _instance(path: str) -> str | None:
 
 def _identifier(path: str) -> str | None:
     """The id of a container's group; None for any other group."""
+    name = _name(path)
+    return None if name is None else instance_id(name)
+
+
+def _name(path: str) -> str | None:
+    """The name of a container by its group; None for any other group."""
     match = next((match for pattern in _CONTAINERS if (match := pattern.search(path))), None)
     if match is None:
         return None
     name = match["name"]
-    return instance_id(name[:_SHORT_ID] if len(name) == _HEX_ID else name)
+    return name[:_SHORT_ID] if len(name) == _HEX_ID else name
 
 
 def names_in_group(path: str) -> tuple[str, ...]:

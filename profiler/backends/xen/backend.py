@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.commands import TIMEOUT_S, run_tool
-from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt, or_none
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
@@ -20,6 +19,7 @@ from profiler.backends.xen.io import OTHERS, IoCounters, IoReader
 from profiler.backends.xen.isolation import read_isolation
 from profiler.backends.xen.stalls import XenGuestStalls, physical_device
 from profiler.backends.xen.trace import SchedulerTrace
+from profiler.instance_ids import instance_id, name_label
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore
@@ -76,7 +76,13 @@ class XenBackend:
         self._begin()
         self._list()
         return [
-            Instance(identifier, vcpus=max(1, row.vcpus), memory_mb=row.memory_mb, host=self.host)
+            Instance(
+                identifier,
+                vcpus=max(1, row.vcpus),
+                memory_mb=row.memory_mb,
+                host=self.host,
+                labels=name_label(row.name),
+            )
             for identifier, row in self._guests.items()
         ]
 

@@ -118,6 +118,17 @@ def test_a_quota_that_stands_for_none_and_the_domains_cpuset_are_read_as_libvirt
     assert str(facts["settings"]["pinning"]) == "0:2-3|1:6"
 
 
+def test_names_of_other_scripts_are_kept_as_labels_and_instances_are_found_by_them(advisor: Advisor) -> None:
+    names = {A: "Склад (новый) №3", B: "数据库-主", C: "plain-1"}
+    cloud = Machines(a=Machine("hyper-ß", {uuid: _domain(name) for uuid, name in names.items()}))
+    advisor.inventory.follow(cloud.read())
+    assert advisor.inventory.find_host("hyper-ß").labels["name"] == "hyper-ß"
+    for uuid, name in names.items():
+        found = advisor.inventory.find_instance(name)
+        assert (found.labels["uuid"], found.labels.get("name", found.id)) == (uuid, name)
+    assert "name" not in advisor.inventory.instance("plain-1").labels
+
+
 @pytest.mark.parametrize("capabilities", ["", "<no", _cells("0 1", "1 9"), "<!DOCTYPE x><capabilities/>"])
 def test_a_host_of_containers_whose_numa_nodes_make_no_sense_is_read_without_them(capabilities: str) -> None:
     (host,) = Machines(a=Machine("box", capabilities=capabilities, driver="lxc:///system")).read().hosts

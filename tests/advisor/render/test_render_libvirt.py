@@ -11,6 +11,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.render import commands
+from profiler.instance_ids import instance_id
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 HOST = Host("h1", "kvm", pcpus=4, memory_mb=8192)
@@ -169,3 +170,14 @@ def test_virsh_reads_every_rendered_command_and_its_undo() -> None:
             assert not any(word in done.stderr for word in misread), (argv, done.stderr)
             handed_on = ("unsupported flags", "throttle", "not found", "not a known interface")
             assert done.returncode == 0 or any(word in done.stderr for word in handed_on), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("label", "domain"),
+    [("Склад №3", "Склад №3"), ("another", None), ("Склад\u202e№3", None)],  # only the name that the id was made of
+)
+def test_a_domain_whose_name_is_no_id_is_called_by_its_name(label: str, domain: str | None) -> None:
+    instance = Instance(instance_id("Склад №3"), vcpus=2, labels={"name": label})
+    wanted = IsolationSettings(cap_percent=100)
+    (command,) = commands(HOST, instance, IsolationSettings(), wanted)
+    assert command.argv[command.argv.index("--domain") + 1] == (domain or instance.id)
