@@ -86,6 +86,10 @@ class StorageUnavailable(AdvisorError):  # noqa: N818
     code = "storage.unavailable"
 
 
+class StorageLocked(StorageUnavailable):
+    """Another writer holds what this one waits for."""
+
+
 class OutOfSpace(StorageUnavailable):
     """The disk is full: reads go on, writes are refused."""
 

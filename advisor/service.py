@@ -42,6 +42,7 @@ from advisor.settings import Settings
 from advisor.store import held, models, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
+from advisor.store.later_writes import LaterWrites
 from advisor.store.retention import Retention
 from advisor.store.transactions import Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
@@ -122,12 +123,14 @@ class Advisor:
         self.cloud = CloudService(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
         self.inventory = InventoryService(transactions, audit, clock, timedelta(seconds=settings.fresh_s))
         self.outcomes = OutcomeService(cache, monitor, registry, transactions, audit, clock)
-        self.placements = PlacementService(cache, monitor, audit, settings, transactions, clock, stored)
-        self.plans = PlanService(cache, monitor, registry, audit, settings, transactions, clock, stored)
+        self._later = later = LaterWrites(transactions)
+        self.placements = PlacementService(cache, monitor, audit, settings, transactions, later, clock, stored)
+        self.plans = PlanService(cache, monitor, registry, audit, settings, transactions, later, clock, stored)
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:
         """Finish the steps in the background that are under way, and let go of the database."""
+        self._later.close()
         self._window_checks.close()
         self._arrivals.close()
         self._retention.close()

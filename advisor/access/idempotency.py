@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from advisor import deadline
-from advisor.errors import KeyInUse, KeyReused
+from advisor.errors import KeyInUse, KeyReused, StorageLocked
 from advisor.store import idempotency
 from advisor.store.idempotency import KeyUse
-from advisor.store.transactions import Transaction
+from advisor.store.later_writes import HASTY_S
+from advisor.store.transactions import Write
 
 SPARE = timedelta(seconds=30)  # beyond the time of a request, before a key counts as left behind by one that died
 
@@ -37,12 +38,19 @@ class Idempotency:
     a request may take.
     """
 
-    def __init__(self, write: Transaction, clock: Callable[[], datetime], most_s: float) -> None:
+    def __init__(self, write: Write, clock: Callable[[], datetime], most_s: float) -> None:
         self._write = write
         self._clock = clock
         self._lease = timedelta(seconds=most_s) + SPARE
 
-    def begin(self, actor: str, key: str, request: str) -> KeyUse | KeptAnswer:
+    def begin_hastily(self, actor: str, key: str, request: str) -> KeyUse | KeptAnswer | None:
+        """As `begin` for a request that changes nothing: None where another writer keeps the database."""
+        try:
+            return self.begin(actor, key, request, wait_s=HASTY_S)
+        except StorageLocked:
+            return None
+
+    def begin(self, actor: str, key: str, request: str, *, wait_s: float | None = None) -> KeyUse | KeptAnswer:
         """The answer that this request got before, or its use of the key: `keep` or `let_go` must follow.
 
         KeyReused where the key was used for another request in the last 24 hours, KeyInUse while the same request is
@@ -50,7 +58,7 @@ class Idempotency:
         """
         now = self._clock()
         use = KeyUse(actor, _digest(key), _digest(request), now)
-        with self._write() as connection:
+        with self._write(wait_s=wait_s) as connection:
             if idempotency.add(connection, use):
                 return use
             former = idempotency.get(connection, actor, use.key)

@@ -28,6 +28,7 @@ from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, pending, recommendations
+from advisor.store.later_writes import LaterWrites
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
 
@@ -49,6 +50,7 @@ class PlacementService:
         audit: Audit,
         settings: Settings,
         transactions: Transactions,
+        later: LaterWrites,
         clock: Callable[[], datetime],
         stored: Callable[[], None],
     ) -> None:
@@ -58,6 +60,7 @@ class PlacementService:
         self._settings = settings
         # Who lost power asks again: an answer must not wait for the disk.
         self._read, self._write = transactions.read, partial(transactions.write, synced=False)
+        self._later = later
         self._clock = clock
         self._stored = stored
         self._one_at_a_time = threading.Lock()
@@ -75,8 +78,12 @@ class PlacementService:
         check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             encoded, _ = self._answer(request, former=True)
-            with self._write() as connection:
-                self._keep(connection, encoded, held=False)
+            self._later.write(
+                partial(self._keep, recommendation=encoded, held=False),
+                key=encoded.head.id,
+                value=encoded,
+                synced=False,
+            )
             self._stored()
             return encoded
         with self._one_at_a_time:  # in this process, so that each answer counts in the former ones
@@ -106,10 +113,7 @@ class PlacementService:
         if not hold:
             answers, _ = self._in_turn(requests, without)
             looks = [answer for answer in answers if not (holds_next and answer.candidates)]
-            if looks:
-                with self._write() as connection:
-                    for look in looks:
-                        self._note(connection, look)
+            self._note_later(looks)
             return answers
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
@@ -130,9 +134,7 @@ class PlacementService:
         until = time.monotonic() + min(time_limit_s, deadline.left_s() * _SEARCHED)
         if not hold:
             joint, _ = self._jointly(requests, until)
-            with self._write() as connection:
-                for look in joint.answers:
-                    self._note(connection, look)
+            self._note_later(joint.answers)
             return joint
         joint, view = self._jointly(requests, until)
         with self._one_at_a_time:
@@ -152,8 +154,8 @@ class PlacementService:
         if not hold:
             ranking, _ = self._ranked(request, without, detailed=0)
             if not (holds_next and ranking.scores):
-                with self._write() as connection:
-                    self._note(connection, ranking.answer, next(iter(ranking.scores), None))
+                best = next(iter(ranking.scores), None)
+                self._later.write(partial(self._note, recommendation=ranking.answer, best=best), synced=False)
             return ranking
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
@@ -196,6 +198,9 @@ class PlacementService:
 
     def get(self, recommendation_id: str) -> Recommendation:
         """A stored answer; NotFound when there is none such."""
+        waiting = self._later.find(recommendation_id)
+        if isinstance(waiting, EncodedRecommendation):
+            return waiting.recommendation
         with self._read() as connection:
             stored = recommendations.get(connection, recommendation_id)
         if stored is None:
@@ -222,8 +227,9 @@ class PlacementService:
         going = [(move.instance, move.target) for move in advised if move.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
         detail = {"moves": len(going), "stuck": len(advised) - len(going), "model": chosen.predictor.version}
-        with self._write() as connection:
-            self._audit.record(connection, "moves.answer", list(names), **detail)
+        self._later.write(
+            lambda connection: self._audit.record(connection, "moves.answer", list(names), **detail), synced=False
+        )
         return advised
 
     def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[EncodedRecommendation, CloudView]:
@@ -340,6 +346,14 @@ class PlacementService:
         about = [head.id, head.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "dry_run": head.request.dry_run, "held": held, "model": head.model_version}
         self._audit.record(connection, "placement.answer", about, **detail)
+
+    def _note_later(self, looks: Sequence[Recommendation]) -> None:
+        def note(connection: Connection) -> None:
+            for look in looks:
+                self._note(connection, look)
+
+        if looks:
+            self._later.write(note, synced=False)
 
     def _note(self, connection: Connection, recommendation: Recommendation, best: str | None = None) -> None:
         """The entry of an answer that is not stored; `best` is its host where it tells of none."""

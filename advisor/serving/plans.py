@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sqlalchemy import Connection
+
 from advisor.access.audit import Audit
 from advisor.domain import ModelCard, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
 from advisor.errors import NotFound
@@ -24,6 +26,7 @@ from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.store import changes, counters, models, plans, samples
+from advisor.store.later_writes import LaterWrites
 from advisor.store.transactions import Transactions
 from models.physics.prior import PriorPredictor
 
@@ -42,6 +45,7 @@ class PlanService:
         audit: Audit,
         settings: Settings,
         transactions: Transactions,
+        later: LaterWrites,
         clock: Callable[[], datetime],
         stored: Callable[[], None],
     ) -> None:
@@ -50,7 +54,8 @@ class PlanService:
         self._registry = registry
         self._audit = audit
         self._settings = settings
-        self._read, self._write = transactions.read, transactions.write
+        self._read = transactions.read
+        self._later = later
         self._clock = clock
         self._stored = stored
 
@@ -75,15 +80,21 @@ class PlanService:
             progress=progress,
         )
         plan = self._widened(plan, view)
-        with self._write() as connection:
+
+        def keep(connection: Connection) -> None:
             plans.add(connection, plan)
             detail = {"kind": request.kind, "instances": len(request.instances)}
             self._audit.record(connection, "plan.answer", [plan.id], **detail)
+
+        self._later.write(keep, key=plan.id, value=plan, synced=True)
         self._stored()
         return plan
 
     def get(self, plan_id: str) -> Plan:
         """A stored plan; NotFound when there is none such."""
+        waiting = self._later.find(plan_id)
+        if isinstance(waiting, Plan):
+            return waiting
         with self._read() as connection:
             plan = plans.get(connection, plan_id)
         if plan is None:

@@ -26,6 +26,7 @@ from advisor.prediction.lru import LRUCache
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, probes
 from advisor.store.rollups import BUCKET_S
+from advisor.store.statements import chunks
 from advisor.store.transactions import Transactions
 from advisor.telemetry import (
     antagonists,
@@ -138,14 +139,18 @@ class TelemetryService:
         if dry_run:
             with self._read() as connection:
                 return history, tuple(sorted(demands.news_of_history(connection, history.demands)))
+        changed: list[str] = []
+        for part in chunks(sorted(history.demands)):  # others write in between
+            with self._write() as connection:
+                counters.hold(connection, "inventory")
+                news = demands.news_of_history(connection, {name: history.demands[name] for name in part})
+                if news:
+                    demands.tell(connection, news)
+            changed += news
         with self._write() as connection:
-            counters.hold(connection, "inventory")
-            news = demands.news_of_history(connection, history.demands)
-            if news:
-                demands.tell(connection, news)
-            counts = {"instances": len(history.demands), "changed": len(news), "unknown": len(history.unknown)}
+            counts = {"instances": len(history.demands), "changed": len(changed), "unknown": len(history.unknown)}
             self._audit.record(connection, "history.take", source=Path(source).stem, **counts)
-        return history, tuple(sorted(news))
+        return history, tuple(changed)
 
     def _own_history(
         self, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]

@@ -38,6 +38,9 @@ totals = sa.Table(
 )
 
 
+_ABSENT = sa.not_(sa.exists().where(instances.c.id == demands.c.instance))
+
+
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A row: windows that end up to `until_s` are in `tally`, which is plain JSON."""
@@ -132,10 +135,19 @@ def add_totals(connection: sa.Connection, additions: Mapping[tuple[str, float], 
     )
 
 
-def expire(connection: sa.Connection, before_s: float, now_s: float) -> None:
-    """Forget instances that are gone and were last measured before a time, and how busy everybody was long ago."""
-    absent = sa.not_(sa.exists().where(instances.c.id == demands.c.instance))
-    connection.execute(sa.delete(demands).where(demands.c.until_s < before_s, absent))
+def expired(connection: sa.Connection, before_s: float) -> list[str]:
+    """Instances that are gone and of which nothing was measured since a time."""
+    query = sa.select(demands.c.instance).distinct().where(demands.c.until_s < before_s, _ABSENT)
+    return sorted(connection.scalars(query))
+
+
+def expire(connection: sa.Connection, ids: Sequence[str], before_s: float) -> None:
+    """Forget these instances as far as they are gone and were last measured before a time."""
+    connection.execute(sa.delete(demands).where(demands.c.instance.in_(ids), demands.c.until_s < before_s, _ABSENT))
+
+
+def expire_totals(connection: sa.Connection, now_s: float) -> None:
+    """Forget how busy all were long ago."""
     connection.execute(sa.delete(totals).where(totals.c.time_s < now_s - KEEP_TOTALS_S))
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
 from advisor.domain import codec
-from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageLocked, StorageUnavailable
 from advisor.settings import DATABASE
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
@@ -26,6 +26,7 @@ CONNECT_S = 5  # until a server that does not answer counts as away
 SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
 _WRITES = "cotenant_writes"  # marks connections that are going to write
 _UNSYNCED = "cotenant_unsynced"  # … and need not wait for the disk
+_WAIT_MS = "cotenant_wait_ms"  # … and for how long they wait for another writer
 
 
 class Database:
@@ -55,8 +56,12 @@ class Database:
             self._reader = self._engine
         else:  # a read of several tables sees one moment, as it does on SQLite
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
-        self._writer = self._engine.execution_options(**{_WRITES: True})
-        self._unsynced_writer = self._engine.execution_options(**{_WRITES: True, _UNSYNCED: True})
+        self._writers = {
+            synced: self._engine.execution_options(
+                **{_WRITES: True, _UNSYNCED: not synced, _WAIT_MS: int(busy_s * 1000)}
+            )
+            for synced in (True, False)
+        }
 
     @property
     def is_sqlite(self) -> bool:
@@ -76,28 +81,32 @@ class Database:
                 yield connection
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[sa.Connection]:
+    def write(self, *, synced: bool = True, wait_s: float | None = None) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk.
 
-        Without `synced` a power cut may undo it, and what else was written so since the last one that was synced. The
-        database stays whole, and a process that dies loses nothing.
+        StorageLocked where another writer of SQLite keeps it waiting for longer than `wait_s`, None = BUSY_S. Without
+        `synced` a power cut may undo it, and what else was written so since the last one that was synced. The database
+        stays whole, and a process that dies loses nothing.
         """
-        with self._speaking(), self._in_line():
+        writer, wait_s = self._writers[synced], self._busy_s if wait_s is None else wait_s
+        if wait_s != self._busy_s:
+            writer = writer.execution_options(**{_WAIT_MS: int(wait_s * 1000)})
+        with self._speaking(), self._in_line(wait_s):
             self._check_file()
-            with (self._writer if synced else self._unsynced_writer).begin() as connection:
+            with writer.begin() as connection:
                 if not synced and not self.is_sqlite:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
             self._check_file()  # nobody is told that something is stored which nobody will find
 
     @contextmanager
-    def _in_line(self) -> Iterator[None]:
+    def _in_line(self, wait_s: float) -> Iterator[None]:
         """Writers of this process one after the other: SQLite lets those who wait sleep and try again, not in turn."""
         if not self.is_sqlite:
             yield
             return
-        if not self._turn.acquire(timeout=self._busy_s):
-            raise StorageUnavailable(f"database {self.name} is locked by another writer; try again")
+        if not self._turn.acquire(timeout=wait_s):
+            raise StorageLocked(f"database {self.name} is locked by another writer; try again")
         try:
             yield
         finally:
@@ -143,7 +152,7 @@ class Database:
         if code in _FULL:
             return OutOfSpace(f"no space left for database {self.name}: nothing was written; free some and try again")
         if code in _BUSY or code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return StorageUnavailable(f"database {self.name} is locked by another writer; try again")
+            return StorageLocked(f"database {self.name} is locked by another writer; try again")
         return StorageUnavailable(f"database {self.name} does not answer: {_one_line(cause)}")
 
 
@@ -232,4 +241,5 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     writes = options.get(_WRITES)
     if writes:  # with a write-ahead log NORMAL syncs at checkpoints only, and keeps the order of transactions
         connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_UNSYNCED) else 'FULL'}")
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={options[_WAIT_MS]}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from sqlalchemy import Connection
+
 from advisor.background_pass import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
 from advisor.store import demands, idempotency, plans, probes, recommendations, rollups, stays
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
+from advisor.store.statements import chunks
 
-SERIES_AT_ONCE = 500  # are looked at …
-ROLLED_AT_ONCE = 100  # … and, where something is old, rolled up
+SERIES_AT_ONCE = 100  # are looked at …
+ROLLED_AT_ONCE = 100  # … and at most so many rolled up in one transaction
+STEP_S = 0.1  # that others wait for a step to let them write: longer ones are followed by smaller ones
 ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
 SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
 EVERY = timedelta(minutes=10)
@@ -44,6 +48,7 @@ class Retention(BackgroundPass):
             (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
         )
         self._clock = clock
+        self._at_once, self._slowest_s = ROLLED_AT_ONCE // 10, 0.0  # series in one transaction, and how long those took
 
     def run(self) -> Removed:
         """Go over everything once, without pauses; Conflict while another pass does, in this process or another."""
@@ -77,16 +82,28 @@ class Retention(BackgroundPass):
 
         try:
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
-            with self._database.write() as connection:  # which may move the inventory, so that nothing is before it
-                probes.expire(connection, now - KEEP_PROBES)
-            with self._database.write() as connection:
-                demands.expire(connection, cut_s, now.timestamp())
-                stays.expire(connection, (now - KEEP_STAYS).timestamp())
-                idempotency.expire(connection, now - idempotency.KEPT)
+            self._rest_of(cut_s, now, pausing=pausing)
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:
             with self._database.write() as connection:
                 rollups.let_go(connection, holder, None if self._stopping.is_set() else self._clock() + EVERY)
+
+    def _rest_of(self, cut_s: float, now: datetime, *, pausing: bool) -> None:
+        """What else is old, each in a transaction of its own."""
+        steps: tuple[Callable[[Connection], object], ...] = (
+            lambda connection: probes.expire(connection, now - KEEP_PROBES),  # which may move the inventory
+            lambda connection: demands.expire_totals(connection, now.timestamp()),
+            lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
+            lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
+        )
+        for step in steps:
+            with self._resting(pausing=pausing), self._database.write() as connection:
+                step(connection)
+        with self._database.read() as connection:
+            gone = demands.expired(connection, cut_s)
+        for part in chunks(gone):
+            with self._resting(pausing=pausing), self._database.write() as connection:
+                demands.expire(connection, part, cut_s)
 
     def _samples(self, cut_s: float, hold: Callable[[], bool], *, pausing: bool) -> tuple[Removed, bool]:
         """What became of samples and roll-ups, and whether no other pass took over on the way."""
@@ -117,17 +134,24 @@ class Retention(BackgroundPass):
         return removed
 
     def _tidy(self, ids: Sequence[int], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
-        rolled = 0
-        if self._begins_s(ids, cut_s) is not None:
-            for start in range(0, len(ids), ROLLED_AT_ONCE):
-                rolled += self._roll(ids[start : start + ROLLED_AT_ONCE], cut_s, pausing=pausing)
-        with self._database.write() as connection:
-            return Removed(rolled, rollups.expire(connection, ids, expired_s), rollups.drop_empty(connection, ids))
+        removed, start = Removed(), 0
+        while start < len(ids) and not self._stopping.is_set():
+            part, self._slowest_s = ids[start : start + self._at_once], 0.0
+            removed += Removed(samples=self._roll(part, cut_s, pausing=pausing))
+            with self._step(pausing=pausing) as connection:
+                expired = rollups.expire(connection, part, expired_s)
+                removed += Removed(rollups=expired, series=rollups.drop_empty(connection, part))
+            start += len(part)
+            if self._slowest_s > STEP_S:
+                self._at_once = max(self._at_once // 2, 1)
+            elif self._slowest_s < STEP_S / 4:
+                self._at_once = min(self._at_once * 2, ROLLED_AT_ONCE)
+        return removed
 
     def _roll(self, ids: Sequence[int], cut_s: float, *, pausing: bool) -> int:
         rolled = 0
         while not self._stopping.is_set() and (begin_s := self._begins_s(ids, cut_s)) is not None:
-            with self._resting(pausing=pausing), self._database.write() as connection:
+            with self._step(pausing=pausing) as connection:
                 rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
         return rolled
 
@@ -136,6 +160,14 @@ class Retention(BackgroundPass):
         with self._database.read() as connection:
             first_s = rollups.oldest(connection, ids)
         return None if first_s is None or first_s >= cut_s else first_s // BUCKET_S * BUCKET_S
+
+    @contextmanager
+    def _step(self, *, pausing: bool) -> Iterator[Connection]:
+        """A transaction over some series and a pause; `_slowest_s` has how long it kept others waiting."""
+        with self._resting(pausing=pausing), self._database.write() as connection:
+            began_s = time.monotonic()  # once the lock is there
+            yield connection
+            self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
 
     @contextmanager
     def _resting(self, *, pausing: bool) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 from sqlalchemy import Connection
 
@@ -13,6 +14,13 @@ from advisor.store import migrate
 from advisor.store.engine import Database
 
 Transaction = Callable[[], AbstractContextManager[Connection]]  # opens one, to read or to write
+
+
+class Write(Protocol):
+    """Opens a transaction that writes; `wait_s` as in Database.write."""
+
+    def __call__(self, *, wait_s: float | None = None) -> AbstractContextManager[Connection]:
+        """Open it."""
 
 
 class Transactions:
@@ -45,10 +53,10 @@ class Transactions:
             yield connection
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[Connection]:
-        """A transaction that is committed at its end, or rolled back when it raises; `synced` as in Database.write."""
+    def write(self, *, synced: bool = True, wait_s: float | None = None) -> Iterator[Connection]:
+        """A transaction that is committed at its end, or rolled back when it raises; options as in Database.write."""
         self.refuse()
-        with self._database.write(synced=synced) as connection:
+        with self._database.write(synced=synced, wait_s=wait_s) as connection:
             yield connection
 
     def refuse(self) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError, InvalidInput, StorageLocked
 from advisor.service import Idempotency, KeptAnswer, actor
 
 REPLAYED = "Idempotent-Replayed"
@@ -37,17 +37,21 @@ class AnswerOnce:
     key: str | None
     target: str  # method, path and query of the request
 
-    def __call__(self, body: BaseModel, work: Callable[[], Response]) -> Response:
+    def __call__(self, body: BaseModel, work: Callable[[], Response], *, holds: bool) -> Response:
         """The answer of `work`, or the stored one to the same question; failures are not stored.
 
-        KeyReused where the key was used for another question, KeyInUse while this one is being worked on.
+        One that `holds` nothing is answered without its key while another writer keeps the database. KeyReused where
+        the key was used for another question, KeyInUse while this one is being worked on.
         """
         if self.key is None:
             return work()
         if not _KEY.fullmatch(self.key):
             raise InvalidInput("a key is 1-255 visible ASCII characters without blanks", field="idempotency-key")
         question = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
-        use = self.stored.begin(actor(), self.key, f"{self.target}\n{question}")
+        begin = self.stored.begin if holds else self.stored.begin_hastily
+        use = begin(actor(), self.key, f"{self.target}\n{question}")
+        if use is None:
+            return work()
         if isinstance(use, KeptAnswer):
             headers = {REPLAYED: "true"} | ({"Location": use.path} if use.path else {})
             return Response(use.body, headers=headers, media_type="application/json")
@@ -57,7 +61,8 @@ class AnswerOnce:
             with suppress(AdvisorError):  # the first error is the one to report; the key expires anyway
                 self.stored.let_go(use)
             raise
-        self.stored.keep(use, KeptAnswer(bytes(answer.body), answer.headers.get("location", "")))
+        with suppress(StorageLocked):  # it was answered: who repeats it waits until the key's lease ends
+            self.stored.keep(use, KeptAnswer(bytes(answer.body), answer.headers.get("location", "")))
         return answer
 
 

@@ -29,7 +29,7 @@ def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -
         text = PlanAnswer.of(plan, plans.age(plan)).model_dump_json(exclude_unset=True)
         return Response(text, headers={"Location": f"/v1/plans/{plan.id}"}, media_type="application/json")
 
-    return once(body, work)
+    return once(body, work, holds=False)
 
 
 def get(plan: PathId, plans: PlanDep) -> PlanAnswer:

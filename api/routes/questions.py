@@ -48,7 +48,7 @@ def place(
         text = to_json(summary_as_json(answer.recommendation)) if summary else answer.as_json()
         return _json(text, {"Location": f"/v1/placements/{answer.head.id}"})
 
-    return once(body, work)
+    return once(body, work, holds=not body.dry_run)
 
 
 def place_batch(
@@ -82,7 +82,7 @@ def place_batch(
         as_json = summary_as_json if summary else recommendation_as_json
         return _json(to_json({"answers": [as_json(answer) for answer in answers], "joint": search}))
 
-    return once(body, work)
+    return once(body, work, holds=not body.dry_run)
 
 
 def placement(placement: PathId, placements: PlacementDep, summary: Summary = False) -> Response:

@@ -154,7 +154,9 @@ def test_who_is_gone_for_long_and_totals_of_long_ago_are_forgotten(database: Dat
         }
         demands.begin(connection, rows)
         demands.add_totals(connection, {("cpu", 600.0): (1.5, 2), ("cpu", 1.5 * day): (1.0, 1)})
-        demands.expire(connection, day, 2 * day)
+        assert demands.expired(connection, day) == ["gone"]
+        demands.expire(connection, ["gone", "here", "away"], day)
+        demands.expire_totals(connection, 2 * day)
         assert {name for name, _ in demands.until(connection, ["here", "gone", "away"])} == {"here", "away"}
         assert list(demands.totals_at(connection, [600.0, 1.5 * day])) == [("cpu", 1.5 * day)]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +134,26 @@ def test_many_series_and_days_are_done_in_small_steps(
     assert stored(database)[0] == []
     assert len(spans) == 8
     assert max(spans) <= retention.SPAN_S
+
+
+def test_steps_take_fewer_series_where_they_keep_others_waiting(
+    database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [one for number in range(60) for one in measured(4, [1.0] * 3, f"m{number}")]
+    put(database, batch)
+    now_s, sizes = [0.0], []
+    roll = rollups.roll
+
+    def slow(connection: sa.Connection, ids: tuple[int, ...], begin_s: float, end_s: float) -> int:
+        now_s[0] += 0.04 * len(ids)  # as on a busy machine
+        sizes.append(len(ids))
+        return roll(connection, ids, begin_s, end_s)
+
+    monkeypatch.setattr(rollups, "roll", slow)
+    monkeypatch.setattr(retention, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    assert keeper.run().samples == len(batch)
+    assert sum(sizes) == 60
+    assert max(sizes[3:]) * 0.04 <= 2 * retention.STEP_S
 
 
 def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
