@@ -165,8 +165,8 @@ def test_containers_that_have_no_uuid_move_when_their_host_no_longer_reports_the
 
 def test_what_another_source_moves_is_spoken_for_by_the_host_that_it_moved_to(advisor: Advisor, agents: Agents) -> None:
     def nova(host: str) -> None:
-        facts: dict[str, Any] = {"id": "u-1", "host": host, "vcpus": 2, "memory_mb": 2048.0, "labels": {"name": "shop"}}
-        hosts: list[dict[str, Any]] = [{"id": name, **KVM} for name in ("kvm1", "kvm2")]
+        facts: Any = {"id": "u-1", "host": host, "vcpus": 2, "memory_mb": 2048.0, "labels": {"name": "shop"}}
+        hosts: list[Any] = [{"id": name, **KVM} for name in ("kvm1", "kvm2")]
         advisor.inventory.follow(Reading("openstack", tuple(hosts), instances=(facts,)))
 
     nova("kvm2")
