@@ -160,7 +160,7 @@ def write_plan_report(
 ) -> None:
     """Write a plan as one HTML file, or without that suffix as a folder with its data; InvalidInput or OutOfSpace.
 
-    `model` and `settings` as it was made with: who hurts whom is asked of the same model, and left out without them.
+    `model` and `settings` as it was made with: antagonists are predicted by the same model, and left out without them.
     """
     from advisor import reports
 
@@ -191,7 +191,7 @@ def write_cloud_report(
 
 
 def write_planned_report(inventory: Inventory, planned: Plan, folder: Path, *, keep: int) -> Reported:
-    """The same of a plan that a service made. Who hurts whom is left out where a learned model answered."""
+    """The same of a plan that a service made. Antagonists are left out where a learned model answered."""
     from advisor.reports import folders
     from advisor.reports.plan_background import of_plan
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from advisor.domain import Inventory, Plan
 from advisor.reports import plan_view
-from advisor.reports.host_sections import RESOURCES
+from advisor.reports.host_sections import ANTAGONISTS_NOW, RESOURCES
 from advisor.reports.number_format import count, percent
 from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan import plan_report
@@ -25,13 +25,15 @@ def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages:
     """
     whole = plan_report(inventory, plan, background)
     there = sum(len(residents) for residents in plan.before.values())
+    now = [section for section in whole.sections if section.id == ANTAGONISTS_NOW]
+    others = [section for section in whole.sections if section.id != ANTAGONISTS_NOW]
     return replace(
         whole,
         what="cloud",
         title="State of the cloud",
         headline=_headline(plan, there),
         sentences=[*_ages(ages), f"{whole.title}: {of_plan(plan)}", *whole.sentences],
-        sections=[_worst(inventory, plan), _hosts(inventory, plan, background, ages), *whole.sections],
+        sections=[_worst(inventory, plan), _hosts(inventory, plan, background, ages), *now, *others],
     )
 
 
@@ -85,11 +87,13 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
     caption = "Those below their limit, then the lowest predicted throughput"
     if not rows:
         nobody = (
-            "Nobody is below its limit or predicted to lose "
-            f"{percent(plan_view.SLOWED)} or more of its speed alone to others."
+            "No instance is predicted below its limit or below "
+            f"{percent(1 - plan_view.SLOWED)} of its uncontended speed."
         )
-        return Section("worst", "Who is worst off now", sentences=[nobody])
-    return Section("worst", "Who is worst off now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)])
+        return Section("worst", "Most affected instances now", sentences=[nobody])
+    return Section(
+        "worst", "Most affected instances now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)]
+    )
 
 
 def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Section:

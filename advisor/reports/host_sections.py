@@ -9,7 +9,7 @@ from advisor.domain import Effect, Plan, waiting_told
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
-from advisor.reports.number_format import HARMED, PRESSED, count, joined, percent, scale
+from advisor.reports.number_format import HARMED, PRESSED, count, joined, percent, points, scale
 from advisor.reports.parts import Column, HeatMap, Picture, Section, Table
 from advisor.reports.plan_background import Background, Pressures
 from models.physics.prior import PriorPredictor
@@ -21,10 +21,12 @@ RESOURCES = {
     "disk": "disk",
     "memory": "memory bandwidth",
 }
+ANTAGONISTS_NOW = "harm"  # id of the section, and of its table
 MAX_HOSTS = 40  # rows of the heat map
 MOST_INSTANCES = 400
 FEW_ROWS = 25  # on the page, where nothing happens to more of them
 MOST_PAIRS = 50  # of a victim and a neighbour
+MOST_STRONGEST = 3  # antagonists named in a sentence
 FELT = 0.01  # T/B: neighbours who take less from each other are not shown one by one
 IDLE = 0.005  # of a capacity: a resource of which nobody asks for more is told in words
 
@@ -34,6 +36,7 @@ def pressure(background: Background, plan: Plan) -> Section:
     before, after = background.before, background.after
     if not after and not before:
         return Section("pressure", "Pressure on the hosts")
+    title_when = "now" if before == after else f"now and {plan_view.afterwards(plan)}"
     same = before == after
     clouds = {"now": after} if same else {"before": before, "after": after}
     names = sorted({*before, *after}, key=lambda name: (-_most(name, before, after), name))
@@ -87,7 +90,7 @@ def pressure(background: Background, plan: Plan) -> Section:
         note += f" Next to nothing is asked anywhere of {joined([RESOURCES[resource] for resource in idle])}."
     return Section(
         "pressure",
-        "Pressure on the hosts",
+        f"Pressure on the hosts {title_when}",
         note,
         pictures=drawn,
         key=scale(PRESSED, percent),
@@ -112,38 +115,65 @@ def _most(name: str, *clouds: Pressures) -> float:
     return max((value for cloud in clouds for value in cloud.get(name, {}).values() if value is not None), default=0.0)
 
 
-def interference(losses: Sequence[AttributedLoss]) -> Section:
-    """A heat map per host, victims by neighbours, and all pairs in a table."""
+def interference(background: Background, plan: Plan) -> tuple[Section, ...]:
+    """Antagonists and victims as they are now, then after the plan where it changes any prediction."""
+    now = _interference(ANTAGONISTS_NOW, "now", background.harm_before)
+    if background.harm_before == background.harm_after:
+        return (now,)
+    return now, _interference("harm_after", plan_view.afterwards(plan), background.harm_after)
+
+
+def _interference(name: str, when: str, losses: Sequence[AttributedLoss]) -> Section:
+    """A heat map per host, victims by antagonists, and all pairs in a table."""
+    title = f"Antagonists and victims {when}"
+    if not losses:
+        return Section(name, title)
     by_host: dict[str, list[AttributedLoss]] = {}
     for loss in losses:
         by_host.setdefault(loss.host, []).append(loss)
     columns = (
-        Column("host", "Host", "name"), Column("victim", "Victim"), Column("neighbour", "Neighbour"),
-        Column("ratio", "T/B", "ratio"), Column("without", "Without that neighbour", "ratio"),
+        Column("host", "Host", "name"), Column("victim", "Victim"), Column("neighbour", "Antagonist"),
+        Column("ratio", "T/B", "ratio"), Column("without", "Without that antagonist", "ratio"),
         Column("taken", "Taken", "harm"),
     )  # fmt: skip
     by_host = {host: felt for host, pairs in by_host.items() if (felt := _felt(pairs))}
-    rows = sorted(
-        ((loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in losses),
-        key=lambda row: (-row[5], row[:3]),
-    )
-    seen = sum(abs(row[5]) >= FELT for row in rows)
+    ordered = sorted(losses, key=lambda loss: (-loss.taken, loss.host, loss.victim, loss.neighbour))
+    rows = [(loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in ordered]
+    seen = sum(abs(loss.taken) >= FELT for loss in losses)
     most = min(max(seen, FEW_ROWS), MOST_PAIRS)
     return Section(
-        "harm",
-        "Who hurts whom",
-        "What the neighbour of a column takes from the instance of a row, in percentage points of T/B: its predicted "
-        "T/B without that neighbour, and as it is. Of the hosts with the worst-off instances "
+        name,
+        title,
+        f"Percentage points of T/B that the instance of a column takes from the instance of a row, {when}: the "
+        "predicted T/B of the row without that one neighbour, minus its T/B with it. Of the hosts with the most "
+        "affected instances "
         + (
             f"{count(len(by_host), 'host')} {'is' if len(by_host) == 1 else 'are'} shown; on the others no neighbour "
             "takes a point."
             if by_host
             else "there is none on which a neighbour takes a point."
         ),
+        sentences=_strongest(ordered),
         key=scale(HARMED, lambda value: f"{100 * value:.0f}") if by_host else (),
         matrices=[_heat_map(host, pairs) for host, pairs in by_host.items()],
-        tables=[Table("harm", "All pairs, the worst first", columns, rows, most=most, look="folded")],
-    ) if losses else Section("harm", "Who hurts whom")  # fmt: skip
+        tables=[Table(name, f"All pairs {when}, the largest effect first", columns, rows, most=most, look="folded")],
+    )
+
+
+def _strongest(losses: Sequence[AttributedLoss]) -> list[str]:
+    """The antagonists with the largest effects, each with its most affected victim; `losses` are the largest first."""
+    largest: dict[tuple[str, str], AttributedLoss] = {}
+    for loss in losses:
+        if loss.taken >= FELT:
+            largest.setdefault((loss.host, loss.neighbour), loss)
+    if not largest:
+        return []
+    named = [
+        f"{loss.neighbour} on {loss.host} takes {points(loss.taken)[1:]} points from {loss.victim}"
+        for loss in list(largest.values())[:MOST_STRONGEST]
+    ]
+    more = f"; {count(len(largest), 'antagonist')} in all" if len(largest) > MOST_STRONGEST else ""
+    return [f"{'; '.join(named)}{more}."]
 
 
 def _felt(pairs: Sequence[AttributedLoss]) -> list[AttributedLoss]:
@@ -154,9 +184,12 @@ def _felt(pairs: Sequence[AttributedLoss]) -> list[AttributedLoss]:
 
 
 def _heat_map(host: str, pairs: Sequence[AttributedLoss]) -> HeatMap:
-    names = sorted({pair.victim for pair in pairs})
+    """Victims by antagonists, those with the largest effect first."""
     taken: Mapping[tuple[str, str], float] = {(pair.victim, pair.neighbour): pair.taken for pair in pairs}
-    return HeatMap(host, names, [(name, [taken.get((name, other)) for other in names]) for name in names], "harm")
+    felt = sorted((pair for pair in pairs if abs(pair.taken) >= FELT), key=lambda pair: -pair.taken)
+    across = list(dict.fromkeys(pair.neighbour for pair in felt))
+    victims = list(dict.fromkeys(pair.victim for pair in felt))
+    return HeatMap(host, across, [(name, [taken.get((name, other)) for other in across]) for name in victims], "harm")
 
 
 def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
@@ -170,7 +203,7 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     )
     return Section(
         "throughput",
-        "Predicted throughput on each host",
+        f"Predicted throughput on each host, {plan_view.when(plan)}",
         "In percent of what the instance does alone; the line is the 90 % interval; red: its limit."
         + ("" if plan_view.unchanged(plan) else " Hollow: before the plan; filled: after it; green: comes here.")
         + more,
@@ -200,49 +233,52 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     every = [
         (host.name, row) for host in hosts for row in host.rows if not (row.goes and row.instance in arrived)
     ]  # fmt: skip
+    moved = not plan_view.unchanged(plan)
     every.sort(key=lambda entry: (not _notable(entry[1]), plan_view.ratio(entry[1]), entry[1].instance, entry[0]))
     rows: list[tuple[Any, ...]] = [
         (
-            row.instance, host, left.get(row.instance) if row.comes else None, _happens(row, left),
-            row.before, row.after.throughput_ratio if row.after else None,
-            None if row.before is None or row.after is None else row.change, row.limit.throughput,
+            row.instance, host, left.get(row.instance) if row.comes else None, row.limit.throughput,
+            row.before, _happens(row, left), row.after.throughput_ratio if row.after else None,
+            None if row.before is None or row.after is None else row.change,
             *_waiting(row.after),
             row.after.cpu.short if row.after and row.after.cpu else None,
             "yes" if row.after and row.after.outside_training else None,
         )
         for host, row in every
     ]  # fmt: skip
-    moved = not plan_view.unchanged(plan)
+    then = plan_view.afterwards(plan).capitalize() if moved else ""
     least = {row.limit.throughput for _, row in every}
     columns = (
         Column("instance", "Instance", "name"), Column("host", "Host", "name"), Column("source", "From", "name"),
-        Column("happens", "", "name"), Column("before", "T/B before", "band", shown=moved),
-        Column("after", "T/B after" if moved else "T/B", "band"),
-        Column("change", "Change, points", "points", shown=moved),
-        Column("limit", "Limit", "ratio", shown=len(least) > 1),
-        Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times", shown=False),
-        Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
-        Column("short", "Short of CPU", "time_share"),
-        Column("outside_training", "Outside training", shown=plan.model_origin != PriorPredictor.origin),
+        Column("limit", "Limit", "ratio", shown=len(least) > 1), Column("before", "T/B now", "band", shown=moved),
+        Column("happens", "", "name", then), Column("after", "T/B", "band", then),
+        Column("change", "Change, points", "points", then, shown=moved),
+        Column("latency", "Latency", "times", then), Column("latency_lower", "at least", "times", then, shown=False),
+        Column("latency_upper", "at most", "latest", then), Column("jitter", "Jitter", "times", then),
+        Column("short", "Contended", "time_share", then),
+        Column("outside_training", "Outside training", over=then, shown=plan.model_origin != PriorPredictor.origin),
     )  # fmt: skip
     empty = sum(1 for host in hosts if not host.rows)
     limit = (
         f"A limit is the instance's own, or {percent(plan.request.keep_ratio)} where it has none"
         if len(least) > 1
-        else f"Everybody's limit is {percent(min(least, default=plan.request.keep_ratio))}"
+        else f"The limit of each instance is {percent(min(least, default=plan.request.keep_ratio))}"
     )
     note = (
-        f"{limit}; who may fall below it does so at the worse edge of the interval. Latency and jitter are "
-        "as many times what the instance has alone. Who is short of CPU gets less of it than it wants in that part of "
-        "the time." + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
+        f"{limit}; an instance that may fall below it does so at the worse edge of the interval. Latency and jitter "
+        "are multiples of what the instance has alone. Contended is the part of the time in which the instance "
+        "gets less CPU than its demand."
+        + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
     notable = sum(1 for _, row in every if _notable(row))
     nobody = (
-        f"Nobody is near a limit, or loses {percent(plan_view.SLOWED)} or more of its speed alone to others"
-        + (", and the plan changes nobody by a point." if moved else ".")
+        f"No instance is near a limit or below {percent(1 - plan_view.SLOWED)} of its uncontended speed"
+        + (f" {plan_view.afterwards(plan)}, and the plan changes none by a point." if moved else ".")
     )  # fmt: skip
+    first = f"the most affected {plan_view.afterwards(plan)} first" if moved else "the most affected first"
+    caption = first.capitalize() if notable else f"All instances, {first}"
     table = Table(
-        "instances", "The worst-off first" if notable else "All instances, the worst-off first", columns, rows,
+        "instances", caption, columns, rows,
         most=min(notable or FEW_ROWS, MOST_INSTANCES), look="plain" if notable else "folded",
     )  # fmt: skip
     return Section("instances", "Every instance", note, sentences=() if notable else [nobody], tables=[table])

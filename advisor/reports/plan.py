@@ -32,7 +32,7 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
         _commands(plan),
         _refused(plan),
         host_sections.pressure(background, plan),
-        host_sections.interference(background.harm),
+        *host_sections.interference(background, plan),
         host_sections.throughput(hosts, plan),
         host_sections.instances(hosts, plan),
         _uncertainty(hosts, learned=plan.model_origin != PriorPredictor.origin),
@@ -195,10 +195,10 @@ def _how(plan: Plan, background: Background) -> Section:
         "Pressure": "What the residents of a host ask of a resource when nobody holds them back, over what it has, by "
         "solo profiles, load and limits.",
     }
-    if any(abs(loss.taken) >= host_sections.FELT for loss in background.harm):
-        facts["Who hurts whom"] = (
-            "The difference between the predicted T/B as it is and without that one neighbour. Others ask for more "
-            "then, so the figures of several neighbours do not add up to the whole loss."
+    if any(abs(loss.taken) >= host_sections.FELT for loss in (*background.harm_before, *background.harm_after)):
+        facts["Antagonists"] = (
+            "The difference between the predicted T/B without that one neighbour and with it. Without it the others "
+            "use more, so the figures of several neighbours do not add up to the whole loss."
         )
     if searched := words.searched(plan):
         facts["Search"] = " ".join(searched)

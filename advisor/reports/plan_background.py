@@ -11,6 +11,7 @@ from advisor.explanation.interference_attribution import AttributedLoss, attribu
 from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.planned_demand import as_planned
 from advisor.reports.number_format import count
+from advisor.reports.plan_view import unchanged
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -23,13 +24,14 @@ Effects = Mapping[str, Sequence[Effect]]
 class Background:
     """Background figures of a plan.
 
-    They are pressure by host and resource before and after it, interference after it (`harm`), and the `card` of the
-    model that answered; empty parts were not computed, and `notes` say why.
+    They are pressure by host and resource and interference (`harm_before`, `harm_after`), each before and after it, and
+    the `card` of the model that answered; empty parts were not computed, and `notes` say why.
     """
 
     before: Pressures = field(default_factory=dict)
     after: Pressures = field(default_factory=dict)
-    harm: tuple[AttributedLoss, ...] = ()
+    harm_before: tuple[AttributedLoss, ...] = ()
+    harm_after: tuple[AttributedLoss, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -43,13 +45,21 @@ def of_plan(
     """
     notes: list[str] = []
     now, then = (_cloud(inventory, plan, afterwards=afterwards) for afterwards in (False, True))
-    harm: tuple[AttributedLoss, ...] = ()
+    harm_before: tuple[AttributedLoss, ...] = ()
+    harm_after: tuple[AttributedLoss, ...] = ()
     if predictor is None or predictor.version != plan.model_version:
-        notes.append("Who hurts whom is left out: the model that made this plan is not the one that answers now.")
-    elif plan.request.what_if is not None and plan.request.what_if.pinning == "own":
-        notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
+        notes.append("Antagonists are left out: the model that made this plan is not the active one.")
     else:
-        harm = attribute_interference(_snapshot(then, plan), predictor, worst_first(plan.after))
+        harm_before = attribute_interference(_snapshot(now, plan), predictor, worst_first(plan.before))
+        if unchanged(plan):
+            harm_after = harm_before
+        elif plan.request.what_if is not None and plan.request.what_if.pinning == "own":
+            notes.append(
+                "Antagonists in the imagined cloud are left out: the plan does not keep the pCPUs that it "
+                "gives to each instance."
+            )
+        else:
+            harm_after = attribute_interference(_snapshot(then, plan), predictor, worst_first(plan.after))
     lost = {effect.instance for effects in plan.after.values() for effect in effects} - {
         instance.id for instance in then.instances
     }
@@ -61,7 +71,8 @@ def of_plan(
     return Background(
         before=pressure(_snapshot(now, plan)),
         after=pressure(_snapshot(then, plan)),
-        harm=harm,
+        harm_before=harm_before,
+        harm_after=harm_after,
         card=card or {},
         notes=tuple(notes),
     )

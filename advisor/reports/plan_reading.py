@@ -18,8 +18,8 @@ def sentences(plan: Plan) -> tuple[str, ...]:
 
 
 STALE = (
-    "The inventory was written since this plan was made: look whether it still holds. Pressure and who hurts whom are "
-    "of the cloud as it is now."
+    "The inventory was written since this plan was made: look whether it still holds. Pressure and antagonists "
+    "are those of the inventory as it is now."
 )
 
 

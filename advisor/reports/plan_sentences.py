@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
 from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent, time_share
-from advisor.reports.plan_view import HostRows, InstanceRow, unchanged
+from advisor.reports.plan_view import HostRows, InstanceRow, afterwards, unchanged
 from advisor.reports.shared_sentences import REFUSED
 from models.physics.prior import PriorPredictor
 
@@ -142,6 +142,7 @@ def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list
     """What the plan is for, worst-off before and after, losers, destinations, and uncertainty; what matters first."""
     rows = [(host.name, row) for host in hosts for row in host.rows]
     asked_where = plan.request.kind == "admit"
+    then = "" if unchanged(plan) else f" {afterwards(plan)}"
     unsized = plan.request.kind == "right_size" and not plan.steps  # its notes say what is not known
     return [
         *([_ENDS[plan.search.ended]] if plan.search and plan.search.ended == "in the way" else []),
@@ -152,9 +153,9 @@ def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list
         *_emptied(plan),
         *_worst_off(plan),
         *_who_pays([(host, row) for host, row in rows if not row.comes and not row.goes], moved=not unchanged(plan)),
-        *_limits([row for _, row in rows if row.below_limit]),
+        *_limits([row for _, row in rows if row.below_limit], then),
         *(() if asked_where else _where(inventory, plan)),
-        *_uncertain([row for _, row in rows], learned=plan.model_origin != PriorPredictor.origin),
+        *_uncertain([row for _, row in rows], then, learned=plan.model_origin != PriorPredictor.origin),
         *(() if unsized else plan.notes),
     ]
 
@@ -216,9 +217,7 @@ def _fits(plan: Plan) -> Iterable[str]:
 
 def _worst_off(plan: Plan) -> Iterable[str]:
     before, after = _worst(plan.before), _worst(plan.after)
-    then = {"capacity": "with all that fits", "what_if": "in the imagined cloud"}.get(
-        plan.request.kind, "after the plan"
-    )
+    then = afterwards(plan)
     if not after:
         return
     if before and _reaches(*before) == _reaches(*after):
@@ -268,24 +267,24 @@ def _who_pays(stayed: Sequence[tuple[str, InstanceRow]], *, moved: bool) -> Iter
     )
 
 
-def _limits(below: Sequence[InstanceRow]) -> Iterable[str]:
+def _limits(below: Sequence[InstanceRow], then: str) -> Iterable[str]:
     if below:
         names = listed([row.instance for row in below], "instances")
-        yield f"Predicted below {'its' if len(below) == 1 else 'their'} limit: {names}."
+        yield f"Predicted below {'its' if len(below) == 1 else 'their'} limit{then}: {names}."
 
 
-def _uncertain(rows: Sequence[InstanceRow], *, learned: bool) -> Iterable[str]:
+def _uncertain(rows: Sequence[InstanceRow], then: str, *, learned: bool) -> Iterable[str]:
     there = [row for row in rows if row.after is not None]
     outside = sum(1 for row in there if row.after and row.after.outside_training)
     if outside and learned:
         yield (
-            f"{outside:,} of {len(there):,} predictions lie outside of what the model was trained on; their intervals "
-            "are wide on purpose."
+            f"{outside:,} of {len(there):,} predictions{then} lie outside of what the model was trained on; their "
+            "intervals are wide on purpose."
         )
     unsure = sum(1 for row in there if row.may_break)
     if unsure:
         whose = "its" if unsure == 1 else "their"
-        yield f"{count(unsure, 'instance')} may fall below {whose} limit at the worse edge of the interval."
+        yield f"{count(unsure, 'instance')} may fall below {whose} limit{then} at the worse edge of the interval."
 
 
 def searched(plan: Plan) -> list[str]:

@@ -77,7 +77,9 @@ class HostRows:
 
     @property
     def worst(self) -> float:
-        return min((ratio(row) for row in self.rows), default=1.0)
+        """The lowest expected T/B on the host, now or afterwards."""
+        before = (row.before.expected for row in self.rows if row.before is not None and not row.comes)
+        return min((*before, *(ratio(row) for row in self.rows)), default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,18 @@ class StepView:
     origin: str | None
     loser: Effect | None
     loss: float
+
+
+def afterwards(plan: Plan) -> str:
+    """When the figures behind the plan hold, in words."""
+    return {"capacity": "with all that fits", "what_if": "in the imagined cloud"}.get(
+        plan.request.kind, "after the plan"
+    )
+
+
+def when(plan: Plan) -> str:
+    """When the figures of a section that shows both clouds hold, in words."""
+    return "now" if unchanged(plan) else f"now and {afterwards(plan)}"
 
 
 def unchanged(plan: Plan) -> bool:
@@ -177,7 +191,7 @@ def ratio(row: InstanceRow) -> float:
 
 
 def worth_a_picture(hosts: Sequence[HostRows], plan: Plan) -> tuple[HostRows, ...]:
-    """Hosts on which somebody is slowed, of those that the plan uses or empties, else of all; the worst of too many."""
+    """Hosts with slowed instances, now or afterwards, of those that the plan changes, else of all; the worst ones."""
     chosen = {step.host for step in plan.steps}
     slowed = [host for host in hosts if host.rows and host.worst < 1 - SLOWED]
     eligible = [host for host in slowed if host.changed or host.name in chosen] or slowed

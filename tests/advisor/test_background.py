@@ -35,4 +35,4 @@ def test_pressure_and_harm_count_the_demand_that_the_plan_counts(plan_for: PlanF
     found = of_plan(cloud, plan, PriorPredictor())
     assert found.before["h1"]["cpu"] == pytest.approx(2 * cpus / 4)
     kept = {effect.instance: effect.throughput_ratio.expected for effect in plan.after["h1"]}
-    assert {one.victim: one.ratio for one in found.harm} == pytest.approx(kept, abs=1e-6)
+    assert {one.victim: one.ratio for one in found.harm_after} == pytest.approx(kept, abs=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from markupsafe import Markup
 
 from advisor.domain import ClassSizing, PlanRequest, PlanStep
@@ -35,19 +36,24 @@ def test_who_is_worst_off_are_those_who_are_slowed() -> None:
     fine = replace(plan, before={"h1": (effect("db-1", 0.99),), "h2": (effect("bulk-1", 0.98),), "h3": ()})
     section = next(one for one in cloud_report(inventory, fine, Background(), {}).sections if one.id == "worst")
     assert not section.tables
-    assert section.sentences[0].startswith("Nobody is below its limit")
+    assert section.sentences[0].startswith("No instance is predicted below its limit")
 
 
 def test_a_matrix_holds_only_those_who_take_or_lose_a_point() -> None:
     def loss(host: str, victim: str, neighbour: str, taken: float) -> AttributedLoss:
         return AttributedLoss(host, victim, neighbour, 0.9, 0.9 + taken)
 
-    losses = [loss("h1", "a", "b", 0.05), loss("h1", "b", "a", 0.0), loss("h1", "c", "a", 0.001)]
-    losses += [loss("h2", "d", "e", 0.0), loss("h2", "e", "d", 0.0)]
-    section = host_sections.interference(losses)
-    assert [(one.title, list(one.across)) for one in section.matrices] == [("h1", ["a", "b"])]
-    assert len(section.tables[0].rows) == len(losses)
-    assert not host_sections.interference(losses[3:]).matrices
+    losses = (
+        loss("h1", "a", "b", 0.05), loss("h1", "b", "a", 0.0), loss("h1", "c", "a", 0.001), loss("h2", "d", "e", 0.0),
+        loss("h2", "e", "d", 0.0),
+    )  # fmt: skip
+    _, plan = plan_by_hand()
+    now, then = host_sections.interference(Background(harm_before=losses, harm_after=losses[3:]), plan)
+    assert [(one.title, list(one.across), one.rows) for one in now.matrices] == [
+        ("h1", ["b"], [("a", [pytest.approx(0.05)])])
+    ]
+    assert len(now.tables[0].rows) == len(losses)
+    assert not then.matrices
 
 
 def test_a_right_sizing_opens_with_savings_beside_risk_and_gives_the_reasons_their_room() -> None:
@@ -71,7 +77,7 @@ def test_instances_that_are_all_fine_are_told_in_a_sentence_and_folded_and_not_p
     there = {"h1": (effect("db-1", 1.0),), "h2": (effect("bulk-1", 0.99),), "h3": ()}
     report = plan_report(inventory, replace(plan, before=there, after=there, steps=()), Background())
     section = next(one for one in report.sections if one.id == "instances")
-    assert section.sentences[0].startswith("Nobody is near a limit")
+    assert section.sentences[0].startswith("No instance is near a limit")
     assert section.tables[0].look == "folded"
     assert '<details class="screen"><summary>All instances' in page(report, beside=False)
     assert "before" not in {column.key for _, column in section.tables[0].on_page}

@@ -111,8 +111,8 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
         "Now and after the plan the worst-off instance is bulk-1 on h2, predicted to reach 60 % of what it does",
         "1 of the 2 instances that stay where they are loses 1 percentage point or more, db-1 on h1 the most, "
         "from 95 % to 70 %.",
-        "Predicted below their limit: db-1 and bulk-1.",
-        "1 of 3 predictions lie outside of what the model was trained on",
+        "Predicted below their limit after the plan: db-1 and bulk-1.",
+        "1 of 3 predictions after the plan lie outside of what the model was trained on",
         "v7: trained on measurements.",
         "2026-03-01 12:00 UTC",
     ):
@@ -141,9 +141,9 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: st
 def test_every_instance_stands_in_the_table_with_before_and_after(by_hand: str) -> None:
     found = Report(by_hand)
     assert "1 host is empty." in found.text
-    assert found.cells("db-1")[2:6] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25"]
-    assert found.cells("shop-7", 1)[1:6] == ["h1", "comes", "–", "90 % 80–100 %", "–"]
-    assert "Everybody's limit is 80 %" in found.text
+    assert found.cells("db-1")[2:6] == ["95 % 85–105 %", "below its limit", "70 % 60–80 %", "−25"]
+    assert found.cells("shop-7", 1)[1:6] == ["h1", "–", "comes", "90 % 80–100 %", "–"]
+    assert "The limit of each instance is 80 %" in found.text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -311,7 +311,7 @@ def test_an_instance_that_moves_stands_once_with_its_former_host() -> None:
     after = {"h1": (), "h2": (effect("bulk-1", 0.6, 0.6), effect("db-1", 0.99, 0.95)), "h3": ()}
     found = page(cloud(vm("db-1", on="h1"), vm("bulk-1", on="h2")), replace(plan, steps=steps, after=after))
     assert found.cells("db-1")[3:5] == ["h1", "h2"]
-    assert found.cells("db-1", 1)[1:7] == ["h2", "h1", "moves", "95 % 85–105 %", "99 % 89–109 %", "+4"]
+    assert found.cells("db-1", 1)[1:7] == ["h2", "h1", "95 % 85–105 %", "moves", "99 % 89–109 %", "+4"]
     assert len([row for row in found.rows if row and row[0].strip() == "db-1"]) == 1
 
 
@@ -406,6 +406,56 @@ def test_who_hurts_whom_is_the_prediction_with_and_without_the_neighbour() -> No
     assert alone["a", "b"].taken == pytest.approx(0, abs=0.01)
 
 
+def _moved() -> tuple[Inventory, Plan]:
+    """Three VMs on h1 that ask for one of its two CPUs each; the plan moves `c` to h2."""
+    inventory, (_, plan) = cloud(*(vm(name, on="h1") for name in "abc")), plan_by_hand()
+    crowded, free = 2 / 3, 1.0
+    return inventory, replace(
+        plan,
+        model_version="prior",
+        request=PlanRequest(kind="rebalance"),
+        steps=(PlanStep("c", "h2", action="move", source="h1"),),
+        before={"h1": tuple(effect(name, crowded) for name in "abc"), "h2": ()},
+        after={"h1": (effect("a", free), effect("b", free)), "h2": (effect("c", free, crowded),)},
+    )
+
+
+def test_antagonists_are_shown_as_they_are_now_and_after_the_plan_in_sections_that_say_which() -> None:
+    inventory, plan = _moved()
+    background = of_plan(inventory, plan, PriorPredictor())
+    sections = {section.id: section for section in plan_report(inventory, plan, background).sections}
+    now, then = sections["harm"], sections["harm_after"]
+    assert now.title.endswith(" now")
+    assert then.title.endswith(" after the plan")
+    assert list(sections).index("harm") < list(sections).index("harm_after")
+    assert {tuple(row[:3]) for row in now.tables[0].rows} == {
+        ("h1", victim, other) for victim in "abc" for other in "abc" if victim != other
+    }
+    assert all(row[5] == pytest.approx(1 / 3, abs=0.1) for row in now.tables[0].rows)
+    assert {tuple(row[:3]) for row in then.tables[0].rows} == {("h1", "a", "b"), ("h1", "b", "a")}
+    assert all(row[5] == pytest.approx(0, abs=0.01) for row in then.tables[0].rows)
+    assert not then.sentences
+
+
+def test_a_host_that_the_plan_relieves_is_drawn_and_every_section_says_when_its_figures_hold() -> None:
+    inventory, plan = _moved()
+    report = plan_report(inventory, plan, of_plan(inventory, plan, PriorPredictor()))
+    sections = {section.id: section for section in report.sections}
+    assert {picture.caption for picture in sections["throughput"].pictures} == {"h1"}
+    assert all("after the plan" in sections[name].title for name in ("pressure", "throughput", "harm_after"))
+    (table,) = sections["instances"].tables
+    after = {"happens", "after", "latency", "latency_upper", "jitter", "short"}
+    assert {column.over for column in table.columns if column.key in after} == {"After the plan"}
+
+
+def test_a_plan_that_changes_nothing_has_one_section_of_antagonists() -> None:
+    inventory, plan = _moved()
+    as_it_is = replace(plan, steps=(), after=plan.before)
+    report = plan_report(inventory, as_it_is, of_plan(inventory, as_it_is, PriorPredictor()))
+    titles = [section.title for section in report.sections if section.id.startswith("harm")]
+    assert titles == ["Antagonists and victims now"]
+
+
 def _harm(there: tuple[Instance, ...]) -> tuple[AttributedLoss, ...]:
     inventory = cloud(*there)
     snapshot = ClusterSnapshot.build(inventory, seen={}, pending=(), taken_at=NOW)
@@ -420,7 +470,7 @@ def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:
     assert found.before["h1"]["cpu"] == pytest.approx(0.5)  # one of two CPUs
     assert found.after["h1"]["cpu"] == pytest.approx(0.75)  # and half of one more, by its cap
     assert found.before["h2"] == found.after["h2"]
-    assert "Who hurts whom is left out" in " ".join(found.notes)
+    assert "Antagonists are left out" in " ".join(found.notes)
 
 
 # how any report is written, by one without pictures
