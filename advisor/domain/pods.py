@@ -85,7 +85,7 @@ def size(pod: Json) -> dict[str, Any]:
     """`vcpus` and `memory_mb` by what the pod requests, as far as it does; ValueError where a quantity is none."""
     cpu, memory = requested(pod, "cpu"), requested(pod, "memory")
     sizes: dict[str, Any] = {"memory_mb": memory / 2**20} if memory > 0 else {}
-    return sizes | ({"vcpus": min(max(1, math.ceil(cpu)), MAX_CPUS)} if cpu > 0 else {})
+    return sizes | ({"vcpus": min(max(1, math.ceil(round(cpu, 6))), MAX_CPUS)} if cpu > 0 else {})
 
 
 def is_launcher(pod: Json) -> bool:

@@ -27,6 +27,14 @@ def as_cpus(value: object, name: str) -> int:
     return int(number)
 
 
+def whole_cpus(value: object, name: str) -> int:
+    """The CPUs that an amount such as 0.5 or 1.5 takes at once; ValueError where it is no amount above 0.
+
+    Sums of thousandths are a little off a whole number, which is no CPU more.
+    """
+    return as_cpus(max(1, math.ceil(round(as_number(value, name, least=1e-6), 6))), name)
+
+
 def clean_labels(labels: Mapping[str, object]) -> dict[str, str]:
     """What there is, without what breaks a line."""
     clean = {

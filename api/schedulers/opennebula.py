@@ -95,7 +95,7 @@ def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
         opinion.known(inventory, _name(vm)),
         attributes,
         lambda field: PREFIX + field.upper(),
-        vcpus=min(max(1, math.ceil(cpus)), MAX_CPUS) if cpus else None,
+        vcpus=min(max(1, math.ceil(round(cpus, 6))), MAX_CPUS) if cpus else None,
         memory_mb=vm.capacity.memory / 1024 if vm.capacity.memory else None,
         disk_gb=vm.capacity.disk_size / 1024 if vm.capacity.disk_size else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,7 +20,7 @@ _MOST_DEVICES = 1024
 _TOP = 1 << 64
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _LONGEST_LABEL = 255
-_IN_KB = {"b": 1 / 1024, "bytes": 1 / 1024, "KB": 1000 / 1024, "k": 1, "KiB": 1, "M": 1024, "MiB": 1024, "GiB": 1 << 20}
+_UNIT = re.compile(r"(?:b|bytes?|(?P<power>[kmgtpe])(?:(?P<of_1024>i)?b)?)\Z", re.IGNORECASE)  # virScaleInteger
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,9 +385,12 @@ def _memory_mb(root: ET.Element, where: str) -> float:
     if memory is None:
         raise ParseError("domain XML", where, 1, "no element memory")
     unit = memory.get("unit", "KiB")
-    if unit not in _IN_KB:
+    scale = _UNIT.match(unit)
+    if not scale:
         raise ParseError("domain XML", where, 1, f"unit {unit[:60]!r} of memory is unknown")
-    return _count(memory.text, where) * _IN_KB[unit] / 1024
+    base = 1000 if unit.lower().endswith("b") and not scale["of_1024"] else 1024
+    power = "kmgtpe".index(scale["power"].lower()) + 1 if scale["power"] else 0
+    return _count(memory.text, where) * base**power / (1 << 20)
 
 
 def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:

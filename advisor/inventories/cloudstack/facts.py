@@ -12,7 +12,7 @@ from typing import Any
 from advisor.inventories.cloudstack.calls import Row
 from advisor.inventories.openstack.flavors import described
 from advisor.inventories.reading import Facts
-from advisor.inventories.values import clean_labels
+from advisor.inventories.values import as_cpus, as_number, clean_labels
 from profiler.host_kinds import HostKind
 from profiler.observed import NetworkSettings
 
@@ -27,7 +27,8 @@ def host_facts(row: Row, source: str) -> Facts:
     kind = KINDS.get(str(row.get("hypervisor")))
     if kind is None:
         raise ValueError(f"its hypervisor is {row.get('hypervisor')}, which Cotenant does not model")
-    cpus, mhz, memory = int(row["cpunumber"]), float(row["cpuspeed"]), float(row["memorytotal"])
+    cpus, memory = as_cpus(row["cpunumber"], "cpunumber"), as_number(row["memorytotal"], "memorytotal", least=1)
+    mhz = as_number(row.get("cpuspeed") or 0, "cpuspeed")  # not every host tells it
     reason = _closed(row)
     tags = str(row.get("hosttags") or "")
     labels = {
@@ -44,7 +45,7 @@ def host_facts(row: Row, source: str) -> Facts:
         "id": str(row["id"]),
         "kind": kind,
         "pcpus": cpus,
-        "cpu_mhz": mhz,
+        **({"cpu_mhz": mhz} if mhz else {}),
         "memory_mb": memory / 2**20,
         "enabled": not reason,
         "labels": clean_labels(labels),
@@ -63,7 +64,7 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
 
     What it runs may stand in its tag `cotenant.workload`; what it may claim is for its offering's details to say.
     """
-    vcpus, host = int(row["cpunumber"]), row.get("hostid")
+    vcpus, host = as_cpus(row["cpunumber"], "cpunumber"), row.get("hostid")
     details = offering.get("serviceofferingdetails") or {}
     specs = {str(name).replace("cotenant.", "cotenant:", 1): str(value) for name, value in details.items()}
     tags = {str(tag.get("key")): str(tag.get("value")) for tag in row.get("tags") or ()}
@@ -88,7 +89,7 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
         "id": str(row["id"]),
         "host": None if host is None else str(host),
         "vcpus": vcpus,
-        "memory_mb": float(row["memory"]),
+        "memory_mb": as_number(row["memory"], "memory"),
         "settings": settings,
         "labels": clean_labels(labels),
         **from_details,

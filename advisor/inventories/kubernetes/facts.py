@@ -10,7 +10,7 @@ from typing import Any
 from advisor.domain import pods
 from advisor.domain.pods import Json
 from advisor.inventories.reading import Facts
-from advisor.inventories.values import as_cpus, as_number, clean_labels
+from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
 
 NAME = "kubernetes"
 OWN_LABELS = frozenset(
@@ -69,11 +69,11 @@ def node_seen(row: Json) -> Facts:
     }
     extended = {key: value for key, value in offered.items() if key not in _PLAIN and not key.startswith("hugepages-")}
     reason = _away(spec, status)
-    cpus = int(pods.quantity((status.get("capacity") or offered).get("cpu")))
+    cpus = pods.quantity((status.get("capacity") or offered).get("cpu"))
     return {
         "id": name,
         "kind": "kvm" if pods.quantity(offered.get(KVM)) else "lxc",
-        "pcpus": as_cpus(cpus, f"node {name}'s cpu"),
+        "pcpus": whole_cpus(cpus, f"node {name}'s cpu"),
         "memory_mb": as_number(pods.quantity(offered.get("memory")) / 2**20, f"node {name}'s memory", least=1.0),
         "enabled": not reason,
         "cpu_overcommit": OVERCOMMIT,

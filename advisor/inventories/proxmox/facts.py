@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from advisor.inventories.values import as_cpus, as_number, clean_labels
+from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
 from profiler.observed import NetworkSettings, Pinning, parse_cpus
 
 Row = Mapping[str, Any]
@@ -64,10 +64,10 @@ def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
     return facts
 
 
-def instance_facts(row: Row, config: Row, name: str, host: str, source: str) -> Facts:
-    """A guest by its row and its config; ValueError says what is wrong."""
+def instance_facts(row: Row, config: Row, name: str, host: str, source: str, *, node: Row) -> Facts:
+    """A guest by its row, its config and the row of its node; ValueError says what is wrong."""
     kind, number = guest_id(row)
-    vcpus = _vcpus(row, config, kind)
+    vcpus = _vcpus(row, config, kind, node)
     limit = as_number(config.get("cpulimit") or 0, "cpulimit")
     smbios = _options(config.get("smbios1"))
     tags = re.split(r"[;, ]+", str(row.get("tags") or ""))
@@ -105,12 +105,20 @@ def created_s(config: Row) -> float:
         return 0.0
 
 
-def _vcpus(row: Row, config: Row, kind: str) -> int:
-    """A VM has `vcpus` of its cores times sockets plugged in; a container without `cores` may use the whole host."""
-    if kind == "qemu" and (config.get("cores") or config.get("sockets") or config.get("vcpus")):
-        cores, sockets = as_cpus(config.get("cores", 1), "cores"), as_cpus(config.get("sockets", 1), "sockets")
+def _vcpus(row: Row, config: Row, kind: str, node: Row) -> int:
+    """A VM has `vcpus` of its cores times sockets plugged in, one each where nothing is said.
+
+    A container without `cores` may use all of its node's CPUs at once, so far as `cpulimit` lets it: 1.5 CPUs are two
+    at half their time. Its `maxcpu` is then that limit, a fraction too (pve-container: vmstatus).
+    """
+    if kind == "qemu":
+        cores, sockets = as_cpus(config.get("cores") or 1, "cores"), as_cpus(config.get("sockets") or 1, "sockets")
         return as_cpus(config.get("vcpus") or cores * sockets, "vcpus")
-    return as_cpus(config.get("cores") or row.get("maxcpu"), "cores")
+    if config.get("cores"):
+        return as_cpus(config["cores"], "cores")
+    limit = as_number(config.get("cpulimit") or 0, "cpulimit")
+    most = node.get("maxcpu") or row.get("maxcpu")
+    return whole_cpus(min(limit, as_number(most, "maxcpu")) if limit and most else limit or most, "cpulimit")
 
 
 def _network(config: Row) -> NetworkSettings | None:

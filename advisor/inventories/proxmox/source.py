@@ -81,6 +81,7 @@ class Proxmox:
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of guests, and ids of those that are there and could not be read. Templates never run."""
+        nodes = {str(row.get("node")): row for row in rows if row.get("type") == "node"}
         offline = {str(row.get("node")) for row in rows if row.get("type") == "node" and row.get("status") != "online"}
         guests = [row for row in rows if row.get("type") in ("qemu", "lxc") and not row.get("template")]
         named = _named(guests, lambda row: str(guest_id(row)[1]), left_out)
@@ -102,7 +103,10 @@ class Proxmox:
 
         def facts(number: str, config: Row) -> Facts:
             row = named[number]
-            return instance_facts(row, config, self._prefix + number, self._prefix + node_name(row), self.name)
+            on = node_name(row)
+            return instance_facts(
+                row, config, self._prefix + number, self._prefix + on, self.name, node=nodes.get(on, {})
+            )
 
         instances = taken(configs, facts, left_out, lambda number, _: f"guest {number}")
         return list(instances.values()), frozenset(self._prefix + number for number in named.keys() - instances.keys())

@@ -72,7 +72,7 @@ def instance_facts(vm: Record, interfaces: Sequence[Record], name: str, host: st
         "id": name,
         "host": host,
         "vcpus": vcpus,
-        "memory_mb": as_number(vm.get("memory_dynamic_max"), "memory_dynamic_max") / 2**20,
+        "memory_mb": as_number(vm.get("memory_dynamic_max") or vm.get("memory_static_max"), "memory") / 2**20,
         "settings": {
             "cap_percent": cap or None,
             "weight": int(weight) if 1 <= weight <= MAX_WEIGHT else None,

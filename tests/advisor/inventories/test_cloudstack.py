@@ -105,6 +105,12 @@ def test_hosts_become_hosts_and_machines_instances(source: CloudStack) -> None:
     assert facts["labels"]["domain"] == "i-2-1-VM"
 
 
+def test_a_host_that_tells_no_clock_rate_is_taken_without_it(source: CloudStack, cloud: Cloud) -> None:
+    del cloud.host[0]["cpuspeed"]
+    facts = _one(source.read().hosts, H1)
+    assert (facts["pcpus"], facts.keys() & {"cpu_mhz", "cpu_overcommit"}) == (32, set())
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [

@@ -15,6 +15,7 @@ from advisor.domain import Instance, PlacementRequest, pods
 from advisor.errors import NotFound
 from advisor.inventories.kubernetes import source
 from advisor.inventories.kubernetes.account import ClusterAccount, account
+from advisor.inventories.kubernetes.facts import node_seen
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
@@ -234,6 +235,27 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_pod_is_counted_as_the_scheduler_counts_it(spec: dict[str, Any], cpus: float) -> None:
     assert pods.requested({"spec": spec}, "cpu") == pytest.approx(cpus)
+
+
+@pytest.mark.parametrize(
+    ("parts", "vcpus"),
+    [
+        (["1100m"], 2),
+        (["250m"], 1),
+        (["100m", "700m", "200m"], 1),
+        (["1.1", "2.2", "700m"], 4),
+        (["4100m", "1900m"], 6),
+    ],
+)
+def test_requests_in_thousandths_are_whole_vcpus(parts: list[str], vcpus: int) -> None:
+    assert pods.size({"spec": {"containers": [container(part) for part in parts]}}) == {"vcpus": vcpus}
+
+
+@pytest.mark.parametrize(("cpu", "pcpus"), [("500m", 1), ("3920m", 4), ("8", 8), ("4e0", 4)])
+def test_a_node_may_tell_thousandths_of_cpus(cpu: str, pcpus: int) -> None:
+    """Virtual nodes do, and what is allocatable."""
+    seen = node_seen({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": cpu, "memory": "1Gi"}}})
+    assert (seen["pcpus"], seen["memory_mb"]) == (pcpus, 1024)
 
 
 @pytest.mark.parametrize(

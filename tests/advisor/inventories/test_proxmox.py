@@ -51,6 +51,47 @@ def test_nodes_and_guests_become_facts_and_templates_are_no_guests(source: Proxm
     assert (container["host"], container["vcpus"], container["labels"]["guest"]) == ("pve2", 2, "lxc/101")
 
 
+@pytest.mark.parametrize(
+    ("config", "maxcpu", "vcpus", "cap"),
+    [
+        ({"cpulimit": "0.5"}, 0.5, 1, 50),
+        ({"cpulimit": "2.5"}, 2.5, 3, 250),
+        ({"cpulimit": 3}, 3, 3, 300),
+        ({"cpulimit": "0.25", "cores": 4}, 4, 4, 25),
+        ({"cores": "3"}, 3, 3, None),
+        ({}, 16, 16, None),  # all of the node's
+        ({"cpulimit": "0"}, None, 16, None),
+        ({"cpulimit": "40"}, 40, 16, 4000),  # more than the node has
+    ],
+)
+def test_a_container_has_the_cpus_that_it_may_use_at_once(
+    source: Proxmox, cluster: Cluster, config: dict[str, Any], maxcpu: float | None, vcpus: int, cap: float | None
+) -> None:
+    cluster.guests[1]["maxcpu"] = maxcpu
+    cluster.configs[101] = {"memory": 512, "hostname": "ct", **config}
+    reading = source.read()
+    assert reading.left_out == ()
+    container = _one(reading, "101")
+    assert (container["vcpus"], container["settings"]["cap_percent"]) == (vcpus, cap)
+
+
+@pytest.mark.parametrize(
+    ("config", "vcpus", "cap"),
+    [
+        ({}, 1, None),  # qm.conf: one socket of one core
+        ({"sockets": 2}, 2, None),
+        ({"cores": 4, "vcpus": 3}, 3, None),
+        ({"cores": 2, "cpulimit": "0.5"}, 2, 50),
+    ],
+)
+def test_a_vm_has_the_cpus_that_are_plugged_in(
+    source: Proxmox, cluster: Cluster, config: dict[str, Any], vcpus: int, cap: float | None
+) -> None:
+    cluster.configs[100] = config
+    vm = _one(source.read(), "100")
+    assert (vm["vcpus"], vm["settings"]["cap_percent"]) == (vcpus, cap)
+
+
 def test_a_guest_moves_changes_stops_and_vanishes(source: Proxmox, cluster: Cluster, advisor: Advisor) -> None:
     advisor.inventory.follow(source.read())
     cluster.guests[0] |= {"node": "pve2", "maxcpu": 8}
