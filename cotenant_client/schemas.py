@@ -305,6 +305,8 @@ class HostItem(TypedDict):
     mem_bw_mb_s: NotRequired[float | None]
     numa: NotRequired[list[list[int]]]
     driver_cpus: NotRequired[list[int]]
+    cpu_ids: NotRequired[list[int]]
+    isolated_cpus: NotRequired[list[int]]
     labels: NotRequired[dict[str, str]]
     enabled: NotRequired[bool]
     cpu_overcommit: NotRequired[float]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -162,12 +162,15 @@ class IsolationSettings:
 class Host:
     """A hypervisor host: its resources, and where its driver domain runs.
 
-    `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
-    vhost and emulator threads); empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of
-    xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit`
-    is how much may be promised per unit there; `driver_overcommit` how much work guests may ask of the driver domain
-    per unit of what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory
-    for all instances together, in MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES).
+    A pCPU is named by the number that the host gives it. `cpu_ids` are the numbers of its `pcpus` pCPUs, in ascending
+    order, where they have gaps (siblings switched off, CPUs offline); empty = 0 to pcpus - 1. On `isolated_cpus` runs
+    nothing that is not pinned there. `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs
+    of the driver domain (Dom0, or vhost and emulator threads); empty = it may run anywhere, and then it has as many
+    vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody
+    (xl(1)). `*_overcommit` is how much may be promised per unit there; `driver_overcommit` how much work guests may ask
+    of the driver domain per unit of what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its
+    disk and its memory for all instances together, in MB/s. `probed` are values that probes found, by name (some of
+    PROBED_VALUES).
     """
 
     id: str
@@ -193,6 +196,8 @@ class Host:
     driver_overcommit: float = 2.0
     platform: str = ""  # the measured platform it is like; empty = its own numbers only
     probed: Mapping[str, float] = field(default_factory=lambda: _NOT_PROBED)
+    cpu_ids: tuple[int, ...] = ()
+    isolated_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -202,10 +207,43 @@ class Host:
             raise ValueError(f"host {self.id}: pcpus {self.pcpus} is outside 1-{MAX_CPUS}")
         if self.memory_mb <= 0:
             raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
-        if any(not 0 <= cpu < self.pcpus for cpu in self.driver_cpus):
-            raise ValueError(
-                f"host {self.id}: driver_cpus {format_cpus(self.driver_cpus)} go beyond {self.pcpus} pCPUs"
-            )
+        if self.cpu_ids and self.cpu_ids == tuple(range(self.pcpus)):
+            object.__setattr__(self, "cpu_ids", ())  # one way to say it, so that equal hosts are equal
+        if self.cpu_ids and (len(self.cpu_ids) != self.pcpus or list(self.cpu_ids) != sorted(set(self.cpu_ids))):
+            raise ValueError(f"host {self.id}: cpu_ids name {len(set(self.cpu_ids))} CPUs, pcpus is {self.pcpus}")
+        if self.cpu_ids and not 0 <= self.cpu_ids[0] <= self.cpu_ids[-1] < MAX_CPUS:
+            raise ValueError(f"host {self.id}: cpu_ids {format_cpus(self.cpu_ids)} are not within 0-{MAX_CPUS - 1}")
+        for name in ("driver_cpus", "isolated_cpus"):
+            absent = self.lacks(getattr(self, name))
+            if absent:
+                raise ValueError(f"host {self.id}: {name} name CPU {format_cpus(absent)}; it has {self.shown_cpus}")
+
+    @property
+    def cpus(self) -> Sequence[int]:
+        """The numbers of its pCPUs, ascending; the position of a pCPU here is its place in arrays."""
+        return self.cpu_ids or range(self.pcpus)
+
+    @property
+    def shown_cpus(self) -> str:
+        """The numbers of its pCPUs in words."""
+        return format_cpus(tuple(self.cpus))
+
+    @property
+    def shared_cpus(self) -> tuple[int, ...]:
+        """The pCPUs of who is not pinned: all but the isolated ones."""
+        return tuple(cpu for cpu in self.cpus if cpu not in self.isolated_cpus)
+
+    def lacks(self, cpus: Iterable[int]) -> tuple[int, ...]:
+        """Those of these numbers that no pCPU of it has, ascending."""
+        known = self.cpus
+        return tuple(sorted({cpu for cpu in cpus if cpu not in known}))
+
+    def places(self, cpus: Iterable[int]) -> list[int]:
+        """The positions of these pCPUs among its `cpus`, ascending; numbers that it lacks are left out."""
+        if not self.cpu_ids:
+            return sorted(cpu for cpu in cpus if 0 <= cpu < self.pcpus)
+        position = {cpu: place for place, cpu in enumerate(self.cpu_ids)}
+        return sorted(position[cpu] for cpu in cpus if cpu in position)
 
     @property
     def probed_key(self) -> tuple[tuple[str, float], ...]:

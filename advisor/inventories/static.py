@@ -24,6 +24,7 @@ from profiler.observed import (
     DiskKind,
     NetworkSettings,
     check_id,
+    format_cpus,
     parse_cpus,
 )
 
@@ -133,6 +134,8 @@ HOST: Mapping[str, Reader] = {
     "mem_bw_mb_s": _up_to(MAX_MB_S),
     "numa": lambda item: tuple(map(_cpus, item.items())),
     "driver_cpus": _cpus,
+    "cpu_ids": _cpus,
+    "isolated_cpus": _cpus,
     "labels": _labels,
     "enabled": Item.flag,
     "cpu_overcommit": lambda item: item.number(0.01, 1000),
@@ -215,8 +218,9 @@ INSTANCE: Mapping[str, Reader] = {
 def _host(item: Item, *, default_id: str | None = None) -> Host:
     values = _read(item, HOST, needed=NEEDED if default_id else ("id", *NEEDED))
     host = built(item, lambda: Host(**{"id": default_id, **values}))
-    if any(cpu >= host.pcpus for node in host.numa for cpu in node):
-        item.mapping()["numa"].fail(f"names a CPU beyond the host's {host.pcpus}")
+    absent = host.lacks(cpu for node in host.numa for cpu in node)
+    if absent:
+        item.mapping()["numa"].fail(f"names CPU {format_cpus(absent)}; the host has {host.shown_cpus}")
     _check_labels(item, host)
     return host
 

@@ -46,6 +46,8 @@ hosts = sa.Table(
     sa.Column("reported", sa.Boolean, nullable=False, server_default=sa.false()),
     # After how many seconds its silence counts, where who tells of it said so; else as the settings say.
     sa.Column("patience_s", sa.Double),
+    sa.Column("cpu_ids", VALUE, nullable=False, server_default="[]"),
+    sa.Column("isolated_cpus", VALUE, nullable=False, server_default="[]"),
 )
 
 

@@ -39,6 +39,7 @@ from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import DEFAULT_WEIGHT, MAX_CPUS, MAX_WEIGHT, DiskKind
 
+CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus")
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
 T = TypeVar("T")
@@ -70,6 +71,8 @@ class HostBody(Schema):
     mem_bw_mb_s: Positive | None = Field(default=None, description="what its memory does for all together, measured")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
+    cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
+    isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
     labels: Labels = Field(default={}, description="free texts; some name bridges, domains or racks")
     enabled: Flag = Field(default=True, description="whether new instances may go there")
     cpu_overcommit: Positive = Field(default=4.0, description="vCPUs that may be promised for each pCPU")
@@ -87,7 +90,7 @@ class HostBody(Schema):
         """The domain's Host of that id."""
         fields = {name: getattr(self, name) for name in HostBody.model_fields if name != "id"}
         fields["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.numa)
-        fields["driver_cpus"] = tuple(sorted(set(self.driver_cpus)))
+        fields |= {name: tuple(sorted(set(getattr(self, name)))) for name in CPU_LISTS}
         return Host(id=same_name(self.id, host_id), **fields)
 
 
@@ -104,8 +107,10 @@ class HostItem(HostBody):
     def of(cls, host: Host) -> HostItem:
         """From the domain, unchecked: what is stored was checked when it came in."""
         fields = {name: getattr(host, name) for name in cls.model_fields}
-        lists = {"numa": [list(cpus) for cpus in host.numa], "driver_cpus": list(host.driver_cpus)}
-        return cls.model_construct(**{**fields, **lists, "labels": dict(host.labels)})
+        lists = {name: list(getattr(host, name)) for name in CPU_LISTS}
+        return cls.model_construct(
+            **{**fields, **lists, "numa": [list(cpus) for cpus in host.numa], "labels": dict(host.labels)}
+        )
 
 
 class DemandBody(Schema):

@@ -67,6 +67,16 @@ HOST: Mapping[str, Row] = {
         "CPUs of the host",
         "where the driver domain (Dom0, vhost threads) runs; left out = anywhere",
     ),
+    "cpu_ids": (
+        "CPU list",
+        "as many CPUs as `pcpus`",
+        "the numbers of its CPUs where they have gaps, as with siblings switched off: `0,2,4-31`; left out = from 0 on",
+    ),
+    "isolated_cpus": (
+        "CPU list",
+        "CPUs of the host",
+        "CPUs on which only what is pinned there runs (`isolcpus`); left out = none",
+    ),
     "labels": (
         "mapping of texts",
         "labels that are rendered into commands are checked",

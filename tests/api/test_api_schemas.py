@@ -36,7 +36,7 @@ from tests.api.api_client import Client
 HOST = Host(
     id="h1",
     kind="xen",
-    pcpus=8,
+    pcpus=10,
     memory_mb=1024.5,
     threads_per_core=2,
     cpu_mhz=2400.0,
@@ -49,6 +49,8 @@ HOST = Host(
     mem_bw_mb_s=20_000.0,
     numa=((0, 1, 2, 3), (4, 5, 6, 7)),
     driver_cpus=(0, 1),
+    cpu_ids=(0, 1, 2, 3, 4, 5, 6, 7, 16, 17),
+    isolated_cpus=(16, 17),
     labels={"zone": "a"},
     enabled=False,
     cpu_overcommit=2.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -76,7 +76,13 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
     return every(hint)
 
 
-hosts = every(
+def _numbered(host: Host, gap: bool) -> Host:
+    """With CPUs 0-63 and, where there is a gap, the last ones below 4096."""
+    last = range(4096 - (host.pcpus - 64), 4096)
+    return replace(host, cpu_ids=(*range(64), *last)) if gap else host
+
+
+plain_hosts = every(
     Host,
     id=ids,
     pcpus=st.integers(64, 4096),
@@ -84,6 +90,8 @@ hosts = every(
     threads_per_core=st.integers(1, 8),
     numa=st.lists(cpu_sets, max_size=2).map(tuple),
     driver_cpus=cpu_sets,
+    cpu_ids=st.just(()),
+    isolated_cpus=cpu_sets,
     cpu_overcommit=positive,
     memory_overcommit=positive,
     driver_overcommit=positive,
@@ -91,6 +99,7 @@ hosts = every(
     platform=ids | st.just(""),
     probed=st.just({}),  # which is read from results of probes
 )
+hosts = st.builds(_numbered, plain_hosts, st.booleans())
 quantiles = st.lists(amounts, min_size=3, max_size=3).map(sorted)
 
 
