@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -87,6 +87,32 @@ Arrays = TypeVar("Arrays")
 def rows_of(arrays: Arrays, rows: Ints | slice) -> Arrays:
     """The part of a dataclass of arrays that is about some of its scenes."""
     return type(arrays)(*(getattr(arrays, one.name)[rows] for one in fields(arrays)))  # type: ignore[arg-type]
+
+
+def joined(parts: Sequence[tuple[Ints, InterferencePrediction]], shape: tuple[int, int]) -> InterferencePrediction:
+    """Predictions of parts of S scenes, each with the numbers of its scenes, as one of all in this shape (S, N).
+
+    A part may have fewer slots: those that it lacks are empty. What one part does not know is not known.
+    """
+    found: InterferencePrediction = _joined([(rows, part) for rows, part in parts], shape)
+    return found
+
+
+def _joined(parts: Sequence[tuple[Ints, Any]], shape: tuple[int, int]) -> Any:
+    first = parts[0][1]
+    if any(part is None for _, part in parts):
+        return None
+    if not isinstance(first, np.ndarray):
+        names = [one.name for one in fields(first)]
+        return type(first)(*(_joined([(rows, getattr(part, name)) for rows, part in parts], shape) for name in names))
+    empty = False if first.dtype == np.bool_ else np.nan
+    whole = np.full((*shape[: first.ndim], *first.shape[2:]), empty, dtype=first.dtype)
+    for rows, values in parts:
+        if values.ndim == 1:
+            whole[rows] = values
+        else:
+            whole[rows, : values.shape[1]] = values
+    return whole
 
 
 def unasked(present: Bools) -> BandArrays:

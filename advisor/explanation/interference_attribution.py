@@ -1,4 +1,4 @@
-"""Interference attribution: each instance's predicted T/B as it is and without each of its neighbours."""
+"""Interference attribution: each instance's predicted T/B as it is and without each of its strongest neighbours."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot.pressure import pressure_of_each
+from models.arrays import Floats, Ints
+from models.data.scene import SceneBatch
 from models.prediction import Predictor
 
-MAX_HOSTS, MAX_RESIDENTS = 8, 12  # a scene per resident of each: about a hundred
+MAX_HOSTS, MAX_RESIDENTS = 8, 12  # of a report
+CELLS_AT_ONCE = 20_000  # instances in all scenes that are predicted together: about 60 MB
+EVERY_PAIR = 20  # instances on a host up to which pairs are listed that lose as good as nothing
+LEAST_LOSS = 0.005  # of a ratio: pairs of larger hosts that lose less are left out
+MOST_CELLS = 40_000  # instances in all scenes of one host: of 200 on it every pair is examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +40,75 @@ class AttributedLoss:
 
 
 def attribute_interference(
-    snapshot: ClusterSnapshot, predictor: Predictor, hosts: Sequence[str], most_residents: int | None = MAX_RESIDENTS
+    snapshot: ClusterSnapshot, predictor: Predictor, hosts: Sequence[str]
 ) -> tuple[AttributedLoss, ...]:
-    """Every pair on these hosts, the first MAX_HOSTS of them, in two predict calls; hosts in the given order.
-
-    On a crowded host only the `most_residents` worst-off instances are examined, None = all.
-    """
+    """The pairs of the MAX_RESIDENTS most affected instances on each of these hosts, the first MAX_HOSTS of them with
+    neighbours; in the given order."""
     positions = [place for name in hosts if (place := snapshot.index(name)) is not None]
     crowded = [place for place in positions if len(snapshot.residents[place]) > 1][:MAX_HOSTS]
-    if not crowded:
-        return ()
-    ratios_now = predictor.predict(snapshot.scenes.take(np.array(crowded)), ()).throughput.expected
-    chosen = [
-        sorted(np.argsort(ratios_now[row, : len(snapshot.residents[place])], kind="stable")[:most_residents].tolist())
-        for row, place in enumerate(crowded)
-    ]
-    removals = [(row, slot) for row, slots in enumerate(chosen) for slot in slots]
-    scenes = snapshot.scenes.take(np.array([crowded[row] for row, _ in removals]))
-    present = scenes.present.copy()
-    present[np.arange(len(removals)), [slot for _, slot in removals]] = False
-    without = predictor.predict(replace(scenes, present=present), ()).throughput.expected
     pairs: list[AttributedLoss] = []
-    for (row, absent), others in zip(removals, without.tolist(), strict=True):
-        host, residents, ratios = (
-            snapshot.hosts[crowded[row]].id,
-            snapshot.residents[crowded[row]],
-            ratios_now[row].tolist(),
-        )
-        pairs += [
-            AttributedLoss(host, residents[victim].id, residents[absent].id, ratios[victim], others[victim])
-            for victim in chosen[row]
-            if victim != absent
-        ]
+    for place in crowded:
+        scene = snapshot.scenes.take(np.array([place])).trimmed()
+        ratios = predictor.predict(scene, ()).throughput.expected[0]
+        chosen = np.sort(np.argsort(ratios, kind="stable")[:MAX_RESIDENTS])
+        pairs += _pairs(snapshot, place, ratios, chosen, chosen, _without_each(scene, predictor, chosen))
     return tuple(pairs)
+
+
+def on_host(snapshot: ClusterSnapshot, predictor: Predictor, place: int, ratios: Floats) -> tuple[AttributedLoss, ...]:
+    """What each instance on the host at this position would gain without each of its strongest neighbours: all of them
+    where MOST_CELLS allow it, else those that ask for most. On a host of more than EVERY_PAIR pairs with less than
+    LEAST_LOSS are left out. `ratios` (N,) is what each has with all of them."""
+    count = len(snapshot.residents[place])
+    if count < 2:
+        return ()
+    scene = snapshot.scenes.take(np.array([place])).trimmed()
+    strongest = _strongest(scene, max(MOST_CELLS // count, 1))
+    least = LEAST_LOSS if count > EVERY_PAIR else 0.0
+    without = _without_each(scene, predictor, strongest)
+    return tuple(_pairs(snapshot, place, ratios, np.arange(count), strongest, without, least))
+
+
+def _strongest(scene: SceneBatch, most: int) -> Ints:
+    """The slots of the instances that ask for the largest part of any one resource, at most so many, in their order."""
+    asked = np.nan_to_num(pressure_of_each(scene)[0]).max(axis=1)
+    asked[~scene.present[0]] = -1.0
+    strongest = np.argsort(-asked, kind="stable")[: min(most, int(scene.present.sum()))]
+    return np.sort(strongest)
+
+
+def _without_each(scene: SceneBatch, predictor: Predictor, absent: Ints) -> Floats:
+    """Expected T/B of all without each of these slots, (A, N); only so many scenes at once as CELLS_AT_ONCE allow."""
+    at_once = max(CELLS_AT_ONCE // scene.slots, 1)
+    found = np.empty((len(absent), scene.slots))
+    for first in range(0, len(absent), at_once):
+        slots = absent[first : first + at_once]
+        scenes = scene.take(np.zeros(len(slots), dtype=np.int64))
+        present = scenes.present.copy()
+        present[np.arange(len(slots)), slots] = False
+        found[first : first + at_once] = predictor.predict(replace(scenes, present=present), ()).throughput.expected
+    return found
+
+
+def _pairs(
+    snapshot: ClusterSnapshot,
+    place: int,
+    ratios: Floats,
+    victims: Ints,
+    absent: Ints,
+    without: Floats,
+    least: float = 0.0,
+) -> list[AttributedLoss]:
+    """The pairs of these victims and absent neighbours whose loss or gain is at least `least`."""
+    host, there = snapshot.hosts[place].id, snapshot.residents[place]
+    named = (np.abs(without[:, victims] - ratios[victims]) >= least) & (absent[:, None] != victims)
+    return [
+        AttributedLoss(
+            host,
+            there[victims[victim]].id,
+            there[absent[row]].id,
+            float(ratios[victims[victim]]),
+            float(without[row, victims[victim]]),
+        )
+        for row, victim in np.argwhere(named).tolist()
+    ]

@@ -11,7 +11,7 @@ that no other host contests: the UUID must be that of the instance, and its form
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -70,31 +70,43 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     bare = _host(announcement, around.host, notes)
     kinds: dict[str, list[str]] = {name: [] for name in ANNOUNCED}
     put: list[Instance] = []
+    refused = 0
     names: set[str] = set()
-    for told_facts in announcement.instances:
-        facts = _known_as(told_facts, around)
+    all_facts = [_known_as(told_facts, around) for told_facts in announcement.instances]
+    evicted, room = _room(bare.id, {str(facts["id"]) for facts in all_facts}, around)
+    for facts in all_facts:
         name = str(facts["id"])
         if name in names:
             notes.left_out.append(f"{name} is told twice")
             continue
         names.add(name)
+        former = around.instances.get(name)
+        arrives = former is None or former.host != bare.id
+        if arrives and room <= 0:
+            refused += 1
+            continue
         try:
-            former, instance = around.instances.get(name), _instance(facts, bare, around, announcement.bound, notes)
+            instance = _instance(facts, bare, around, announcement.bound, notes)
         except (ValueError, InvalidInput) as error:
             notes.left_out.append(str(error))
             continue
         if instance is None or instance == former:
             continue
         put.append(instance)
+        room -= arrives
         kinds["new" if former is None else "moved" if former.host not in {None, bare.id} else "changed"].append(name)
     for instance in around.instances.values():
         if instance.host == bare.id and instance.id not in names:
-            now_stopped = _missing(instance, now, notes)
+            now_stopped = None if instance.id in evicted else _missing(instance, now, notes)
             if now_stopped is None:
                 kinds["gone"].append(instance.id)
             elif now_stopped != instance:
                 kinds["stopped"].append(instance.id)
                 put.append(now_stopped)
+    if refused:
+        notes.left_out.append(
+            f"{refused} more on {bare.id} are left out: at most {MOST_ANNOUNCED} on one host are kept"
+        )
     host = _with_disagreement(bare, notes.differing)
     diff = SyncDiff(
         hosts=() if host == around.host else (host,),
@@ -126,6 +138,20 @@ def _without_reserved(announcement: Announcement, notes: _Notes) -> Announcement
     return replace(
         announcement, host=plain(announcement.host), instances=[plain(facts) for facts in announcement.instances]
     )
+
+
+def _room(host: str, names: Collection[str], around: Around) -> tuple[frozenset[str], int]:
+    """How many more instances the host may have, of MOST_ANNOUNCED in all, and which must go at once for that: those of
+    its agent that it no longer tells of and that only keep their place, the longest stopped first."""
+    here = [instance for instance in around.instances.values() if instance.host == host]
+    arriving = len(set(names) - {instance.id for instance in here})
+    missing = sorted(
+        (one for one in here if one.id not in names and one.labels.get(SOURCE) == AGENT),
+        key=lambda one: (one.labels.get(STOPPED_AT, "~"), one.id),
+    )
+    too_many = max(len(here) + arriving - MOST_ANNOUNCED, 0)
+    evicted = frozenset(one.id for one in missing[:too_many])
+    return evicted, MOST_ANNOUNCED - len(here) + len(evicted)
 
 
 def _known_as(facts: Facts, around: Around) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from advisor.domain import CloudNow, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.errors import NotFound
-from advisor.explanation.interference_attribution import attribute_interference
+from advisor.explanation import interference_attribution
 from advisor.lifecycle import interval_inflation
 from advisor.placement.candidates import scene_effects
 from advisor.prediction import active
@@ -22,6 +23,9 @@ from advisor.snapshot.pressure import pressure
 from models.arrays import Floats
 from models.physics.peak_demand import p95
 from models.prediction import InterferencePrediction, Predictor
+
+CELLS_AT_ONCE = 20_000  # instances of all hosts that are predicted together: about 60 MB
+_NO_ROWS: Floats = np.zeros((0, 3))
 
 
 class Overview:
@@ -60,25 +64,29 @@ class Overview:
         ordered = tuple(sorted(hosts, key=_badness))
         return CloudNow(ordered, view.counts.inventory, version, origin, degraded, self._fresh_s)
 
-    def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> Floats:
-        """T/B of everybody where they are, for which part of the time each is short of CPU, and for which its host is
-        crowded, nan = not known; (H, N, 3), T/B 1 where nobody sits."""
+    def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> list[Floats]:
+        """T/B of each instance of each host, for which part of the time it is short of CPU, and for which its host is
+        crowded, nan = not known; (N, 3) of the N on each."""
         rows_by_key = self._known if predictor.version == self._version else {}
         keys = snapshot.fingerprints.tolist()
         new = {key: at for at, key in enumerate(keys) if key not in rows_by_key and snapshot.residents[at]}
         if new:
-            scenes = snapshot.scenes.take(np.array(list(new.values()), dtype=np.int64))
-            predicted = _now(predictor.predict(scenes, ()))
-            rows_by_key = {
-                **rows_by_key,
-                **{key: row.copy() for key, row in zip(new, predicted, strict=True)},
-            }  # a view keeps them all
-        values = np.tile((1.0, 0.0, 0.0), (*snapshot.scenes.present.shape, 1))
-        for row, key, there in zip(values, keys, snapshot.residents, strict=True):
-            if there:
-                row[: len(there)] = rows_by_key[key][: len(there)]
+            rows_by_key = {**rows_by_key, **_predicted(snapshot, new, predictor)}  # a view keeps them all
         self._known, self._version = {key: rows_by_key[key] for key in keys if key in rows_by_key}, predictor.version
-        return values
+        return [rows_by_key[key] if there else _NO_ROWS for key, there in zip(keys, snapshot.residents, strict=True)]
+
+
+def _predicted(snapshot: ClusterSnapshot, new: Mapping[bytes, int], predictor: Predictor) -> dict[bytes, Floats]:
+    """The rows of `Overview._expected` of the hosts at these positions, hosts of about one size together."""
+    found: dict[bytes, Floats] = {}
+    waiting = sorted(new, key=lambda key: -len(snapshot.residents[new[key]]))
+    while waiting:
+        at_once = max(CELLS_AT_ONCE // len(snapshot.residents[new[waiting[0]]]), 1)
+        part, waiting = waiting[:at_once], waiting[at_once:]
+        scenes = snapshot.scenes.take(np.array([new[key] for key in part], dtype=np.int64)).trimmed()
+        rows = _now(predictor.predict(scenes, ()))
+        found |= {key: row[: len(snapshot.residents[new[key]])].copy() for key, row in zip(part, rows, strict=True)}
+    return found
 
 
 def _now(prediction: InterferencePrediction) -> Floats:
@@ -97,14 +105,16 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
     if position is None:
         raise NotFound(f"there is no host {host_id}")
     now = next(host for host in cloud.hosts if host.host.id == host_id)
-    scene, residents = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
+    scene, residents = snapshot.scenes.take(np.array([position])).trimmed(), snapshot.residents[position]
 
     def ask(answering: ActivePredictor) -> HostDetail:
         predictor = answering.predictor
         names = [resident.id for resident in residents]
-        effects = {effect.instance: effect for effect in scene_effects(predictor.predict(scene), names)}
+        predicted = predictor.predict(scene)
+        effects = {effect.instance: effect for effect in scene_effects(predicted, names)}
+        slowing = _slowing(snapshot, position, predictor, predicted.throughput.expected[0])
         in_order = tuple(effects[resident.instance.id] for resident in now.residents)
-        return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), answering.degraded)
+        return HostDetail(now, in_order, slowing, answering.degraded)
 
     return active.ask(chosen, ask)
 
@@ -119,14 +129,14 @@ def widened(shown: HostDetail, factors: interval_inflation.Factors) -> HostDetai
     )
 
 
-def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> tuple[Slowing, ...]:
-    """Who would be how much faster without whom, the largest loss first."""
-    pairs = attribute_interference(snapshot, predictor, [host_id], most_residents=None)
+def _slowing(snapshot: ClusterSnapshot, position: int, predictor: Predictor, ratios: Floats) -> tuple[Slowing, ...]:
+    """How much faster each instance would be without each of its strongest neighbours, the largest loss first."""
+    pairs = interference_attribution.on_host(snapshot, predictor, position, ratios)
     losses = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
     return tuple(sorted(losses, key=lambda loss: (-loss.loss, loss.victim, loss.neighbour)))
 
 
-def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> list[HostNow]:
+def _hosts(snapshot: ClusterSnapshot, expected: Sequence[Floats], coming: set[str]) -> list[HostNow]:
     pressure_by_host = pressure(snapshot)
     pending = coming - snapshot.names.placed.keys()
     hosts = []
@@ -134,7 +144,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     for host, residents_there, row, age_s, patience_s, peak in zip(
         snapshot.hosts,
         snapshot.residents,
-        expected.tolist(),
+        (rows.tolist() for rows in expected),
         snapshot.age_s.tolist(),
         snapshot.names.patience.tolist(),
         peaks,
@@ -142,7 +152,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     ):
         residents = [
             ResidentNow(resident, kept, resident.id in pending, _known(short))
-            for resident, (kept, short, _) in zip(residents_there, row, strict=False)
+            for resident, (kept, short, _) in zip(residents_there, row, strict=True)
         ]
         crowded = _known(row[0][2]) if residents_there else 0.0
         residents.sort(key=lambda resident: (resident.expected, resident.instance.id))

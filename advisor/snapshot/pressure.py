@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
+from models.data.scene import SceneBatch
 from models.physics.demands import capacity, demands, driver_price, link
 from models.physics.kinds import holds, trait
 from models.physics.prior import RESOURCES
@@ -30,7 +31,11 @@ def pressure(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, float | Non
 
 def pressure_array(snapshot: ClusterSnapshot) -> Floats:
     """The same as an array (H, 5) in the order of RESOURCES, nan = unknown."""
-    scenes = snapshot.scenes
+    return np.asarray(pressure_of_each(snapshot.scenes).sum(axis=1))
+
+
+def pressure_of_each(scenes: SceneBatch) -> Floats:
+    """What each instance asks for over the capacity of its host, (S, N, 5) in the order of RESOURCES, nan = unknown."""
     wanted = demands(scenes)
     parallel = trait(scenes.kind, "driver_servers")
     driver = wanted.driver * driver_price(scenes, wanted) if scenes.slots else wanted.driver
@@ -45,12 +50,12 @@ def pressure_array(snapshot: ClusterSnapshot) -> Floats:
         scenes.disk_limit, disk_mb_s[:, None], out=np.full(wanted.disk.shape, np.inf), where=disk_mb_s[:, None] > 0
     )
     network = link(scenes)
-    cpu = np.minimum(wanted.cpu, scenes.cap).sum(axis=1)
+    cpu = np.minimum(wanted.cpu, scenes.cap)
     used = {
-        "cpu": (cpu + driver.sum(axis=1), scenes.pcpus),  # the driver domain runs on the host's CPUs, too
-        "driver_domain": (driver.sum(axis=1), driver_room),
-        "nic": (np.minimum(wanted.net, scenes.net_ceil).sum(axis=1), np.where(np.isfinite(network), network, np.nan)),
-        "disk": (np.minimum(wanted.disk, disk_most).sum(axis=1), np.where(disk_mb_s > 0, 1.0, np.nan)),
-        "memory": (wanted.memory.sum(axis=1), np.where(memory_mb_s > 0, 1.0, np.nan)),
+        "cpu": (cpu + driver, scenes.pcpus),  # the driver domain runs on the host's CPUs, too
+        "driver_domain": (driver, driver_room),
+        "nic": (np.minimum(wanted.net, scenes.net_ceil), np.where(np.isfinite(network), network, np.nan)),
+        "disk": (np.minimum(wanted.disk, disk_most), np.where(disk_mb_s > 0, 1.0, np.nan)),
+        "memory": (wanted.memory, np.where(memory_mb_s > 0, 1.0, np.nan)),
     }
-    return np.stack([amount / room for amount, room in (used[name] for name in RESOURCES)], axis=1)
+    return np.stack([amount / room[:, None] for amount, room in (used[name] for name in RESOURCES)], axis=2)

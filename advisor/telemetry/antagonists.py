@@ -20,16 +20,20 @@ from profiler.metrics import WAITED_FOR
 
 _METRICS = (("instance", "cpu"), ("instance", "waiting"))
 _BEFORE_S = 86_400.0
+MOST_COMPARED = 150  # residents of a host: with more, those with the largest demand for CPUs
 LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
 
 
 def of_host(
     connection: Connection, host: str, residents: Sequence[Instance], *, since: str, now: datetime
 ) -> SlowingHere:
-    """Who slowed whom of the instances that are on the host now, in the last `since`: whole windows of five minutes."""
+    """Who slowed whom of the instances that are on the host now, in the last `since`: whole windows of five minutes.
+
+    Everybody is compared with everybody: of more than MOST_COMPARED those that want most of the CPUs.
+    """
     end_s = now.timestamp() // BUCKET_S * BUCKET_S
     begin_s = end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S
-    by_name = {instance.id: instance for instance in residents}
+    by_name = {instance.id: instance for instance in busiest(residents, MOST_COMPARED)}
     names = list(by_name)
     watched = by_run_queue(waits.sums(connection, host, names, begin_s))
     keys = histories.of_host(connection, host, names, _METRICS)
@@ -43,6 +47,19 @@ def of_host(
     ]
     slowings.sort(key=lambda slowing: (-slowing.loss, slowing.victim))
     return SlowingHere(host, begin_s, end_s, windows, tuple(sorted(watched)), tuple(slowings))
+
+
+def busiest(residents: Sequence[Instance], most: int) -> Sequence[Instance]:
+    """At most so many of the residents of a host, in their order: those whose demand for CPUs is largest, as far as it
+    is known."""
+
+    def wanted(instance: Instance) -> float:
+        return instance.demand["cpu"].mean if "cpu" in instance.demand else 0.0
+
+    if len(residents) <= most:
+        return residents
+    kept = {instance.id for instance in sorted(residents, key=lambda one: (-wanted(one), one.id))[:most]}
+    return [instance for instance in residents if instance.id in kept]
 
 
 def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, ...]]:

@@ -14,23 +14,27 @@ from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
 from advisor.store import histories, instances
 from advisor.telemetry import promql
+from advisor.telemetry.antagonists import busiest
 from advisor.telemetry.profiles import parse_since
 from profiler.metrics import BY_NAME, EIGHT
 
 STEPS = 120  # in one drawing: a few hundred pixels wide it shows no more
+MOST_DRAWN = 50  # instances of a host: each has eight series, and a chart has six lines
 LEAST_STEP_S = 30.0  # three of the agent's windows
 _METRICS = [(metric.default_scope, metric.name) for metric in EIGHT]
 
 
 def stored(connection: Connection, host: str | None, instance: str | None, *, since: str, now: datetime) -> Histories:
-    """Histories of everybody who is on a host now, or of one instance and its host; empty where nothing is known."""
+    """Histories of the busiest instances on a host now, MOST_DRAWN of them, or of one instance and its host; empty
+    where nothing is known."""
     begin_s, end_s, step_s = _steps(since, now)
     if instance is not None:
         placed = instances.get(connection, instance)
         on = [placed.host] if placed is not None and placed.host else []
         keys = histories.of_instance(connection, instance, on, _METRICS)
     else:
-        names = [resident.id for resident in instances.on_hosts(connection, [host or ""])]
+        there = busiest(instances.on_hosts(connection, [host or ""]), MOST_DRAWN)
+        names = [resident.id for resident in there]
         keys = histories.of_host(connection, host or "", names, _METRICS)
     series_means = histories.means(connection, keys, begin_s, end_s, step_s)
     return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in series_means.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from fastapi import Request
@@ -27,6 +28,7 @@ SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
     "24h": "the last day",
 }
 MOST_PAIRS = 10
+MOST_LISTED = 200  # instances on the page at all; GET /v1/instances?host= lists every one
 LISTED = 20  # instances that are shown at once, the worst off; the others are folded
 MOST_SQUARE = 12  # instances up to which a table of everybody against everybody can be read
 _SHADES = (0.05, 0.1, 0.2)  # losses from which a cell is shaded darker
@@ -89,6 +91,7 @@ def host(
         it=detail.now.host,
         degraded=detail.degraded,
         residents=_residents(detail),
+        unlisted=max(len(detail.now.residents) - MOST_LISTED, 0),
         learned=now.model_version != "prior",
         listed=LISTED,
         bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
@@ -123,7 +126,7 @@ def _residents(detail: HostDetail) -> list[HostedInstance]:
             settings=picture.settings_in_words(resident.instance.settings),
             pending=resident.pending,
         )
-        for resident, effect in zip(detail.now.residents, detail.effects, strict=True)
+        for resident, effect in islice(zip(detail.now.residents, detail.effects, strict=True), MOST_LISTED)
     ]
 
 

@@ -216,6 +216,13 @@ class SceneBatch:
         """The scenes with these indices, in this order; an index may repeat."""
         return SceneBatch(self.table, **{name: getattr(self, name)[scenes] for name in ARRAYS})
 
+    def trimmed(self) -> SceneBatch:
+        """Without the slots behind the last one that any scene uses."""
+        slots = int(np.flatnonzero(self.present.any(axis=0)).max(initial=-1)) + 1
+        if slots == self.slots:
+            return self
+        return replace(self, **{name: getattr(self, name)[:, :slots] for name in SLOT_FIELDS})
+
     def each_alone(self, scenes: Ints, slots: Ints) -> SceneBatch:
         """One scene with one slot for each pair of a scene and a slot: that instance alone on its host."""
         return SceneBatch(

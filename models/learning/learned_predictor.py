@@ -17,8 +17,10 @@ from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
 from models.physics.prior import PriorPredictor, doubt_widths, jitter_band, latency_band, prior_spread
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, joined, unasked
 
+MOST_CELLS = 400_000  # scenes x slots x slots that are predicted at a time: about 100 MB
+MOST_RESIDENTS = 600  # of a host on which a learned model answers: far more than any training had
 _DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
 THIN = 0.2  # a profile is thin if it lacks more than this share of the metrics that most training profiles have
@@ -66,7 +68,23 @@ class LearnedPredictor:
         return {name: target for name, target in fitted.items() if target is not None}
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once."""
+        """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once.
+
+        Everybody is looked at beside everybody: only so many at a time as MOST_CELLS allow. Of more than MOST_RESIDENTS
+        on one host training says nothing, and the prior answers.
+        """
+        if len(scenes) * scenes.slots**2 <= MOST_CELLS:
+            return self._predict(scenes, targets)
+        used = np.where(scenes.present, np.arange(1, scenes.slots + 1), 0).max(axis=1, initial=0)
+        waiting, parts = np.argsort(-used, kind="stable"), []
+        while len(waiting):
+            most = max(int(used[waiting[0]]), 1)
+            rows, waiting = np.split(waiting, [max(MOST_CELLS // most**2, 1)])
+            some = scenes.take(rows).trimmed()
+            parts.append((rows, self._predict(some, targets) if most <= MOST_RESIDENTS else _by_prior(some, targets)))
+        return joined(parts, (len(scenes), scenes.slots))
+
+    def _predict(self, scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
         prepared = self._of_table(scenes.table)
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
         whole = build_matrix(scenes, self.metrics)
@@ -258,6 +276,11 @@ def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatri
         grid[whole.scene, whole.slot] = values[row]
         out.append(grid)
     return BandArrays(*out)
+
+
+def _by_prior(scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
+    """What the prior says, marked as outside the training data."""
+    return replace(PriorPredictor().predict(scenes, targets), outside=scenes.present.copy(), devices=None)
 
 
 def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:

@@ -15,6 +15,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import build_examples, scene_of
 from models.features.feature_matrix import build_matrix
+from models.learning import learned_predictor
 from models.learning.fitted_target import FittedTarget
 from models.learning.learned_predictor import LearnedPredictor, _same
 from models.physics.prior import PriorPredictor
@@ -100,6 +101,33 @@ def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(
                 getattr(together.throughput, name)[at, :count], getattr(alone.throughput, name)[0], rtol=1e-6
             )
         np.testing.assert_array_equal(together.outside[at, :count], alone.outside[0])
+
+
+def test_many_instances_are_predicted_in_parts_and_get_the_same_answer(
+    predictor: LearnedPredictor, table: ProfileTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = (3, 1, 0, 9, 2, 6)
+    many = batch(
+        *((host("lxc", 4, platform="p1"), [instance(f"i{at}", f"w{at % 6}") for at in range(size)]) for size in sizes),
+        table=table,
+    )
+    whole = predictor.predict(many)
+    monkeypatch.setattr(learned_predictor, "MOST_CELLS", 60)
+    monkeypatch.setattr(learned_predictor, "MOST_RESIDENTS", 7)
+    parts = predictor.predict(many)
+    few = np.array(sizes) <= 7
+    by_prior = PriorPredictor().predict(many)
+    for target in ("throughput", "latency", "jitter"):
+        for name in ("expected", "lower", "upper"):
+            found = getattr(getattr(parts, target), name)
+            np.testing.assert_allclose(found[few], getattr(getattr(whole, target), name)[few], rtol=1e-9)
+            np.testing.assert_allclose(found[~few], getattr(getattr(by_prior, target), name)[~few], rtol=1e-9)
+    np.testing.assert_array_equal(parts.outside[few], whole.outside[few])
+    assert parts.outside[~few].all()
+    assert parts.pressure is not None
+    assert whole.pressure is not None
+    np.testing.assert_allclose(parts.pressure.short[many.present], whole.pressure.short[many.present])
+    np.testing.assert_allclose(parts.pressure.crowded, whole.pressure.crowded)
 
 
 WORKLOADS = (*(f"w{at}" for at in range(6)), "stranger", None)

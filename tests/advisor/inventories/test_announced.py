@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from advisor.domain import Announced, Announcement, Host, Instance, Inventory, IsolationSettings
 from advisor.errors import Conflict, InvalidInput
-from advisor.inventories import sync
+from advisor.inventories import announced, sync
 from advisor.inventories.announced import Around, compare
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from profiler.demand import Demand
@@ -240,3 +240,29 @@ def test_a_system_that_knows_a_vm_by_its_uuid_takes_it_over_from_the_agent() -> 
     world.hear(announcement("kvm01", vm("instance-0000001a", labels={"uuid": "u-1"})))
     assert set(world.instances) == {"u-1"}
     assert world.instances["u-1"].labels["domain"] == "instance-0000001a"
+
+
+def test_a_host_keeps_only_so_many_instances_over_all_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announced, "MOST_ANNOUNCED", 6)
+    world = World()
+    for round_ in range(5):
+        world.now = NOW + round_ * MINUTE
+        world.hear(announcement("h1", *(vm(f"r{round_}-{number}") for number in range(4))))
+        assert len(world.instances) <= 6
+        assert {f"r{round_}-{number}" for number in range(4)} <= world.instances.keys()
+    assert {name for name in world.instances if not name.startswith("r4")} == {"r3-2", "r3-3"}
+
+
+def test_what_a_host_has_by_other_sources_is_never_given_up_for_what_its_agent_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(announced, "MOST_ANNOUNCED", 3)
+    mine = [Instance(f"mine-{at}", 1, 1, host="h1") for at in range(2)]
+    world = World(Host("h1", "kvm", 64, 1000.0), *mine)
+    found = world.hear(announcement("h1", vm("a"), vm("b"), vm("c")))
+    assert set(world.instances) == {"mine-0", "mine-1", "a"}
+    assert any("2 more on h1 are left out" in note for note in found.notes)
+    assert len(world.hear(announcement("h1", vm("a"), vm("b"))).new) == 0
+    world.hear(announcement("h1", vm("b")))
+    world.hear(announcement("h1", vm("b")))
+    assert "b" in world.instances
