@@ -96,6 +96,12 @@ class OutOfSpace(StorageUnavailable):
     code = "storage.full"
 
 
+class StorageDamaged(StorageUnavailable):
+    """What is stored cannot be read any more: a disk, memory or a copy has damaged it."""
+
+    code = "storage.damaged"
+
+
 class SchemaMismatch(StorageUnavailable):
     """The database was written by another version of Cotenant, or by another program."""
 

@@ -285,6 +285,10 @@ def _routes() -> tuple[BaseRoute, ...]:
     router = APIRouter(route_class=JsonRoute)
     for route in ROUTES:
         _add(router, route)
+    literal = frozenset(route.path for route in ROUTES if "{" not in route.path)
+    for added in router.routes:
+        if isinstance(added, JsonRoute) and "{" in added.path:
+            added.literal = literal
     return tuple(router.routes)
 
 

@@ -33,6 +33,7 @@ from advisor.errors import (
     SchemaMismatch,
     SeriesUnavailable,
     StaleGeneration,
+    StorageDamaged,
     StorageUnavailable,
 )
 from advisor.validation import DuplicateKey
@@ -123,6 +124,12 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     ),
     StorageUnavailable: Kind(
         "storage.unavailable", 503, "Storage unavailable", "Wait and try again; look at /readyz.", _RETRY
+    ),
+    StorageDamaged: Kind(
+        "storage.damaged",
+        503,
+        "Storage damaged",
+        "Stop the service, move the database away, and restore a backup with `cotenant db restore FILE`.",
     ),
     SchemaMismatch: Kind(
         "storage.schema", 503, "Database of another version", "Run `cotenant db upgrade`, or name another database."

@@ -8,6 +8,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,9 +18,11 @@ from advisor.access.audit import Audit, acting
 from advisor.access.keystone import Keystone
 from advisor.access.tokens import Tokens
 from advisor.domain import Caller
+from advisor.errors import StorageLocked
 from advisor.store import sessions
+from advisor.store.later_writes import HASTY_S
 from advisor.store.sessions import Session
-from advisor.store.transactions import Transaction
+from advisor.store.transactions import Transaction, Write
 
 LASTS = timedelta(hours=12)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -56,7 +59,7 @@ class Sessions:
     def __init__(
         self,
         read: Transaction,
-        write: Transaction,
+        write: Write,
         clock: Callable[[], datetime],
         audit: Audit,
         tokens: Tokens,
@@ -101,8 +104,13 @@ class Sessions:
         """The session of this secret, None = there is none any more; `tokens.refresh` comes first. Blocks."""
         if not _SECRET.fullmatch(secret):
             return None
+        now = self._clock()
         with self._read() as connection:
-            session = sessions.get(connection, _digest(secret), self._clock())
+            session = sessions.get(connection, _digest(secret), now)
+            is_over = session is None and sessions.is_over(connection, _digest(secret), now)
+        if is_over:  # and stays so where the clock is set back
+            with suppress(StorageLocked), self._write(wait_s=HASTY_S) as connection:
+                sessions.end(connection, _digest(secret))
         if session is None:
             return None
         if session.sealed is None:

@@ -9,7 +9,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -17,9 +18,10 @@ from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
 from advisor.domain import TOKEN_SCOPES, Caller, Token, TokenScope
-from advisor.errors import InvalidInput, NotFound
+from advisor.errors import InvalidInput, NotFound, StorageUnavailable
 from advisor.store import tokens
-from advisor.store.transactions import Transaction
+from advisor.store.later_writes import HASTY_S
+from advisor.store.transactions import Transaction, Write
 from profiler.observed import check_id
 
 CACHE_S = 1.0  # for so long a process goes by what it read of the database: a revoked token ends everywhere within it
@@ -49,7 +51,7 @@ class Tokens:
     def __init__(
         self,
         read: Transaction,
-        write: Transaction,
+        write: Write,
         clock: Callable[[], datetime],
         audit: Audit,
         *,
@@ -62,6 +64,7 @@ class Tokens:
         self._monotonic = monotonic
         self._loading = threading.Lock()
         self._known: _Known | None = None
+        self._over: set[str] = set()  # ids of those that were seen to have expired, whatever the clock says later
         self._nobody = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
 
     def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None, host: str = "") -> tuple[Token, str]:
@@ -141,8 +144,16 @@ class Tokens:
                 rows = tokens.load_all(connection)
             live = {token.id: (token, digest) for token, digest in rows if token.revoked_at is None}
             self._known = _Known(at, live, bool(rows))
+            self._note_expired([token for token, _ in live.values() if self._is_over(token)])
         if rows and former is not None and not former.any:
             log.info("there is a token now: requests without one are refused from now on")
+
+    def _note_expired(self, over: Sequence[Token]) -> None:
+        """Store it, so that none is valid again once the clock was set back; else the next time."""
+        if not over:
+            return
+        with suppress(StorageUnavailable), self._write(wait_s=HASTY_S) as connection:
+            tokens.expire(connection, [token.id for token in over])
 
     @property
     def read_once(self) -> bool:
@@ -184,7 +195,9 @@ class Tokens:
         return token
 
     def _is_over(self, token: Token) -> bool:
-        return token.expires_at is not None and token.expires_at <= self._clock()
+        if token.expires_at is not None and token.expires_at <= self._clock():
+            self._over.add(token.id)
+        return token.id in self._over
 
 
 def _caller(token: Token) -> Caller:

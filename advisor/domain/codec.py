@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator, core_schema, to_json, to_jsonable_python
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+
+
+class Unreadable(ValueError):  # noqa: N818 - reads as what it says at the raise
+    """Data is not what `encode` or `text` wrote."""
 
 
 def columns(value: DataclassInstance) -> dict[str, Any]:
@@ -31,12 +36,25 @@ def text(value: Any) -> str:
     return to_json(value, inf_nan_mode="strings", fallback=dict).decode()
 
 
+def parsed(document: str | bytes) -> Any:
+    """Inverse of `text` without a type; Unreadable where it is no JSON."""
+    try:
+        return json.loads(document)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"no JSON: {error}") from error
+
+
 def decode(kind: type[T], data: Any) -> T:
     """Inverse of `encode` for a value of type `kind`: fields that the data lacks get their defaults, others are left
-    out, and of a Literal any value is taken, for another version may have written it. ValueError where the data does
+    out, and of a Literal any value is taken, for another version may have written it. Unreadable where the data does
     not fit."""
     plain = dict(data) if isinstance(data, Mapping) else data
-    return cast(T, _validator(cast(Hashable, kind)).validate_python(plain))
+    try:
+        return cast(T, _validator(cast(Hashable, kind)).validate_python(plain))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Unreadable(f"{getattr(kind, '__name__', 'value')}.{where}: {first['msg']}") from error
 
 
 @cache

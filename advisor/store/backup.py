@@ -143,6 +143,8 @@ def _checked(path: Path) -> Backup:
         raise _no_backup(path, "it does not begin as one")
     if end.get("sha256") != digest.hexdigest() or not isinstance(end.get("end"), dict):
         raise _no_backup(path, "it is cut off or damaged")
+    if isinstance(head["revision"], str) and head["revision"] < min(migrate.revisions()):
+        raise _no_backup(path, "it was written before version 0.1.0; CHANGELOG.md says how to bring it on")
     if head["cotenant_backup"] != FORMAT or head["revision"] not in migrate.revisions():
         raise _no_backup(path, "another version of Cotenant wrote it; install that one")
     return Backup(head["revision"], head["made_at"], end["end"])

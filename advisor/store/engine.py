@@ -16,7 +16,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
 from advisor.domain import codec
-from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageLocked, StorageUnavailable
+from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageDamaged, StorageLocked, StorageUnavailable
 from advisor.settings import DATABASE
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
@@ -42,7 +42,7 @@ class Database:
         if self.is_sqlite:
             _check_folder(self.url, make=url == DATABASE)
         options = _sqlite_options(busy_s) if self.is_sqlite else _postgresql_options(self.url, busy_s)
-        options["json_serializer"] = codec.text
+        options |= {"json_serializer": codec.text, "json_deserializer": codec.parsed}
         try:
             self._engine = sa.create_engine(self.url, max_overflow=0, pool_timeout=busy_s, **options)
         except (exc.ArgumentError, ImportError) as error:
@@ -141,14 +141,25 @@ class Database:
                 raise  # a mistake of this program, not a state of the storage
             message = f"database {self.name} does not let its user do that: {_one_line(error.orig)}"
             raise StorageUnavailable(message) from error
+        except (codec.Unreadable, UnicodeDecodeError) as error:  # the latter: SQLite names damaged tables
+            raise self._damaged(error) from error
         except (exc.DataError, exc.NotSupportedError):
             raise
         except (exc.DBAPIError, exc.TimeoutError, psycopg.OperationalError) as error:  # the last from a COPY
             raise self._unavailable(error) from error
 
+    def _damaged(self, cause: object) -> StorageDamaged:
+        message = (
+            f"database {self.name} is damaged ({_one_line(cause)[:200]}): stop the service, move it away, and restore "
+            "a backup with cotenant db restore FILE"
+        )
+        return StorageDamaged(message)
+
     def _unavailable(self, error: exc.SQLAlchemyError | psycopg.Error) -> StorageUnavailable:
         cause = getattr(error, "orig", None) or error
         code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+        if code in _DAMAGED or code.startswith("SQLITE_CORRUPT") or str(cause).startswith(_GARBLED):
+            return self._damaged(cause)
         if code in _FULL:
             return OutOfSpace(f"no space left for database {self.name}: nothing was written; free some and try again")
         if code in _BUSY or code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -156,6 +167,9 @@ class Database:
         return StorageUnavailable(f"database {self.name} does not answer: {_one_line(cause)}")
 
 
+# PostgreSQL: XX001 and XX002 are its words for damaged rows and indexes; 58P01 is a file that is gone.
+_DAMAGED = {"SQLITE_NOTADB", "XX001", "XX002", "58P01"}
+_GARBLED = ("Could not decode to UTF-8", "malformed database schema")  # these have no code of their own
 # SHMSIZE and SHMMAP are SQLite failing to grow its WAL index. PostgreSQL: appendix A of its manual, error codes.
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMMAP", "53100"}
 _BUSY = {"55P03", "40P01", "40001"}  # waited too long for a lock, deadlock, serialization

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from advisor.background_pass import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
-from advisor.store import demands, idempotency, plans, probes, recommendations, rollups, stays
+from advisor.store import demands, idempotency, plans, probes, recommendations, rollups, sessions, stays
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 from advisor.store.statements import chunks
@@ -95,6 +95,7 @@ class Retention(BackgroundPass):
             lambda connection: demands.expire_totals(connection, now.timestamp()),
             lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
             lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
+            lambda connection: sessions.purge(connection, now),
         )
         for step in steps:
             with self._resting(pausing=pausing), self._database.write() as connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import sqlalchemy as sa
@@ -51,6 +51,16 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     rows = [(ids[key], item.time_s, item.value) for key, item in zip(keys, items, strict=True)]
     # In one order everywhere, or two that send the same samples at once would wait for each other.
     return add_new(connection, samples, sorted(rows, key=itemgetter(0, 1)))
+
+
+def metric_names(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, set[str]]:
+    """The metrics that samples of these hosts have, by host, but for whom instances waited for."""
+    query = sa.select(series.c.host, series.c.metric).distinct()
+    query = query.where(sa.not_(series.c.metric.startswith(WAITED_FOR, autoescape=True)))
+    names: dict[str, set[str]] = {}
+    for host, metric in selected(connection, query, series.c.host, hosts):
+        names.setdefault(host, set()).add(metric)
+    return names
 
 
 def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSample, ...]:

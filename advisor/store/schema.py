@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import JSON, DateTime, Dialect, MetaData, String
 from sqlalchemy.types import TypeDecorator
+
+from advisor.domain import codec
 
 metadata = MetaData(
     naming_convention={  # names that later migrations can count on, on every database
@@ -26,6 +30,20 @@ class UtcTime(TypeDecorator[datetime]):
 
     impl = DateTime(timezone=True)
     cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Unreadable where a file was damaged: the text is no time."""
+        read = super().result_processor(dialect, coltype)
+        if read is None:
+            return None
+
+        def checked(value: Any) -> Any:
+            try:
+                return read(value)
+            except (ValueError, TypeError) as error:
+                raise codec.Unreadable(f"no time: {error}") from error
+
+        return checked
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         return None if value is None else value.astimezone(UTC)

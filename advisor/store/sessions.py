@@ -45,6 +45,12 @@ def get(connection: sa.Connection, digest: str, now: datetime) -> Session | None
     return None if row is None else Session(**row._mapping)
 
 
+def is_over(connection: sa.Connection, digest: str, now: datetime) -> bool:
+    """Whether a session with this digest is stored, and has expired."""
+    here = (sessions.c.digest == digest, sessions.c.expires_at <= now)
+    return connection.scalar(sa.select(sessions.c.digest).where(*here)) is not None
+
+
 def end(connection: sa.Connection, digest: str) -> str | None:
     """Delete a session; whose it was, None = there was none."""
     actor: str | None = connection.scalar(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -43,6 +44,12 @@ def revoke(connection: sa.Connection, token_id: str, at: datetime) -> None:
     """Note when it was revoked; the first time counts. Rows stay: `advisor.access.tokens` says what depends on that."""
     statement = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
     connection.execute(statement.values(revoked_at=at))
+
+
+def expire(connection: sa.Connection, ids: Collection[str]) -> None:
+    """Note that these have expired, as if they had been revoked then: no clock that steps back makes them valid."""
+    statement = sa.update(tokens).where(tokens.c.id.in_(ids), tokens.c.revoked_at.is_(None))
+    connection.execute(statement.values(revoked_at=tokens.c.expires_at))
 
 
 def _read(row: sa.Row[tuple[object, ...]]) -> Token:

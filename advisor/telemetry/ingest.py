@@ -15,8 +15,11 @@ from advisor.store import colocations, counters, hosts, instances, rollups, samp
 from advisor.telemetry import demands
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
-from profiler.metrics import SCOPES, WAITED_FOR
+from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
 from profiler.observed import Colocation, MetricSample, check_id
+
+MOST_NAMES = 100  # metrics of one host beside those that the agent measures
+_OWN = {metric.name for metric in (*EIGHT, *ADDITIONAL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,31 @@ class _Voice:
         return None
 
 
+class _Names:
+    """Metrics that the agent does not measure: a host may have MOST_NAMES of them, whoever sends them."""
+
+    def __init__(self, connection: Connection, batch: Sequence[MetricSample], known_hosts: set[str]) -> None:
+        named = {sample.host for sample in batch if not _is_own(sample.metric)} & known_hosts
+        stored = samples.metric_names(connection, named) if named else {}
+        self._names = {host: {name for name in stored.get(host, ()) if not _is_own(name)} for host in named}
+
+    def denies(self, sample: MetricSample) -> str | None:
+        """Why a metric of this name is not taken, None = it is, and counts from now on."""
+        if _is_own(sample.metric):
+            return None
+        names = self._names[sample.host]
+        if sample.metric not in names and len(names) >= MOST_NAMES:
+            return (
+                f"{sample.host} has {MOST_NAMES} metrics beside those of the agent; {sample.metric[:60]!r} is one more"
+            )
+        names.add(sample.metric)
+        return None
+
+
+def _is_own(metric: str) -> bool:
+    return metric.removesuffix("_p95") in _OWN or metric.startswith(WAITED_FOR)
+
+
 def ingest(
     connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float, only: str | None = None
 ) -> Ingested:
@@ -78,6 +106,7 @@ def ingest(
     known_instances = instances.known(connection, _named(batch))
     batch = _by_id(connection, batch, known_hosts, known_instances)
     voice = _Voice.of(connection, only, batch)
+    names = _Names(connection, batch, known_hosts)
     begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
     of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
     taken: list[MetricSample] = []
@@ -86,7 +115,10 @@ def ingest(
         key = sample.host, sample.instance, sample.scope, sample.metric
         if key not in of_series:
             of_series[key] = (
-                _misnamed(sample) or voice.denies(sample.host) or _stranger(sample, known_hosts, known_instances)
+                _misnamed(sample)
+                or voice.denies(sample.host)
+                or _stranger(sample, known_hosts, known_instances)
+                or names.denies(sample)
             )
         reason = of_series[key] or voice.denies_instance(sample)
         if reason is None and not (0 <= sample.value < math.inf and begin_s <= sample.time_s <= end_s):

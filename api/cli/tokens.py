@@ -165,9 +165,10 @@ def _scope(token: Token) -> str:
 
 
 def _state(token: Token) -> str:
-    if token.revoked_at is not None:
+    if token.revoked_at is not None and token.revoked_at != token.expires_at:
         return "revoked"
-    return "expired" if token.expires_at is not None and token.expires_at <= datetime.now(UTC) else "valid"
+    over = token.expires_at is not None and token.expires_at <= (token.revoked_at or datetime.now(UTC))
+    return "expired" if over else "valid"
 
 
 def _until(token: Token) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.validation import load_json
@@ -32,7 +33,16 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route whose handler gets a JsonRequest."""
+    """A route whose handler gets a JsonRequest.
+
+    `literal` are paths that other routes have without a parameter: this one has none of them, whatever the method.
+    """
+
+    literal: Collection[str] = frozenset()
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As Starlette does, without paths that are another route's own."""
+        return (Match.NONE, {}) if scope["path"] in self.literal else super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler, given a JsonRequest."""

@@ -210,6 +210,8 @@ def _spoiled(whole: bytes, how: str) -> bytes:
         return gzip.compress(text.replace(b'"h1"', b'"h9"', 1))
     if how == "newer":
         return _sealed(text.replace(migrate_head().encode(), b"9999", 1))
+    if how == "older than any release":
+        return _sealed(text.replace(migrate_head().encode(), b"0022", 1))
     if how == "other columns":
         return _sealed(text.replace(b'"memory_mb"', b'"memory_gb"', 1))
     if how == "rows too short":
@@ -232,7 +234,8 @@ def migrate_head() -> str:
 
 @pytest.mark.parametrize(
     "how",
-    ["cut off", "a line is missing", "no end", "a value is another", "newer", "other columns", "rows too short",
+    ["cut off", "a line is missing", "no end", "a value is another", "newer",
+     "older than any release", "other columns", "rows too short",
      "empty", "not compressed", "not JSON"],
 )  # fmt: skip
 def test_a_file_that_is_no_whole_backup_is_refused_and_nothing_changes(new: New, tmp_path: Path, how: str) -> None:

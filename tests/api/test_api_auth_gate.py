@@ -33,6 +33,7 @@ ASKING = {
     "/signout",
     "/plans",  # the page's
 }
+PATTERNS = {route.path for route in ROUTES if "{" in route.path}
 PATHS = [re.sub(r"\{\w+\}", "nope", route.path) for route in ROUTES]
 
 
@@ -55,6 +56,21 @@ def test_every_route_needs_the_scope_of_what_it_does() -> None:
     assert len(of_models) >= 4
     admins = {path for (_, path), scope in needs.items() if scope == "admin"}
     assert admins == of_models | {"/v1/audit"}
+
+
+def test_no_value_of_a_parameter_is_the_path_of_another_route(client: Client) -> None:
+    literal = {route.path for route in ROUTES if "{" not in route.path}
+    patterns = {path for path in PATTERNS if any(_could_be(path, name) for name in literal)}
+    assert patterns, "there is a path with a parameter beside one without"
+    for path in sorted({name for name in literal for pattern in patterns if _could_be(pattern, name)}):
+        methods = {route.method for route in ROUTES if route.path == path}
+        for method in {"GET", "PUT", "POST", "DELETE"} - methods:
+            answer = client.ask(method, path)
+            assert (answer.status_code, answer.headers["allow"].split(", ")) == (405, sorted(methods)), (method, path)
+
+
+def _could_be(pattern: str, path: str) -> bool:
+    return bool(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path))
 
 
 def test_without_a_valid_token_every_path_gives_the_same_answer(advisor: Advisor, client: Client) -> None:

@@ -53,6 +53,7 @@ ELSEWHERE = {
     "internal",
     "storage.unavailable",
     "storage.full",
+    "storage.damaged",
     "storage.schema",
     "idempotency.in_use",
     "service.busy",

@@ -13,6 +13,7 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.errors import Conflict, InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.telemetry.ingest import MOST_NAMES
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
@@ -53,6 +54,21 @@ def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advi
     answer = advisor.telemetry.ingest([sample, *(replace(sample, **changes) for changes in wrong.values())])
     assert answer["accepted"] == 1
     assert answer["dropped"] == tuple(enumerate(wrong, start=1))
+
+
+def test_a_host_has_so_many_metrics_beside_those_of_the_agent_whoever_sends_them_and_when(
+    advisor: Advisor, sample: MetricSample
+) -> None:
+    advisor.inventory.put_host(Host("h2", "xen", 4, 8192))
+    own = [replace(sample, metric=name) for name in ("cpu", "cpu_p95", "llc_mb", "waited_for:i1")]
+    for batch in range(3):
+        made_up = [replace(sample, metric=f"mine-{batch}-{number}") for number in range(40)]
+        counts = advisor.telemetry.ingest([*made_up, *own], only=None if batch else "h1")
+        assert len(counts["dropped"]) == max(40 * (batch + 1) - MOST_NAMES, 0)
+    assert counts["dropped"][0][1].startswith(f"h1 has {MOST_NAMES} metrics beside those of the agent")
+    again = advisor.telemetry.ingest([replace(sample, metric="mine-0-0", time_s=sample.time_s + 60)])
+    other = advisor.telemetry.ingest([replace(sample, host="h2", instance=None, scope="host", metric="new")])
+    assert (again["accepted"], other["accepted"]) == (1, 1)
 
 
 def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: MetricSample, tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ def test_a_token_ends_when_it_expires(bench: Bench) -> None:
     assert bench.actor(text) is None
 
 
+def test_an_expired_token_stays_so_where_the_clock_steps_back_here_and_after_a_restart(bench: Bench) -> None:
+    _, text = bench.tokens.create("job", "read", lasts=DAY)
+    _, other = bench.tokens.create("other", "read", lasts=3 * DAY)
+    assert bench.actor(text)
+    bench.now += 2 * DAY
+    bench.tick += CACHE_S
+    assert bench.actor(text) is None
+    bench.now -= 2 * DAY
+    assert bench.actor(text) is None
+    restarted = Bench(bench.database)
+    assert restarted.actor(text) is None
+    assert restarted.actor(other)
+    assert bench.entries()[0][1] == "token.create"
+
+
 def test_a_token_is_known_and_ends_when_it_is_revoked_at_once_here_and_within_a_second_elsewhere(bench: Bench) -> None:
     elsewhere = Bench(bench.database)
     elsewhere.tokens.refresh()
