@@ -11,7 +11,7 @@ from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, shor
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
 from advisor.prediction.effects import cpu_time
-from models.arrays import Floats
+from models.arrays import Bools, Floats
 from models.data.scene import SETTING_FIELDS, SceneBatch, stack
 from models.physics.demands import capacity, guessed
 from models.physics.prior import RESOURCES, PriorResult, solve
@@ -29,7 +29,8 @@ class ResourceLoss:
 
     `share` is its part of all losses there (0-1); `victim` the slot that loses most by it; `antagonist` the slot that
     uses it most besides (None = nobody), with the demands of both in `asks`. `limit` is the ratio that the resource
-    alone would allow the victim; `binding` whether no other resource allows it less.
+    alone would allow the victim; `binding` whether no other resource allows it less; `on_siblings` whether it is less
+    for want of CPU time than because other vCPUs run on the same cores.
     """
 
     resource: str
@@ -38,6 +39,7 @@ class ResourceLoss:
     antagonist: int | None
     limit: float
     binding: bool
+    on_siblings: bool
     asks: tuple[ResourceDemand, ResourceDemand | None]
 
 
@@ -52,7 +54,9 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     before[:, -1] = 1.0
     cost = np.maximum(np.log(before / now), 0.0)
     wants = _asks(arrays, solved)
-    return tuple(_of_host(arrays, at, cost[at], now[at], wants[at]) for at in range(len(arrays.hosts)))
+    share = solved.cpu.share[: len(arrays.hosts)]
+    on_siblings = now[:, :, RESOURCES.index("cpu")] < share**2
+    return tuple(_of_host(arrays, at, cost[at], now[at], wants[at], on_siblings[at]) for at in range(len(arrays.hosts)))
 
 
 def _absent(arrays: CandidateArrays) -> SceneBatch:
@@ -83,7 +87,9 @@ def _asks(arrays: CandidateArrays, prior: PriorResult) -> Floats:
     )
 
 
-def _of_host(arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[ResourceLoss, ...]:
+def _of_host(
+    arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats, on_siblings: Bools
+) -> tuple[ResourceLoss, ...]:
     involved = arrays.involved(at)
     losers = [slot for slot in involved if arrays.kept(at, slot) < 1 - MIN_LOSS]
     if not losers:
@@ -104,8 +110,9 @@ def _of_host(arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wan
                 involved[antagonist], float(wants[antagonist, number]), bool(wants[antagonist, 1] > PAGE_EXCHANGE_CPUS)
             ),
         )
+        beside = resource == "cpu" and bool(on_siblings[victim])
         sized_losses.append(
-            (float(cost[victim, number]), ResourceLoss(resource, 0.0, victim, antagonist, limit, binding, pair))
+            (float(cost[victim, number]), ResourceLoss(resource, 0.0, victim, antagonist, limit, binding, beside, pair))
         )
     total = sum(size for size, _ in sized_losses)
     return tuple(replace(loss, share=size / total) for size, loss in sorted(sized_losses, key=lambda pair: -pair[0]))
@@ -151,7 +158,7 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
         if loss.victim in arrays.changed(at):
             antagonist, because = None, "the settings that it gets here allow no more"
         if antagonist is not None:
-            finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist)
+            finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist, loss.on_siblings)
             got = " under the settings that it gets here" if loss.antagonist in arrays.changed(at) else ""
             because = f"{demand_text(loss.resource, antagonist)}{got}, and {how}{f' ({finding})' if finding else ''}"
         ratio = loss.limit

@@ -41,8 +41,12 @@ def demand_text(resource: str, press: ResourceDemand) -> str:
     return f"{press.instance.id} asks for {press.amount:.0%} of it"
 
 
-def mechanism(resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand) -> tuple[str, str]:
+def mechanism(
+    resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand, on_siblings: bool
+) -> tuple[str, str]:
     """The finding that shows the same effect ("" = none) and the mechanism in words."""
+    if resource == "cpu" and on_siblings:
+        return "", "their vCPUs run on two threads of one core"
     if resource == "cpu":
         if victim.pages and presses.pages:
             return "N5", "both exchange pages and wait for one CPU"

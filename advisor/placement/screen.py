@@ -9,6 +9,7 @@ from advisor.placement.host_classes import PlacementQuestion
 from advisor.scheduling import scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of
 from models.arrays import Bools, Floats, Ints
+from models.physics.hyperthreads import core_lost, shares_a_core, threads
 from models.physics.peak_demand import shares
 
 SURELY_FINE = 0.995  # who gets about so much of its demand, on a host where all are treated alike, keeps a limit
@@ -35,17 +36,26 @@ def by_promise(question: PlacementQuestion, hosts: Ints) -> tuple[Ints, Bools]:
 
 
 def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats]:
-    """About each host's score, and what part of their demand all there get with the newcomer; both (H,)."""
+    """About each host's score, and about the relative throughput of all there with the newcomer; both (H,)."""
     snapshot = question.snapshot
-    room, count = snapshot.rooms[hosts], snapshot.scenes.present[hosts].sum(axis=1)
-    after = shares(sums_with(question, hosts), room)
+    count = snapshot.scenes.present[hosts].sum(axis=1)
+    after = _throughput(question, hosts, sums_with(question, hosts))
     before, less = np.ones(len(hosts)), np.flatnonzero(after < 1)
     if len(less):
-        before[less] = shares(sums_without(question, hosts[less]), room[less])
+        before[less] = _throughput(question, hosts[less], sums_without(question, hosts[less]))
     if question.request.objective == "total":
         return after + count * (after - before), after
     loss = 1 - after / before
     return 1 - scoring.harm(1 - after, 1 - after + count * loss), after
+
+
+def _throughput(question: PlacementQuestion, hosts: Ints, sums: Floats) -> Floats:
+    """The share of demand that is delivered, times the speed of vCPUs that share cores; (H,)."""
+    scenes = question.snapshot.scenes
+    room = question.snapshot.rooms[hosts]
+    cores = np.maximum(room[:, 0] / threads(scenes)[hosts], 1.0)
+    speed = 1 - core_lost(scenes)[hosts] * shares_a_core(sums[:, 0, 0], cores)
+    return np.asarray(shares(sums, room) * speed)
 
 
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:

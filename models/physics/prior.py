@@ -24,7 +24,7 @@ from models.physics.demands import (
     mean_only,
 )
 from models.physics.device_contention import Share, device_contention_of
-from models.physics.hyperthreads import sibling_speed
+from models.physics.hyperthreads import clock_spread, sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
@@ -183,7 +183,7 @@ class PriorPredictor:
         result, crowded = _solved(scenes)
         throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
-            throughput=_around(scenes, throughput, crowded, unknown),
+            throughput=_around(scenes, throughput, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
             latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
             jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
@@ -215,24 +215,28 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
     return expected, both.throughput[count:]
 
 
-def _around(scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unknown: Bools) -> BandArrays:
+def _around(
+    scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unknown: Bools, further: Floats | float = 0.0
+) -> BandArrays:
     """The prior's interval, (S, N): as it would be if everybody wanted more (`crowded`), or less, than expected, and
     the prior's own.
 
-    The deviations are those of the doubt about each one's demand, so that less evidence never narrows it.
+    The deviations are those of the doubt about each one's demand, so that less evidence never narrows it. `further`
+    is added to the half width.
     """
-    own = band(throughput, prior_spread(throughput, unknown), ceiling=CEILING)
+    own = band(throughput, prior_spread(throughput, unknown) + further, ceiling=CEILING)
     if crowded is None:
         return own
     crowded = np.where(scenes.present, crowded, np.nan)
-    lower = np.minimum(own.lower, band(crowded, prior_spread(crowded, unknown), ceiling=CEILING).lower)
+    lower = np.minimum(own.lower, band(crowded, prior_spread(crowded, unknown) + further, ceiling=CEILING).lower)
     upper = own.upper.copy()
     # Nothing is above the ceiling: where everybody is there already, wanting less changes nothing.
     rows = np.flatnonzero((scenes.present & (upper < CEILING)).any(axis=1))
     if len(rows):
         some = scenes.take(rows)
         quiet = np.where(some.present, solve(some, -SURE).throughput, np.nan)
-        upper[rows] = np.maximum(upper[rows], band(quiet, prior_spread(quiet, unknown[rows]), ceiling=CEILING).upper)
+        wide = prior_spread(quiet, unknown[rows]) + np.broadcast_to(further, (len(scenes), 1))[rows]
+        upper[rows] = np.maximum(upper[rows], band(quiet, wide, ceiling=CEILING).upper)
     return BandArrays(own.expected, lower, upper)
 
 

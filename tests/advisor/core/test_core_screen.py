@@ -20,8 +20,9 @@ HOSTS = 150
 
 
 @cache
-def unlike(low: float, high: float, **of_residents: Any) -> ClusterSnapshot:
-    """Hosts of 16 CPUs whose residents want a part of them between `low` and `high` on average, no two alike."""
+def unlike(low: float, high: float, most_threads: int = 1, **of_residents: Any) -> ClusterSnapshot:
+    """Hosts of 16 CPUs whose residents want a part of them between `low` and `high` on average, no two alike; their
+    cores have one thread up to `most_threads`, in turn."""
     random = np.random.default_rng(3)
     residents = []
     for at in range(HOSTS):
@@ -30,7 +31,11 @@ def unlike(low: float, high: float, **of_residents: Any) -> ClusterSnapshot:
             vm(f"r{at}-{slot}", None, on=f"h{at:03}", vcpus=4, demand=wanting(min(mean, 3.8)), **of_residents)
             for slot, mean in enumerate(means.tolist())
         ]
-    return cloud([host(f"h{at:03}", pcpus=16, memory_mb=1e6, cpu_overcommit=8.0) for at in range(HOSTS)], residents)
+    hosts = [
+        host(f"h{at:03}", pcpus=16, memory_mb=1e6, cpu_overcommit=8.0, threads_per_core=1 + at % most_threads)
+        for at in range(HOSTS)
+    ]
+    return cloud(hosts, residents)
 
 
 def wanting(cpus: float) -> dict[str, Demand]:
@@ -41,7 +46,7 @@ def newcomer(**more: Any) -> Instance:
     return vm("n", None, vcpus=4, demand=wanting(1.0), **more)
 
 
-@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4)])
+@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4), (0.2, 0.9, 2)])
 @pytest.mark.parametrize(
     ("wanted", "objective"),
     [
@@ -53,7 +58,7 @@ def newcomer(**more: Any) -> Instance:
     ],
 )
 def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(
-    loads: tuple[float, float], wanted: dict[str, Any], objective: str, monkeypatch: pytest.MonkeyPatch
+    loads: tuple[Any, ...], wanted: dict[str, Any], objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot, question = unlike(*loads), request(newcomer(**wanted), objective=objective, limit=5)
     found = ask(snapshot, question)
